@@ -192,10 +192,15 @@ def remove_leftovers(folder: Path, name: str | None = None) -> None:
     for path in folder.iterdir():
         found = _TEMPORARY.fullmatch(path.name)
         if found and name in (None, found["name"]) and not _is_another(int(found["process"])):
-            if path.is_dir() and not path.is_symlink():
-                shutil.rmtree(path, ignore_errors=True)
-            else:
-                path.unlink(missing_ok=True)
+            remove(path)
+
+
+def remove(path: Path) -> None:
+    """Remove a file, a folder with all that is in it, or a link, but not what that leads to."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _is_another(process: int) -> bool:

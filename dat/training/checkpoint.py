@@ -21,7 +21,14 @@ import torch
 from torch import Tensor, nn
 
 from dual_attention._checksums import check_checksums, read_checksums, write_checksums
-from dual_attention._files import first_line, named_in_errors, replaced_atomically, sync_folder, temporary_path
+from dual_attention._files import (
+    first_line,
+    named_in_errors,
+    remove,
+    replaced_atomically,
+    sync_folder,
+    temporary_path,
+)
 
 from .distributed import ALONE, Workers
 from .weights_file import load_weights, save_weights
@@ -124,7 +131,7 @@ class Checkpoints:
             check_checksums(target, [name for name in (WEIGHTS, STATE) if (target / name).is_file()])
         for old in too_many:
             os.replace(old, temporary_path(old))  # so that what is half-removed is no checkpoint
-            shutil.rmtree(temporary_path(old))
+            remove(temporary_path(old))
 
     def load(
         self,

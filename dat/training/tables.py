@@ -67,5 +67,5 @@ def show(text: Any) -> None:
         print(printable(text))
         return
     console = require("rich.console", extra="train").Console()
-    console.width = max(console.width, console.measure(text, options=console.options.update(width=10_000)).minimum)
+    console.width = max(console.width, console.measure(text, options=console.options.update(width=10_000)).maximum)
     console.print(text)

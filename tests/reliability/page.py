@@ -15,6 +15,8 @@ from .workers import CLOSE, SIZES, WAYS, Figures
 
 BEGIN = "## Last run"
 """Heading of the part that a run writes."""
+PARTS = ("kills", "mutations", "folders", "places", "configurations", "calls")
+"""Parts of a run, in the order of the page."""
 OF_WORKERS = "## Several processes"
 """Heading of the part that a run of trainings in several processes writes."""
 
@@ -43,7 +45,7 @@ def last_run(tallies: dict[str, Tally], seed: int, seconds: float) -> str:
         f"| kills | {n_kills} kills in {kills.total - n_kills} runs | {_outcomes(kills)} | {n['kills']} |",
         f"| mutations | {mutations.total} | {_outcomes(mutations)} | {n['mutations']} |",
     ]
-    for name in ("configurations", "calls"):
+    for name in PARTS[2:]:
         lines.append(f"| {name} | {tallies[name].total} | {_outcomes(tallies[name])} | {n[name]} |")
     return "\n".join([*lines, *_findings(tallies)]) + "\n"
 

@@ -1,4 +1,4 @@
-"""Commands in odd places: no home, consoles that show little or nothing, terminals of odd widths, text of other systems."""
+"""Commands in odd places: no home, poor consoles or none, terminals of odd widths, text as other systems write it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from dat.cli.main import main
 
 from .kills import TEXT, training
-from .trials import Called, Trial, broken, dat, shortened
+from .trials import Called, Trial, broken, dat, import_once, in_a_process, shortened
 
 NAME = "a rün 'of' mine"
 """Of runs and folders: not ASCII, and with what a shell splits."""
@@ -96,7 +97,7 @@ def at(place: Callable[[], None], folder: Path, *words: str) -> Called:
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(file, number)
         os.close(file)
-    sys.stdout, sys.stderr = (open(number, "w", encoding="utf-8", closefd=False) for number in (1, 2))
+    sys.stdout, sys.stderr = (os.fdopen(number, "w", encoding="utf-8", closefd=False) for number in (1, 2))
     place()
     escaped = ""
     try:
@@ -137,10 +138,15 @@ def judged(name: str, place: str, called: Called, folder: Path, expected: Called
 def places(folder: Path, rng: random.Random) -> Iterator[Trial]:
     """All commands in all places, and training on all texts, in random order."""
     run = folder / "runs" / NAME
-    made = dat(*training(run.parent, **{"loop.steps": 2, "output.name": NAME}))
-    if made.status:
-        raise RuntimeError(made.err)
-    expected = {name: dat(*command(name, folder, run)) for name in COMMANDS if name != "train"}
+    import_once()
+
+    def plainly() -> Any:
+        made = dat(*training(run.parent, **{"loop.steps": 2, "output.name": NAME}))
+        return {"made": made, **{name: dat(*command(name, folder, run)) for name in COMMANDS if name != "train"}}
+
+    expected: Any = in_a_process(plainly)
+    if any(called.status for called in expected.values()):
+        raise RuntimeError(str(expected))
     trials: list[Trial] = []
     for number, (place, name) in enumerate((place, name) for place in PLACES for name in COMMANDS):
         own = folder / f"{number} {NAME}"
@@ -153,7 +159,7 @@ def places(folder: Path, rng: random.Random) -> Iterator[Trial]:
         trials.append((f"`dat {name}` with {place}", trial))
     for kind, (data, taken) in TEXTS.items():
 
-        def trial(kind=kind, data=data, taken=taken) -> str | None:
+        def read(kind=kind, data=data, taken=taken) -> str | None:
             path = folder / f"text in {kind}.txt"
             path.write_bytes(data)
             called = dat(*training(folder / kind, **{"loop.steps": 2, "data.path": path}))
@@ -161,6 +167,6 @@ def places(folder: Path, rng: random.Random) -> Iterator[Trial]:
                 return wrong
             return None if (called.status == 0) == taken else f"finding: status {called.status} with {kind}"
 
-        trials.append((f"text with {kind}", trial))
+        trials.append((f"text with {kind}", read))
     rng.shuffle(trials)
     yield from trials

@@ -11,8 +11,11 @@ import pytest
 from tests.support.processes import Ended
 
 from .draws import calls, clear
-from .kills import TEXT
-from .page import BEGIN, OF_WORKERS, last_run, last_run_of_workers, write_section
+from .folders import links, read_only
+from .kills import TEXT, training
+from .mutations import make_unfinished
+from .page import BEGIN, OF_WORKERS, PARTS, last_run, last_run_of_workers, write_section
+from .places import TEXTS, places
 from .trials import Called, Tally, broken, dat, in_a_process, run_trials
 from .workers import BATCH, CHANGES, Cluster, Figures, how_it_ended, noted_examples, notes
 
@@ -41,8 +44,34 @@ def test_a_raw_error_is_a_finding():
     assert dat("train", "lan").status == 2
 
 
+def test_some_places(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "text.txt").write_text(TEXT, encoding="utf-8")
+    trials = dict(places(tmp_path, random.Random(0)))
+    tried = [("train", "no home, an unknown user"), ("train", "an ASCII console"), ("train", "no standard streams")]
+    tried += [("generate", "a console of Windows"), ("generate", "no standard output"), ("evaluate", "COLUMNS=0")]
+    for name in (*(f"`dat {command}` with {place}" for command, place in tried), *(f"text with {of}" for of in TEXTS)):
+        assert in_a_process(trials[name]) is None, name
+
+
+def test_some_links_and_a_run_that_is_only_read(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "text.txt").write_text(TEXT, encoding="utf-8")
+    assert in_a_process(lambda: str(dat(*training(tmp_path / "runs")).status)) == "0"
+    make_unfinished(tmp_path)
+    finished, stopped, rng = tmp_path / "runs" / "run", tmp_path / "stopped" / "run", random.Random(0)
+    trials = {**dict(read_only(tmp_path, finished, rng)), **dict(links(tmp_path, {"stopped": stopped}, rng))}
+    for name, outcome in {
+        "`dat evaluate` of a run whose tokens are damaged": None,
+        "`.lock` of a stopped run is a link": "refused",
+        "`metrics.jsonl` of a stopped run is a link": "taken",
+        "`checkpoints` of a stopped run is a link": "taken",
+    }.items():
+        assert in_a_process(trials[name]) == outcome, name
+
+
 def test_findings_stand_on_the_page():
-    tallies = {name: Tally() for name in ("kills", "mutations", "configurations", "calls")}
+    tallies = {name: Tally() for name in PARTS}
     tallies["kills"].counts["kill -9"] = 2
     run_trials(calls(random.Random(0)), tallies["calls"], 0)
     tallies["mutations"].add("`dat info` of run", "finding: traceback")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import io
 import multiprocessing
 import re
@@ -16,10 +17,30 @@ from dat.cli.main import main
 LONGEST = 60
 """Seconds after which a trial counts as one that does not end."""
 
+USED = (
+    "torch._dynamo",
+    "torch.distributed.fsdp",
+    "torch.distributed.tensor",
+    "dat.training.sharded_checkpoint",
+    "dat.experiments.language.experiment",
+    "dat.cli.generate",
+    "dat.cli.info",
+    "dat.cli.evaluate",
+    "dat.cli.estimate",
+    "matplotlib.pyplot",
+)
+"""What commands import, when they need it."""
+
 Outcome = str | None | list[tuple[str, str | None]]
 """A class of outcome, ``"finding: ..."`` for one that breaks a promise; of a batch, pairs of name and outcome."""
 Trial = tuple[str, Callable[[], Outcome]]
 """What is tried, and the trial."""
+
+
+def import_once() -> None:
+    """Import what commands use, for all processes that are forked."""
+    for name in USED:
+        importlib.import_module(name)
 
 
 @dataclass

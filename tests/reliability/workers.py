@@ -7,7 +7,6 @@ the bit. In both, every process notes the examples that it takes.
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import random
@@ -25,7 +24,7 @@ from dat.training.loop import Trainer
 
 from ..support.processes import Ended, dat_together
 from .kills import numbers, training
-from .trials import Tally, shortened
+from .trials import Tally, import_once, shortened
 
 BATCH = 8
 """Examples of a step."""
@@ -48,17 +47,6 @@ TAKEN = "TAKEN_EXAMPLES"
 """Variable of the environment with the file in which processes note their examples."""
 AGENT_WAITS, GIVEN_UP = 20, 60
 """Seconds after a death until the others get SIGTERM, as from torchrun, and until it is a finding if they live."""
-
-
-USED = (
-    "torch._dynamo",
-    "torch.distributed.fsdp",
-    "torch.distributed.tensor",
-    "dat.training.sharded_checkpoint",
-    "dat.experiments.language.experiment",
-    "matplotlib.pyplot",
-)
-"""What training imports, when it needs it."""
 
 
 @dataclass
@@ -278,8 +266,7 @@ def how_it_ended(ended: list[Ended], kind: signal.Signals) -> str | None:
 
 def try_workers(folder: Path, kills: int, rng: random.Random) -> tuple[dict[str, Tally], Figures]:
     """Run until there were so many deaths, four fifths of them in runs of changing size, the others in runs of one."""
-    for name in USED:  # once, for all processes that are forked
-        importlib.import_module(name)
+    import_once()
     cluster = Cluster(folder, rng)
     tallies = {}
     with noted_examples():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pwd
 from pathlib import Path
 
 import pytest
@@ -67,3 +68,18 @@ def test_where_it_is_kept(monkeypatch, tmp_path):
     monkeypatch.setattr("sys.platform", "win32")
     monkeypatch.setenv("LOCALAPPDATA", "/local")
     assert cache_folder() == Path("/local/relational-attention")
+
+
+def test_a_user_without_a_home_is_told_what_to_name(monkeypatch):
+    def unknown(uid):
+        raise KeyError(f"getpwuid(): uid not found: {uid}")
+
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    for name in ("HOME", "XDG_CACHE_HOME", "DUAL_ATTENTION_CACHE"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(FileNotFoundError, match="no such home folder; name a folder with DUAL_ATTENTION_CACHE"):
+        cache_folder()
+    monkeypatch.setenv("DUAL_ATTENTION_CACHE", "/kept")
+    assert cache_folder() == Path("/kept")
+    with pytest.raises(FileNotFoundError, match=r"~/run: no such folder"):
+        open_checkpoint("~/run")

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors import safe_open
-from safetensors.torch import save_file
 
 from dat.training.checkpoint import Checkpoints
 from dat.training.configs import StepLoopConfig
@@ -21,7 +20,8 @@ from dat.training.interrupt import Interrupted
 from dat.training.loop import Diverged, Trainer
 from dat.training.metrics import MetricsLog, read_rows
 from dat.training.placement import Placement
-from dual_attention._checksums import read_checksums, sha256_of, write_checksums
+from dual_attention._checksums import read_checksums
+from tests.support.parts import rewritten
 from tests.support.processes import together
 
 from .test_placement import HYBRID, SHARDED, Endless, make_trainer
@@ -198,18 +198,6 @@ def test_damage_is_named_and_the_older_checkpoint_can_be_used(tmp_path, in_parts
     assert all(torch.equal(one, other) for one, other in zip(before, after, strict=True))
     os.rename(latest, tmp_path / "elsewhere")
     assert trainer.resume() and trainer.step == 2
-
-
-def rewritten(path: Path, change) -> None:
-    """Write a file of parts anew, with other tensors or places of them, and its checksum, too."""
-    with safe_open(path, framework="pt") as file:
-        metadata = file.metadata()
-        tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (it is no dict)
-    places = json.loads(metadata["DCP_SHARDING_INFO"])
-    change(tensors, places)
-    save_file(tensors, path, {**metadata, "DCP_SHARDING_INFO": json.dumps(places)})
-    checkpoint = path.parents[1]
-    write_checksums(checkpoint, {**read_checksums(checkpoint), f"shards/{path.name}": sha256_of(path)})
 
 
 MATRIX = "model.layers.blocks.0.dual_attn.relational_attention.wq_attn.weight"
