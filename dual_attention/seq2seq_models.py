@@ -188,7 +188,7 @@ class Seq2SeqDualAttnTransformer(Seq2SeqModel):
         encoder, longest = self.encoder_kwargs, max(in_block_size, out_block_size)
         sizes = symbol_sizes(d_model, encoder.get("n_heads_sa", 0), encoder.get("n_heads_ra", 0), longest)
         self._retrievers: dict[Side, str] = {"encoder": "symbol_retriever", "decoder": "symbol_retriever"}
-        retrievers: dict[str, tuple[str, SymbolOptions | None, str]]
+        retrievers: dict[str, tuple[str, SymbolOptions | Options | None, str]]
         retrievers = {"symbol_retriever": (symbol_retrieval, symbol_retrieval_kwargs, "symbol_retrieval_kwargs")}
         if decoder_symbol_retrieval is not None:
             own = decoder_symbol_retrieval, decoder_symbol_retrieval_kwargs, "decoder_symbol_retrieval_kwargs"

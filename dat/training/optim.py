@@ -54,13 +54,13 @@ def build_optimizer(
     known = factors is not None or config.mup_base_width is None
     check(known, "optim.mup_base_width", "null in this experiment", config.mup_base_width)
     kind = {"adam": Adam, "adamw": AdamW, "muon": AdamW}[config.optimizer]
-    known = Muon is not None or config.optimizer != "muon"
-    check(known, "optim.optimizer", "adam or adamw with PyTorch before 2.9", config.optimizer)
     matrices = hidden_matrices(model) if config.optimizer == "muon" else set()
     ours, others = (_groups(model, config, factors or {}, matrices, muon=muon) for muon in (True, False))
     of_others = {"lr": config.lr, "betas": config.betas, "fused": True}
     if config.optimizer != "muon":
         return kind(others, **of_others)
+    if Muon is None:
+        raise ValueError("optim.optimizer: expected adam or adamw with PyTorch before 2.9, got 'muon'")
     if not ours:
         name = type(model).__name__
         raise ValueError(f"optim.optimizer: expected adam or adamw with a {name}, which has no blocks, got 'muon'")

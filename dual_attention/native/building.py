@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from .._files import cache_folder, make_private
 
@@ -152,7 +153,7 @@ def _compile(command: tuple[str, ...]) -> str | None:
     too_slow = f"it took longer than {SECONDS} seconds"
     if command[0] in _GIVEN_UP:
         return too_slow
-    quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "start_new_session": True}
+    quiet: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "start_new_session": True}
     with subprocess.Popen(command, stderr=subprocess.PIPE, **quiet) as process:
         try:
             _, told = process.communicate(timeout=SECONDS)
