@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from .._files import cache_folder, make_private
 
@@ -153,8 +152,8 @@ def _compile(command: tuple[str, ...]) -> str | None:
     too_slow = f"it took longer than {SECONDS} seconds"
     if command[0] in _GIVEN_UP:
         return too_slow
-    quiet: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "start_new_session": True}
-    with subprocess.Popen(command, stderr=subprocess.PIPE, **quiet) as process:
+    nowhere, kept = subprocess.DEVNULL, subprocess.PIPE
+    with subprocess.Popen(command, stdin=nowhere, stdout=nowhere, stderr=kept, start_new_session=True) as process:
         try:
             _, told = process.communicate(timeout=SECONDS)
         except BaseException as error:  # of an interrupt, too: processes of another session do not get it
