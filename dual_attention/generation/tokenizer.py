@@ -178,7 +178,11 @@ class GPT2Tokenizer(BytePairTokenizer):
         for folder in (*folders, *packaged):
             for name in _GPT2_FILES:
                 if (folder / name).is_file():
-                    return cls(_read_encoder(folder / name))
+                    try:
+                        return cls(_read_encoder(folder / name))
+                    except (AttributeError, KeyError, TypeError, ValueError) as error:
+                        told = f"{type(error).__name__}: {error}"
+                        raise ValueError(f"{folder / name}: not a vocabulary of GPT-2's kind ({told})") from error
         tiktoken = require("tiktoken", extra="language")
         try:
             return cls(tiktoken.get_encoding("gpt2")._mergeable_ranks)
@@ -200,12 +204,10 @@ def characters_of_bytes() -> dict[int, str]:
 def _read_encoder(path: Path) -> dict[bytes, int]:
     """Ranks from the file in which GPT-2 has one printable character for each byte of a token."""
     byte_of = {character: byte for byte, character in characters_of_bytes().items()}
-    encoder = read_json(path)
-    try:
-        tokens = {token: int(rank) for token, rank in encoder.items() if token != _GPT2_END}
-        return {bytes(byte_of[character] for character in token): rank for token, rank in tokens.items()}
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{path}: not a vocabulary of GPT-2's kind ({type(error).__name__}: {error})") from error
+    tokens = {token: rank for token, rank in read_json(path).items() if token != _GPT2_END}
+    if any(type(rank) is not int for rank in tokens.values()):
+        raise TypeError("expected an integer for each token")
+    return {bytes(byte_of[character] for character in token): rank for token, rank in tokens.items()}
 
 
 VOCABULARY_SIZES = {"bytes": ByteTokenizer.vocab_size, "gpt2": _GPT2_SIZE}

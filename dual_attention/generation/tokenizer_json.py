@@ -6,11 +6,14 @@ needs ``tokenizers`` (the extra ``language``).
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from .._extras import require
-from .._files import read_json, read_json_object, write_json
+from .._files import read_json_object, write_json
 from .tokenizer import GPT2_PATTERN, BytePairTokenizer, Tokenizer, characters_of_bytes
 
 TOKENIZER_JSON = "tokenizer.json"
@@ -82,6 +85,8 @@ def as_tokenizer_json(tokenizer: Tokenizer) -> dict[str, Any]:
 class JsonTokenizer(Tokenizer):
     """A tokenizer of byte-level pairs that a ``tokenizer.json`` describes, computed by ``tokenizers``.
 
+    Truncation and padding, which the file may ask for, are left out: they are of batches, not of texts.
+
     Args:
         path: the file, or the folder that holds it; a ``ValueError`` names it if it has no such tokenizer.
     """
@@ -92,20 +97,28 @@ class JsonTokenizer(Tokenizer):
         path = path / TOKENIZER_JSON if path.is_dir() else path
         if not path.is_file():
             raise FileNotFoundError(f"{path}: no such file")
-        self.contents = read_json(path)
-        library = require("tokenizers", extra="language")
-        try:
-            self._tokenizer = library.Tokenizer.from_str(path.read_text(encoding="utf-8"))
-        except Exception as error:  # the library raises Exception itself
-            raise ValueError(f"{path}: not a tokenizer ({' '.join(str(error).split())})") from error
+        self.contents = {**read_json_object(path), "truncation": None, "padding": None}
+        self._path, library = path, require("tokenizers", extra="language")
+        with self._naming_errors("not a tokenizer"):
+            self._tokenizer = library.Tokenizer.from_str(json.dumps(self.contents))
         if "ByteLevel" not in repr(self._tokenizer.decoder):
             raise ValueError(f"{path}: expected a tokenizer of byte-level pairs, got {self._tokenizer.decoder!r}"[:300])
         self._tokenizer.encode_special_tokens = True  # what the text says is text
-        self.vocab_size = max(self._tokenizer.get_vocab().values()) + 1
+        self.vocab_size = max(self._tokenizer.get_vocab().values(), default=-1) + 1
         self.end = self._end(path)
         self._byte_of = {character: byte for byte, character in characters_of_bytes().items()}
         added = self._tokenizer.get_added_tokens_decoder()
         self._special = {number for number, token in added.items() if token.special}
+
+    @contextmanager
+    def _naming_errors(self, problem: str) -> Iterator[None]:
+        """Context that names the file in errors of the library, of which some are no ``Exception``."""
+        try:
+            yield
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:
+            raise ValueError(f"{self._path}: {problem} ({' '.join(str(error).split())[:200]})") from error
 
     def _end(self, path: Path) -> int:
         """The token that ends a text: the one that ``tokenizer_config.json`` names, or else GPT-2's."""
@@ -124,7 +137,8 @@ class JsonTokenizer(Tokenizer):
 
     def encode(self, text: str) -> list[int]:
         text.encode("utf-8")  # half a surrogate pair is an error, as in other tokenizers
-        return self._tokenizer.encode(text, add_special_tokens=False).ids
+        with self._naming_errors("cannot encode a text"):
+            return self._tokenizer.encode(text, add_special_tokens=False).ids
 
     def token_bytes(self, token: int) -> bytes:
         text = self._tokenizer.id_to_token(token) if 0 <= token < self.vocab_size else None

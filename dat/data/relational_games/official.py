@@ -4,6 +4,7 @@ A file ``{task}_{split}.npz`` holds ``images`` (n, 36, 36, 3), ``labels`` (n, 1)
 images of one file are 7.8 GB in that form, so they are read in pieces and kept as bytes.
 """
 
+import lzma
 import math
 import tokenize
 import zipfile
@@ -17,7 +18,9 @@ import torch
 from torch import Tensor
 
 from dual_attention._extras import require
+from dual_attention._files import first_line
 from dual_attention._hashing import keys_of, stream_seed
+from dual_attention._words import shortened
 
 from .arguments import check_layout, check_shares, split_sizes, to_integer
 from .dataset import GameImages
@@ -77,8 +80,10 @@ def load_official(
             labels = _read_column(archive, path, "labels", limit)
             patterns = len(get_task(task).asked)
             asked = _read_column(archive, path, "tasks", limit) if patterns else torch.zeros_like(labels)
-    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
-        raise ValueError(f"{path}: expected an npz file, but it cannot be read ({error})") from error
+    except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeError, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:  # of the system; decompressors raise others
+            raise
+        raise ValueError(f"{path}: expected an npz file, but it cannot be read ({first_line(error)})") from error
     _check_range(path, "labels", labels, len(get_task(task).classes))
     _check_range(path, "tasks", asked, max(1, patterns))
     if not len(images) == len(labels) == len(asked):
@@ -243,8 +248,12 @@ def _open_member(
             f"{path}: expected {key} to be an integer array in row-major order, got dtype {dtype}, shape {shape} and "
             f"{'column' if by_column else 'row'}-major order"
         )
+    if any(type(size) is not int or size < 0 for size in shape):
+        raise ValueError(f"{path}: expected {key} of a shape of integers, got {shortened(str(shape))}")
     if limit is not None:
         shape = (min(limit, shape[0]), *shape[1:])
+    if math.prod(shape) * dtype.itemsize > (stored := archive.getinfo(f"{key}.npy").file_size):
+        raise ValueError(f"{path}: expected {shortened(str(shape[0]))} rows of {key}, got {stored:,} bytes")
     return shape, _pieces(archive, path, key, shape, dtype)
 
 

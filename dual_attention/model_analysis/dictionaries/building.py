@@ -5,6 +5,7 @@ Shapes: B documents, N tokens, R relations.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..._files import read_json_object, write_json
+from ..._files import json_text, read_json_object, write_json
 from ..._hashing import document_hash
 from ...generation import evaluating
 from ..capture import capture
@@ -25,6 +26,7 @@ from .pairs import Found, LargestPairs, Place, Places, Sampled, StratifiedSample
 
 STATE = "state.json"
 """File of an unfinished dictionary, in its folder."""
+_CHECKSUM = "sha256"
 _ENDS = ("high", "low")
 _OCTAVES = 64  # strata of a frequency or a distance, at most
 
@@ -181,17 +183,20 @@ class _Progress:
         return LargestPairs(self.settings.top, self.settings.per_tokens, found)
 
     def state(self, about: dict[str, Any]) -> dict[str, Any]:
-        """All of it, as JSON."""
-        return {
+        """All of it, as JSON, with its checksum."""
+        state = {
             "about": about,
             "done": self.done,
             "names": self.names,
             "largest": [[*key, pairs.found] for key, pairs in self.largest.items()],
             "sample": list(self.sample.drawn.items()),
         }
+        return {**state, _CHECKSUM: _checksum(state)}
 
     def restore(self, state: dict[str, Any], about: dict[str, Any], path: Path) -> None:
-        """Continue from a state; ``ValueError`` if it is of another model, corpus or settings."""
+        """Continue from a state; ``ValueError`` if it is damaged, or of another model, corpus or settings."""
+        if _CHECKSUM not in state or state.pop(_CHECKSUM) != _checksum(state):
+            raise ValueError(f"{path}: damaged or changed, or of an older version; remove it to begin anew")
         known = state.get("about")
         if not isinstance(known, dict):
             raise ValueError(f"{path}: not the state of a relation dictionary")
@@ -235,6 +240,11 @@ class _Progress:
         document = documents[place.document].tolist()
         contexts = (context_around(document, where, width) for where in (place.receiver, place.sender))
         return PairExample(found.value, *place, *contexts)
+
+
+def _checksum(state: dict[str, Any]) -> str:
+    """Of a state, before it was written or after it was read."""
+    return hashlib.sha256(json_text(state).encode()).hexdigest()
 
 
 def _strata(places: Places, frequency: Tensor) -> Tensor:

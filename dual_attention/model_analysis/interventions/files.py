@@ -15,6 +15,7 @@ from .rotated import Rotated
 from .targets import Target
 
 FORMAT = 1
+MOST_ROTATIONS = 8
 
 
 def save_interventions(path: str | PathLike[str], interventions: Intervention | Sequence[Intervention]) -> None:
@@ -34,15 +35,21 @@ def load_interventions(path: str | PathLike[str]) -> list[Intervention]:
         raise ValueError(f"{path}: {error}") from error
 
 
-def intervention_from_json(content: Mapping[str, Any]) -> Intervention:
-    """An intervention from what :meth:`.Intervention.as_json` returns."""
+def intervention_from_json(content: Mapping[str, Any], *, rotations: int = 0) -> Intervention:
+    """An intervention from what :meth:`.Intervention.as_json` returns.
+
+    Args:
+        rotations: around it, of which :data:`MOST_ROTATIONS` are taken.
+    """
     if not isinstance(content, Mapping):
         raise TypeError(f"intervention: expected an object, got {content!r}")
     given = dict(content)
     name = given.pop("kind", None)
     if name == Rotated.kind:
         _check_names(name, given, Rotated)
-        return Rotated(intervention_from_json(given.pop("change", {})), **given)
+        if rotations == MOST_ROTATIONS:
+            raise ValueError(f"change: expected at most {MOST_ROTATIONS} rotations within each other, got more")
+        return Rotated(intervention_from_json(given.pop("change", {}), rotations=rotations + 1), **given)
     if name not in KINDS:
         raise ValueError(f"kind: expected one of {', '.join(KINDS)}, {Rotated.kind}, got {name!r}")
     kind: Any = KINDS[name]

@@ -2,6 +2,7 @@
 
 import sys
 import tracemalloc
+import zipfile
 
 import numpy as np
 import pytest
@@ -124,6 +125,33 @@ def test_damaged_files(tmp_path):
     path.write_bytes(content)
     with pytest.raises(ValueError, match=r"same_pentos\.npz"):
         load_official(tmp_path, "same")
+
+
+@pytest.mark.parametrize("rows", ["2**50", str(2**22), "-1", "True", "1" + 30 * "0", "1.5", "'a'"])
+def test_absurd_shapes(tmp_path, rows):
+    header = f"{{'descr': '<i8', 'fortran_order': False, 'shape': ({rows}, 36, 36, 3), }}".encode().ljust(117) + b"\n"
+    with zipfile.ZipFile(tmp_path / "same_pentos.npz", "w") as archive:
+        archive.writestr("images.npy", b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + bytes(64))
+    with pytest.raises(ValueError, match=r"same_pentos\.npz: expected (\d+ rows of )?images"):
+        load_official(tmp_path, "same")
+
+
+def test_archives_of_other_kinds(tmp_path):
+    """Encrypted, compressed in a way that is not known, or garbage instead of what was compressed."""
+    path = tmp_path / "same_pentos.npz"
+    for kind, place, value in (("encrypted", 6, 1), ("another method", 8, 77), ("garbage", None, zipfile.ZIP_BZIP2)):
+        method = zipfile.ZIP_BZIP2 if kind == "garbage" else zipfile.ZIP_STORED
+        with zipfile.ZipFile(path, "w", method) as archive:
+            archive.writestr("images.npy", bytes(500))
+        content = bytearray(path.read_bytes())
+        if place is None:
+            content[44:54] = b"garbage..."
+        else:
+            content[place] = value
+            content[content.index(b"PK\x01\x02") + place + 2] = value
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match=r"same_pentos\.npz: expected an npz file, but it cannot be read \("):
+            load_official(tmp_path, "same")
 
 
 @pytest.mark.parametrize("split", ["pentominoes", "hexominoes", "stripes", "pentominoes_valid"])

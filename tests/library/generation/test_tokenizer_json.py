@@ -82,3 +82,59 @@ def test_what_is_no_tokenizer(tmp_path):
         (tmp_path / "tokenizer_config.json").write_text(text)
         with pytest.raises(ValueError, match=r"tokenizer_config\.json: expected a JSON object"):
             JsonTokenizer(path)
+
+
+TRUNCATED = {"max_length": 4, "strategy": "LongestFirst", "direction": "Right", "stride": 0}
+PADDED = {
+    "strategy": {"Fixed": 12},
+    "direction": "Left",
+    "pad_to_multiple_of": None,
+    "pad_id": 7,
+    "pad_type_id": 0,
+    "pad_token": "x",
+}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"truncation": TRUNCATED},
+        {"padding": PADDED},
+        {"truncation": {**TRUNCATED, "stride": 9}},  # a panic, where it is used
+        {"padding": {**PADDED, "strategy": {"Fixed": 2**40}}},  # the end of the process
+        {"truncation": "anything", "padding": 3},
+    ],
+)
+def test_truncation_and_padding_change_nothing(tmp_path, changes):
+    path = tmp_path / "tokenizer.json"
+    path.write_text(json.dumps({**as_tokenizer_json(ByteTokenizer()), **changes}), encoding="utf-8-sig")
+    tokenizer = JsonTokenizer(path)
+    assert [tokenizer.encode(text) for text in PROBES] == [ByteTokenizer().encode(text) for text in PROBES]
+    tokenizer.save(tmp_path / "saved")
+    assert load_tokenizer(tmp_path / "saved").encode(TEXT) == ByteTokenizer().encode(TEXT)
+
+
+def test_panics_of_the_library_are_errors_that_name_the_file(tmp_path, monkeypatch):
+    path = tmp_path / "tokenizer.json"
+    contents = as_tokenizer_json(ByteTokenizer())
+    garbage = {"type": "Precompiled", "precompiled_charsmap": "AAAAAAAA"}
+    path.write_text(json.dumps({**contents, "normalizer": garbage}))
+    with pytest.raises(ValueError, match=r"tokenizer\.json: (not a tokenizer|cannot encode a text) \("):
+        JsonTokenizer(path).encode("text")
+    path.write_text(
+        json.dumps({**contents, "model": {**contents["model"], "vocab": {}, "merges": []}, "added_tokens": []})
+    )
+    with pytest.raises(ValueError, match=r"tokenizer\.json: expected an end token '<|endoftext|>' in the vocabulary"):
+        JsonTokenizer(path)
+
+    class Panic(BaseException):
+        """As pyo3's PanicException, no Exception."""
+
+    def panics(*_, **__):
+        raise Panic("called `Result::unwrap()` on an `Err` value\nat src/lib.rs")
+
+    path.write_text(json.dumps(contents))
+    tokenizer = JsonTokenizer(path)
+    monkeypatch.setattr(tokenizer, "_tokenizer", type("Rust", (), {"encode": panics}))
+    with pytest.raises(ValueError, match=r"tokenizer\.json: cannot encode a text \(called .* value at src/lib\.rs\)"):
+        tokenizer.encode("text")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 
 import pytest
 import torch
@@ -147,8 +148,21 @@ def test_a_folder_of_something_else_is_refused(model, documents, tmp_path):
     with pytest.raises(ValueError, match="was begun with model="):
         build_dictionary(language.lm("symbolic_attention"), documents, SETTINGS, folder=tmp_path)
     (tmp_path / "state.json").write_text("{}")
-    with pytest.raises(ValueError, match="not the state of a relation dictionary"):
+    with pytest.raises(ValueError, match=r"state\.json: damaged or changed, or of an older version; remove it"):
         build_dictionary(model, documents, SETTINGS, folder=tmp_path)
+
+
+def test_a_changed_state_is_refused(model, documents, tmp_path):
+    """Whatever is changed in it, so that none becomes another dictionary."""
+    expected = build_dictionary(model, documents, SETTINGS, folder=tmp_path)
+    path, rng = tmp_path / "state.json", random.Random(0)
+    text = path.read_text()
+    assert build_dictionary(model, documents, SETTINGS, folder=tmp_path) == expected
+    for _ in range(40):
+        place = rng.choice([number for number, character in enumerate(text) if character.isdigit()])
+        path.write_text(text[:place] + str((int(text[place]) + 1) % 10) + text[place + 1 :])
+        with pytest.raises(ValueError, match=r"state\.json: damaged or changed"):
+            build_dictionary(model, documents, SETTINGS, folder=tmp_path)
 
 
 def test_bad_input(model, documents):

@@ -43,6 +43,19 @@ def test_files(tmp_path):
     assert torch.equal(logits(model, x, one), logits(model, x, Steer(Target("relation", layers=0), 1.0)))
 
 
+@pytest.mark.parametrize(("depth", "allowed"), [(8, True), (9, False), (450, False)])
+def test_rotations_within_each_other_are_bounded(tmp_path, depth, allowed):
+    change = Ablate(Target("head", layers=0), "zero").as_json()
+    for _ in range(depth):
+        change = {"kind": "rotated", "change": change, "seed": 0}
+    (tmp_path / "nested.json").write_text(json.dumps({"format": 1, "interventions": [change]}))
+    if allowed:
+        assert len(load_interventions(tmp_path / "nested.json")) == 1
+        return
+    with pytest.raises(ValueError, match=r"nested\.json: change: expected at most 8 rotations within each other"):
+        load_interventions(tmp_path / "nested.json")
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
