@@ -13,7 +13,7 @@
 ===============  ========================================================================================
 
 Figures are matplotlib's; pyplot does not know them, so nothing is shown or kept unless the caller does so. In a
-notebook figures and pages show themselves.
+notebook figures and pages show themselves. In all of them orange is positive and blue negative (``colours``).
 """
 
 from .arcs import draw_arcs
