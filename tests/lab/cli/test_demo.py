@@ -96,9 +96,14 @@ def test_trials_that_were_left_out_are_named_with_the_command_that_runs_them(see
 
 def test_the_second_sentence_follows_the_relation():
     aucs = {"test": (0.9, 0.97), "hexominoes": (0.8, 0.91), "stripes": (0.7, 0.6)}
-    text = relation_sentence(Detector(1, 0, -1, 0.97), aucs, 1000)
-    assert "relation 1 of layer 2" in text and "is lower for an object equal" in text
+    text = relation_sentence(Detector(1, 0, -1, 0.97), [aucs], 1000)
+    assert "relation 1 of layer 2" in text and "Training did not make it" not in text
     assert "in 97 % of pairs of pentominoes (90 % before training), 91 % of pairs of hexominoes (80 %" in text
+    trials = [{name: (before, after + gain) for name, (before, after) in aucs.items()} for gain in (-0.01, 0.0, 0.01)]
+    text = relation_sentence(Detector(1, 0, -1, 0.97), trials, 1000)
+    assert "in 97 ± 2 % of pairs of pentominoes (90 ± 0 % before training)" in text
+    trials = [{name: (before, before + gain) for name, (before, _) in aucs.items()} for gain in (0.01, -0.05, 0.03)]
+    assert relation_sentence(Detector(1, 0, -1, 0.97), trials, 1000).endswith("it is about as good before.")
 
 
 def test_a_trial_that_does_not_end_in_time_is_left_out(tmp_path, monkeypatch):

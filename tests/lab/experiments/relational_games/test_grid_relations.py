@@ -13,6 +13,7 @@ from dat.experiments.relational_games.grid_relations import (
     cell_relations,
     detection,
     draw_relation,
+    most_improved,
     object_pairs,
 )
 from dat.experiments.relational_games.model import build_games_model
@@ -62,6 +63,23 @@ def test_a_transformer_has_no_relations():
         cell_relations(
             build_games_model(PRESETS["transformer-128-h2"], 2, seed=0), torch.zeros(1, 3, 36, 36, dtype=torch.uint8)
         )
+
+
+def test_the_most_improved_relation_is_one_that_training_made():
+    """Here training exchanges the projections of two relations: the better one is as good as the other was before."""
+    untrained, model = (build_games_model(PRESETS["dat-0+2-sym"], 2, seed=0) for _ in range(2))
+    images = generate_images("occurs", 200, seed=1).images
+    before = detection(untrained, images, [1])[:2]
+    weak, strong = sorted((0, 1), key=lambda index: before[index].auc)
+    layer = model.encoder_blocks[0].dual_attn.relational_attention
+    with torch.no_grad():
+        for weight in {id(weight): weight for weight in (layer.wq_rel.weight, layer.wk_rel.weight)}.values():
+            weight.copy_(weight.unflatten(0, (2, -1)).flip(0).flatten(0, 1))
+    found = most_improved(untrained, model, images, [1])
+    after = detection(model, images, [1])
+    assert after[weak].auc == pytest.approx(before[strong].auc, abs=1e-3)
+    gains = [now.auc - then.auc for now, then in zip(after, detection(untrained, images, [1]), strict=True)]
+    assert (found.layer, found.index) == (0, weak) and gains[weak] == max(gains)
 
 
 def test_detection_and_picture(tmp_path):
