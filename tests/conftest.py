@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import socket
@@ -28,6 +29,16 @@ COMMON = {"deadline": None, "print_blob": True, "suppress_health_check": [hypoth
 hypothesis.settings.register_profile("deterministic", derandomize=True, **COMMON)
 hypothesis.settings.register_profile("explore", **COMMON)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "deterministic"))
+
+
+gc.disable()  # until all tests are collected: what they import stays
+
+
+def pytest_collection_finish() -> None:
+    """Compilers ask for garbage to be collected, again and again, which need not look at what was imported by now."""
+    gc.enable()
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
