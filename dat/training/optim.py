@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Mapping
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -54,8 +54,8 @@ def build_optimizer(
     known = factors is not None or config.mup_base_width is None
     check(known, "optim.mup_base_width", "null in this experiment", config.mup_base_width)
     kind = {"adam": Adam, "adamw": AdamW, "muon": AdamW}[config.optimizer]
-    known = Muon is not None or config.optimizer != "muon"
-    check(known, "optim.optimizer", "adam or adamw with PyTorch before 2.9", config.optimizer)
+    if config.optimizer == "muon":
+        check(Muon is not None, "optim.optimizer", "adam or adamw with PyTorch before 2.9", config.optimizer)
     matrices = hidden_matrices(model) if config.optimizer == "muon" else set()
     ours, others = (_groups(model, config, factors or {}, matrices, muon=muon) for muon in (True, False))
     of_others = {"lr": config.lr, "betas": config.betas, "fused": True}
@@ -112,7 +112,7 @@ def _eager(kind: Any) -> Any:
 
 Adam = _eager(torch.optim.Adam)
 AdamW = _eager(torch.optim.AdamW)
-Muon = cast(Any, _eager(torch.optim.Muon) if hasattr(torch.optim, "Muon") else None)  # since torch 2.9
+Muon: Any = _eager(torch.optim.Muon) if hasattr(torch.optim, "Muon") else None  # since torch 2.9
 
 
 class MuonAndAdamW(_eager(torch.optim.Optimizer)):
