@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Mapping
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -112,7 +112,7 @@ def _eager(kind: Any) -> Any:
 
 Adam = _eager(torch.optim.Adam)
 AdamW = _eager(torch.optim.AdamW)
-Muon = cast(Any, _eager(torch.optim.Muon) if hasattr(torch.optim, "Muon") else None)  # since torch 2.9
+Muon: Any = _eager(torch.optim.Muon) if hasattr(torch.optim, "Muon") else None  # since torch 2.9
 
 
 class MuonAndAdamW(_eager(torch.optim.Optimizer)):
