@@ -53,7 +53,7 @@ def test_one_process_locks_once_as_well(tmp_path):
         pass
 
 
-@pytest.mark.parametrize("name", [LOCK, f".x.json.{os.getpid()}.dat.tmp"])
+@pytest.mark.parametrize("name", [LOCK, pytest.param(f".x.json.{os.getpid()}.dat.tmp", id="temporary")])
 def test_nothing_is_written_through_a_link(tmp_path, name):
     (tmp_path / "victim").write_text("precious")
     (tmp_path / "run").mkdir()
