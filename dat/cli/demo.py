@@ -252,9 +252,9 @@ def mean_accuracy(rows: Sequence[Row], model: str, n_train: int, object_set: str
 def results_table(rows: list[Row]) -> Any:
     """Mean accuracies by training-set size, model and object set; the better model of each pair in bold."""
     trials = len({row["seed"] for row in rows})
-    note = "one trial" if trials == 1 else f"mean of {trials} trials ± half of its 95 % t-interval"
+    note = "one trial" if trials == 1 else f"{trials} trials: mean ± half a 95 % interval"
     table = require("rich.table", extra="train").Table(
-        title=f"Accuracy in percent ({note}; chance: 50)", title_justify="left", title_style="bold"
+        title=f"Accuracy in percent ({note}; chance 50)", title_justify="left", title_style="bold"
     )
     table.add_column("training\nimages", justify="right")
     table.add_column("model")
