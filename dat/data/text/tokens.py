@@ -8,10 +8,9 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from dual_attention.generation.tokenizer import Tokenizer, fingerprint
 
+from ..._numpy import np
 from .documents import Documents, Tokens
 from .files import Piece, python_documentation
 from .formats import have_fields, read_documents
