@@ -16,10 +16,11 @@ _TURNING = frozenset(map(chr, (*range(0x202A, 0x202F), *range(0x2066, 0x206A))))
 def suggestion(name: str, known: Iterable[str], *, separator: str | None = None) -> str:
     """``"; did you mean a or b?"`` for the known names nearest to a wrong one; empty if none is near.
 
-    Of names with parts those with the same last part are nearest, then those whose first parts are the same.
+    Case does not count. If some names begin with the same word and a hyphen, only they are meant: ``DAT-tny`` is never
+    ``T-tiny``. Of names with parts those with the same last part are nearest, then those whose first parts are the same.
     """
-    parts = {other: _parts(other, separator) for other in known}
-    first, last = _parts(name, separator)
+    parts = {other: _parts(other.lower(), separator) for other in known}
+    first, last = _parts(name.lower(), separator)
     ends = {other: end for other, (_, end) in parts.items()}
     beside = {other: end for other, (begin, end) in parts.items() if begin == first}
     found = [other for other, end in ends.items() if end == last] or _nearest(last, beside) or _nearest(last, ends)
@@ -33,7 +34,12 @@ def _parts(name: str, separator: str | None) -> tuple[str, str]:
 
 
 def _nearest(name: str, texts: dict[str, str]) -> list[str]:
-    """The names whose texts are like a wrong one, and hardly less so than the likest."""
+    """The names whose texts begin with a wrong one, or else are like it, and hardly less so than the likest."""
+    word, hyphen, _ = name.partition("-")
+    kin = {other: text for other, text in texts.items() if hyphen and text.partition("-")[0] == word}
+    texts = kin or texts
+    if begun := [other for other, text in texts.items() if len(name) > 2 and text.startswith(name)]:
+        return begun
     alike = {other: SequenceMatcher(None, name, text).ratio() for other, text in texts.items()}
     best = max(alike.values(), default=0.0)
     found = [other for other in sorted(alike, key=alike.__getitem__, reverse=True) if alike[other] > best - 0.08]

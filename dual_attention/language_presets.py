@@ -14,6 +14,7 @@ from ._layers.config import arguments_for, check_types
 from ._layers.options import parameters_of
 from ._models.config import DecoderLanguageConfig
 from ._models.retrievers import symbol_sizes, with_sizes
+from ._words import suggestion
 from .language_models import DualAttnTransformerLM, TransformerLM
 
 __all__ = ["LANGUAGE_PRESETS", "LanguageModelConfig", "language_preset"]
@@ -181,5 +182,6 @@ bytes, for tests and demonstrations."""
 def language_preset(name: str) -> LanguageModelConfig:
     """The configuration of that name; ``ValueError`` if there is none, with the names."""
     if name not in LANGUAGE_PRESETS:
-        raise ValueError(f"name: expected one of {', '.join(LANGUAGE_PRESETS)}, got {name!r}")
+        near = suggestion(name, LANGUAGE_PRESETS)
+        raise ValueError(f"name: expected one of {', '.join(LANGUAGE_PRESETS)}, got {name!r}{near}")
     return LANGUAGE_PRESETS[name]

@@ -55,7 +55,7 @@ ROOMS = {
     "_checkpoints": ("_checkpoints",),
     "hf": ("hf",),
     "model_analysis": ("model_analysis",),
-    "lab utilities": ("dat.__init__", "dat._errors", "dat._native", "dat._processes"),
+    "lab utilities": ("dat.__init__", "dat._errors", "dat._native", "dat._numpy", "dat._processes"),
     "data": ("dat.data",),
     "training": ("dat.training",),
     "estimate": ("dat.estimate",),
@@ -72,8 +72,12 @@ DOORS = {
     f"{PACKAGE}.model_analysis.lm_visualization_app": "explorer",
 }
 
-# Of the environment: it asks for C kernels, which nothing else of the library knows.
-HOOKS = {(f"{PACKAGE}.functional.relational.asked_for", f"{PACKAGE}.native")}
+# Of the environment: it asks for C kernels, which nothing else of the library knows. And for type checkers: what the
+# package imports when it is named.
+HOOKS = {
+    (f"{PACKAGE}.functional.relational.asked_for", f"{PACKAGE}.native"),
+    *((PACKAGE, f"{PACKAGE}.{room}") for room in ("baselines", "hf", "model_analysis", "native")),
+}
 
 # Rooms above it that a room does not import all the same: they stand side by side.
 APART = {
@@ -88,11 +92,7 @@ for room in ORDER[ORDER.index("native") + 1 : ORDER.index("lab utilities")]:
     MAY_IMPORT[room].remove("native")  # it plugs itself in
 
 # The extra that a room's modules may need already when they are imported; all other rooms need only torch and einops.
-EXTRA_AT_IMPORT = {
-    **dict.fromkeys(("model_analysis", "data", "training", "sweeps"), "train"),
-    **dict.fromkeys(("experiments", "checkpoints", "explorer"), "train"),
-    "hf": "hf",
-}
+EXTRA_AT_IMPORT = {"hf": "hf"}
 
 # Fused kernels, which are imported only when they are run, except for what decides whether they can be.
 KERNELS = f"{PACKAGE}.functional.triton"
@@ -370,7 +370,7 @@ def imports_with(extra: str | None) -> tuple[list[str], list[str]]:
 
 def test_modules_import_with_only_what_they_declare():
     """With everything else shut out, even if installed: a fresh `pip install` must suffice to import."""
-    extras = [None, "hf", "train"]
+    extras = [None, "hf"]
     if importlib.util.find_spec("triton") is not None:  # it is made for Linux only
         extras.append("triton")
     failures = probe(IMPORT_WITH_ONLY, json.dumps([(str(extra), imports_with(extra)) for extra in extras]))

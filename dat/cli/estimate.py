@@ -22,6 +22,7 @@ from ..estimate.tracing import Implementation
 from ..estimate.units import DTYPES, aligned, count, duration, flops
 from ..experiments import experiment_named, experiment_of
 from ..experiments.files import run_given, takes_file
+from ..experiments.model_keys import named_by_keys
 from ..training.config_data import read_mapping
 from ..training.config_io import OptionParser, option_parser, parse_options, read_config
 
@@ -144,7 +145,7 @@ def model_of(path: Path, values: Mapping[str, Any]) -> tuple[str, nn.Module]:
     if "experiment" not in values and not isinstance(values.get("model"), Mapping):
         return from_mapping(values)
     experiment = experiment_of(values, path)
-    config = read_config(experiment.Config, path)
+    config = named_by_keys(read_config(experiment.Config, path), experiment.presets)
     return getattr(getattr(config, "model", None), "name", experiment.name), experiment.empty_model(config)
 
 

@@ -15,6 +15,7 @@ from dual_attention._checksums import sha256_of
 
 from ..experiments import experiment_named, name_in
 from ..experiments.files import goes_by
+from ..experiments.model_keys import named_by_keys
 from ..training.config_io import OptionParser, build_parser, check_only_resume, commented_yaml, parse_config
 from ..training.configs import RunConfig, StepLoopConfig, check, value_named
 from ..training.distributed import Workers, launched, restarted
@@ -45,7 +46,8 @@ def run_parser(prog: str, experiment: AnyExperiment) -> OptionParser:
 
 def train_together(prog: str, arguments: Sequence[str], experiment: AnyExperiment, workers: Workers) -> int:
     """Train in each of ``workers``."""
-    config, options = parse_config(run_parser(prog, experiment), experiment.Config, arguments)
+    name = lambda config: named_by_keys(config, experiment.presets)  # noqa: E731
+    config, options = parse_config(run_parser(prog, experiment), experiment.Config, arguments, name)
     check_only_resume(options.resume, arguments)
     expected = experiment.source or experiment.name
     check(goes_by(experiment, config.experiment), "experiment", expected, config.experiment)

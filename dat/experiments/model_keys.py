@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Literal, TypeVar
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal, TypeVar
 
 from dual_attention._layers.config import SymbolRetrieval
 from dual_attention._layers.options import RelationalOptions, SymbolOptions
 from dual_attention._models.config import DepthConfig, PatchesConfig
+from dual_attention._words import counted, listed
 
+from ..training.config_data import defaults_of
 from ..training.configs import WIDEST, check, check_inside, check_integers
 
 ActivationName = Literal["relu", "gelu", "silu", "swiglu"]
@@ -26,7 +31,12 @@ class NamedConfig:
     """A model with a name."""
 
     name: str
-    """Name of the model in results and plots; a preset's name if it is one."""
+    """Name of the model in results and plots; a preset's name stands for its keys alone."""
+
+    @property
+    def folder_name(self) -> str:
+        """The name as a part of that of a run folder."""
+        return re.sub(r"[()\[\], ]+", "-", self.name).strip("-")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +90,23 @@ class ModelKeys(DepthConfig, NamedConfig):
         """Whether this is a DAT with relational heads."""
         return self.n_heads_ra > 0
 
+    @property
+    def kind(self) -> str:
+        """Name of the architecture."""
+        return "DAT" if self.relational else "Transformer"
+
+    def told_apart(self, other: ModelKeys) -> str:
+        """A name of what this model is, and of the keys in which it differs from another one."""
+        sizes = {"n_layers": counted(self.n_layers, "layer"), "d_model": f"width {self.d_model}"}
+        told = sizes if self.kind in ("DAT", "Transformer") else {}
+        values = {about.name: getattr(self, about.name) for about in fields(self) if about.name not in ("name", *told)}
+        changed = [
+            f"{name} {value if isinstance(value, str) else json.dumps(value, default=lambda group: 'changed')}"
+            for name, value in values.items()
+            if value != getattr(other, name)
+        ]
+        return f"{self.kind} ({listed([*told.values(), *changed], most=5)})"
+
     def at_width(self: Keys, d_model: int) -> Keys:
         """The same model at another width, with as many heads and relations; other widths that are given go with it.
 
@@ -131,3 +158,19 @@ class ModelKeys(DepthConfig, NamedConfig):
 @dataclass(frozen=True, kw_only=True)
 class VisionModelKeys(PatchesConfig, ModelKeys):
     """A Dual Attention Transformer over image patches, or a Transformer when it has no relational heads."""
+
+
+def named_by_keys(config: Any, presets: Mapping[str, Any]) -> Any:
+    """The configuration of a run; a model with the name of a preset, but other keys, has a name that says what it is.
+
+    So results of ``--preset DAT-tiny --model.n_layers 1`` are not taken for those of DAT-tiny.
+    """
+    model = getattr(config, "model", None)
+    if not isinstance(model, ModelKeys):
+        return config
+    known = [keys for keys in (defaults_of(type(config))["model"], *presets.values()) if isinstance(keys, ModelKeys)]
+    namesakes = [keys for keys in known if keys.name == model.name]
+    if not namesakes or model in namesakes:
+        return config
+    name = min((model.told_apart(keys) for keys in namesakes), key=len)
+    return replace(config, model=replace(model, name=name))

@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 
+from .._numpy import np
 from .factors import ScoreFactors
 from .recording import Assignment, RecordedHeads, Recording
 

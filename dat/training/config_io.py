@@ -134,13 +134,20 @@ def build_parser(kind: type, *, prog: str, description: str) -> OptionParser:
     return parser
 
 
-def parse_config(parser: Any, kind: type[Config], arguments: Sequence[str]) -> tuple[Config, Any]:
-    """Parse ``arguments`` into a ``kind``; also returns the namespace, for options that are not among its keys."""
+def parse_config(
+    parser: Any, kind: type[Config], arguments: Sequence[str], finish: Callable[[Config], Config] | None = None
+) -> tuple[Config, Any]:
+    """Parse ``arguments`` into a ``kind``; also returns the namespace, for options that are not among its keys.
+
+    ``finish`` has the last word on it.
+    """
     options = parse_options(parser, arguments)
     settings: dict[str, Any] = {}
     for found in options.settings:
         merge(kind, settings, found)
     config = build(kind, settings)
+    if finish is not None:
+        config = finish(config)
     if options.print_config:
         print(commented_yaml(config), end="")
         parser.exit()

@@ -30,6 +30,18 @@ def test_names_without_parts():
     assert suggestion("resnet", ("T-1.31B", "esbn")) == ""
 
 
+@pytest.mark.parametrize("wrong", ["dat-tiny", "DAT-TINY", "DAT-tny", "dat-1.37", "DAT-353M"])
+def test_neither_case_nor_a_rival_misleads(wrong):
+    """A Transformer is not offered for a DAT, however near its name."""
+    hint = suggestion(wrong, ("T-tiny", "T-353M", "T-1.31B", "DAT-tiny", "DAT-368M", "DAT-1.37B"))
+    assert "DAT-" in hint and " T-" not in hint
+
+
+def test_names_that_begin_with_the_given_one():
+    known = ("DAT-734M", "DAT-343M-nr8", "DAT-343M-nr32")
+    assert suggestion("dat-343m", known) == "; did you mean DAT-343M-nr8 or DAT-343M-nr32?"
+
+
 def test_control_characters_are_shown_and_not_obeyed():
     assert printable("a\x1b[31mred\x07\r\x9b\u202e") == "a\\x1b[31mred\\x07\\r\\x9b\\u202e"
     assert printable("\ud800") == "\\ud800"

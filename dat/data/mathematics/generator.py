@@ -17,10 +17,9 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
-import numpy as np
-
 from dual_attention._extras import require
 
+from ..._numpy import np
 from .files import LEVELS, Pair
 from .vocabulary import LONGEST_ANSWER, LONGEST_QUESTION
 
@@ -49,11 +48,15 @@ class _Filled(dict[Any, None]):
         return _Filled(member for member in self if member not in without)
 
 
-class _Settable(np.ndarray):
-    """An array with the method ``itemset`` of numpy 1."""
+@cache
+def _settable() -> type[np.ndarray]:
+    """Arrays with the method ``itemset`` of numpy 1."""
 
-    def itemset(self, index: Any, value: Any) -> None:
-        self[index] = value
+    class Settable(np.ndarray):
+        def itemset(self, index: Any, value: Any) -> None:
+            self[index] = value
+
+    return Settable
 
 
 class _Numpy1:
@@ -65,10 +68,10 @@ class _Numpy1:
         return getattr(np, name)
 
     def zeros(self, shape: Any, dtype: Any = float) -> np.ndarray:
-        return np.zeros(shape, dtype).view(_Settable)
+        return np.zeros(shape, dtype).view(_settable())
 
     def empty(self, shape: Any, dtype: Any = float) -> np.ndarray:
-        return np.empty(shape, dtype).view(_Settable)
+        return np.empty(shape, dtype).view(_settable())
 
 
 @cache

@@ -6,10 +6,12 @@ Shapes: n texts, L = 161 positions of a question, T + 1 = 32 of an answer betwee
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
-import numpy as np
 import torch
 from torch import Tensor
+
+from ..._numpy import np
 
 LONGEST_QUESTION = 160
 """Characters of the longest question; the generator draws again what is longer."""
@@ -28,10 +30,16 @@ PAD, END, START = 0, VOCABULARY.index(";"), VOCABULARY.index("@")
 """Indices of padding, and of the ends of a text, whose characters occur in none."""
 
 _UNKNOWN = 255
-_INDEX = np.full(128, _UNKNOWN, dtype=np.uint8)
-for _number, _character in enumerate(VOCABULARY):
-    if _number not in (PAD, END, START):
-        _INDEX[ord(_character)] = _number
+
+
+@cache
+def _index() -> np.ndarray:
+    """The index of each character of ASCII."""
+    found = np.full(128, _UNKNOWN, dtype=np.uint8)
+    for number, character in enumerate(VOCABULARY):
+        if number not in (PAD, END, START):
+            found[ord(character)] = number
+    return found
 
 
 def encode_questions(questions: Sequence[str]) -> Tensor:
@@ -65,7 +73,7 @@ def _encode(texts: Sequence[str], longest: int, kind: str) -> np.ndarray:
         text = texts[int(lengths.argmax())]
         raise ValueError(f"{kind}: expected at most {longest} characters, got {len(text)}: {text[:80]!r}")
     joined = "".join(texts)
-    found = _INDEX[np.frombuffer(joined.encode(), dtype=np.uint8)] if joined.isascii() else np.array([_UNKNOWN])
+    found = _index()[np.frombuffer(joined.encode(), dtype=np.uint8)] if joined.isascii() else np.array([_UNKNOWN])
     if (found == _UNKNOWN).any():
         raise ValueError(_strange(texts, kind))
     codes = np.zeros((len(texts), longest + 1), dtype=np.uint8)

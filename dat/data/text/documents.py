@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple, Protocol
 
-import numpy as np
-
 from dual_attention._hashing import document_hash
 from dual_attention._words import counted
+
+from ..._numpy import np
 
 PARTS = 8
 """Parts to keep apart of a text that has too few documents, about."""

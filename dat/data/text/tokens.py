@@ -8,12 +8,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from dual_attention._files import named_in_errors
 from dual_attention._words import listed
 from dual_attention.generation.tokenizer import Tokenizer, fingerprint
 
+from ..._numpy import np
 from .documents import Documents, Tokens
 from .files import Piece, python_documentation
 from .formats import have_fields, read_documents

@@ -214,4 +214,4 @@ class ImageConfig:
     def run_name(self) -> str:
         """Name of the run folder."""
         data = self.data
-        return self.output.name or f"{data.benchmark}-{self.model.name}-n{data.trained}-seed{self.seed}"
+        return self.output.name or f"{data.benchmark}-{self.model.folder_name}-n{data.trained}-seed{self.seed}"

@@ -169,7 +169,7 @@ class LanguageConfig:
     @property
     def run_name(self) -> str:
         """Name of the run folder."""
-        return self.output.name or f"language-{self.model.name}-seed{self.seed}"
+        return self.output.name or f"language-{self.model.folder_name}-seed{self.seed}"
 
     @property
     def tokens_per_step(self) -> int:

@@ -12,12 +12,12 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from dual_attention.generation.tokenizer import BytePairTokenizer, ByteTokenizer, GPT2Tokenizer, Tokenizer
 
+from ..._numpy import np
 from ...data.text.documents import Tokens, find_documents, split_documents
 from ...data.text.files import FoundFiles, Piece, find_files
 from ...data.text.hub_datasets import open_dataset, read_dataset, validation_split

@@ -107,4 +107,4 @@ class MathematicsConfig:
     def run_name(self) -> str:
         """Name of the run folder."""
         task = self.module.rpartition("__")[2]
-        return self.output.name or f"mathematics-{task}-{self.model.name}-n{self.data.n_train}-seed{self.seed}"
+        return self.output.name or f"mathematics-{task}-{self.model.folder_name}-n{self.data.n_train}-seed{self.seed}"

@@ -157,6 +157,10 @@ class GamesModelConfig(VisionModelKeys):
         """Whether this is a DAT with relational heads."""
         return self.architecture == "dat" and super().relational
 
+    @property
+    def kind(self) -> str:
+        return super().kind if self.architecture == "dat" else self.architecture
+
 
 @dataclass(frozen=True, kw_only=True)
 class GamesRunConfig:
@@ -195,7 +199,7 @@ class GamesRunConfig:
     @property
     def run_name(self) -> str:
         """Name of the run folder."""
-        return self.output.name or f"{self.task}-{self.model.name}-n{self.data.n_train}-seed{self.seed}"
+        return self.output.name or f"{self.task}-{self.model.folder_name}-n{self.data.n_train}-seed{self.seed}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -181,7 +181,7 @@ class RecallConfig(SequencesConfig):
 
     @property
     def run_name(self) -> str:
-        return self.output.name or f"{self.task}-{self.data.size}-{self.model.name}-seed{self.seed}"
+        return self.output.name or f"{self.task}-{self.data.size}-{self.model.folder_name}-seed{self.seed}"
 
 
 @dataclass(frozen=True)
@@ -321,7 +321,7 @@ class LengthConfig(SequencesConfig):
 
     @property
     def run_name(self) -> str:
-        return self.output.name or f"{self.task}-to-{self.data.longest}-{self.model.name}-seed{self.seed}"
+        return self.output.name or f"{self.task}-to-{self.data.longest}-{self.model.folder_name}-seed{self.seed}"
 
 
 @dataclass(frozen=True)

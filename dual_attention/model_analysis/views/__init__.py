@@ -13,8 +13,8 @@
 ===============  ========================================================================================
 
 Figures are matplotlib's; pyplot does not know them, so nothing is shown or kept unless the caller does so. In a
-notebook figures and pages show themselves. In all of them orange is positive and blue negative (``colours``). Shapes and
-labels that do not fit are a ``ValueError``.
+notebook figures and pages show themselves. In all of them orange is positive and blue negative (``colours``). Shapes
+and labels that do not fit are a ``ValueError``.
 """
 
 from .arcs import draw_arcs

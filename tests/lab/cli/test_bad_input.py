@@ -101,6 +101,8 @@ pytestmark = pytest.mark.usefixtures("here")
         ),
         (["reproduce", "language", "--models=[T-tny]"], r"got 'T-tny'; did you mean T-tiny\?"),
         (["estimate", "DAT-tny"], r"did you mean DAT-tiny\?"),
+        (["estimate", "dat-343m-nr64"], r"did you mean DAT-343M-nr64\?"),
+        (["train", "language", "--preset=dat-tiny"], r"did you mean DAT-tiny\?"),
         (["estimate", "DAT-tiny", "--bach=3"], r"--bach: there is no such option; did you mean --batch\?"),
         (["trian", "language"], r"did you mean train\?"),
         (["train", "langauge"], r"did you mean language\?"),

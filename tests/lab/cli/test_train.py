@@ -30,7 +30,7 @@ TINY = [
 
 def test_a_second_attempt_has_a_folder_of_its_own(capsys):
     words = ["train", "relational-games", *TINY, "--output.progress=false"]
-    name = "same-dat-0+2-sym-n24-seed0"
+    name = "same-DAT-1-layer-width-16-dff-16-rel_proj_dim-4-n24-seed0"
     assert dat(*words) == 0
     assert f"{name}: a finished run is never overwritten" in fails(capsys, *words)
     assert dat(*words, "--optim.lr=0.01") == 0
@@ -127,7 +127,7 @@ def test_train_a_language_model_and_let_it_write(capsys, tmp_path):
     quick = ["--loop.batch_size=2", "--machine.threads=1", "--output.tensorboard=false", "--output.name=one"]
     assert dat("train", "language", *words, *quick) == 0
     out = capsys.readouterr().out
-    assert "T-tiny, 48 tokens: validation loss " in out and "bits per byte" in out
+    assert "Transformer (2 layers, width 16, context 8), 48 tokens: validation loss " in out and "bits per byte" in out
     assert 'dat generate runs/one "..."' in out
     assert dat("evaluate", "runs/one", "--json", "--machine.threads=1") == 0
     numbers = json.loads(capsys.readouterr().out)["val"]
