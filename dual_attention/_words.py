@@ -17,7 +17,7 @@ def suggestion(name: str, known: Iterable[str], *, separator: str | None = None)
     """``"; did you mean a or b?"`` for the known names nearest to a wrong one; empty if none is near.
 
     Case does not count. If some names begin with the same word and a hyphen, only they are meant: ``DAT-tny`` is never
-    ``T-tiny``. Of names with parts those with the same last part are nearest, then those whose first parts are the same.
+    ``T-tiny``. Of names with parts those with the same last part are nearest, then those with the same first parts.
     """
     parts = {other: _parts(other.lower(), separator) for other in known}
     first, last = _parts(name.lower(), separator)
