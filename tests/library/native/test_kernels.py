@@ -465,10 +465,10 @@ def test_scratch_is_bounded(n, relations, p, symbols, batch):
     """Whatever the number of threads; two of them have room for a long sequence, whose senders they share."""
     sizes = {"batch": batch, "groups": 4, "n": n, "m": n, "d": 64, "width": 64, "relations": relations, "p": p}
     with torch.device("meta"):
-        q, k, u, w, table = (
+        q, k, u, table = (
             torch.empty(shape)
             for shape in (
-                (batch, 8, n, 64), (batch, 4, n, 64), (batch, n, relations, p), (batch, n, relations, p),
+                (batch, 8, n, 64), (batch, 4, n, 64), (batch, n, relations, p),
                 (batch, 4, n, 64) if symbols == "shared" else (257, 4, 64),
             )
         )  # fmt: skip
