@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from .._layers.heads import Heads
 from .._layers.inputs import check_depth, check_dropout, check_positive, check_vectors
 from .._layers.options import NormType
-from ..functional.symbols import rows_of
+from ..functional.symbols import lookup
 from ..positional_encoding import RotaryPositionalEncoding
 from .config import TokenPositions, TokensConfig
 from .inputs import check_token_ids, place_tokens
@@ -83,7 +83,7 @@ class TokenModel(StackModel):
             cos, sin = rope.tables(earlier + x.shape[1])
         else:  # rows from `earlier` on belong to the new tokens, the only ones to be read
             where = positions[0] if positions.shape[0] == 1 else positions
-            tables = (rows_of(table, where.long()) for table in (rope.freqs_cos, rope.freqs_sin))
+            tables = (lookup(table, where.long()) for table in (rope.freqs_cos, rope.freqs_sin))
             cos, sin = (nn.functional.pad(table, (0, 0, earlier, 0)) for table in tables)
         return positions, {"attn_mask": pattern, "freqs_cos": cos, "freqs_sin": sin}
 
