@@ -25,7 +25,7 @@ from ._layers.inputs import (
 )
 from .functional.checks import check_rows, check_same_device, is_readable
 from .functional.rotary import apply_rotary, rotary_tables
-from .functional.symbols import rows_of_table
+from .functional.symbols import lookup
 
 __all__ = [
     "LearnedPositionalEmbeddings",
@@ -60,7 +60,7 @@ def rows_at(table: Tensor, x: Tensor, positions: Tensor | None, *, limit: str, o
             raise ValueError(f"x: length {offset + length} exceeds {limit}={len(table)}")
         return table[offset : offset + length]
     check_positions(positions, batch, length, len(table) - 1, f"{limit}={len(table)}")
-    return rows_of_table(table, positions.long())
+    return lookup(table, positions.long())
 
 
 def table_of(layer: nn.Module, x: Tensor) -> Tensor:
@@ -257,7 +257,7 @@ class RotaryPositionalEncoding(TypedModule):
         layer adds Shaw positions, whose vectors are not rotated.
         """
         check_positions(positions, positions.shape[0], positions.shape[-1], self.max_len - 1, f"max_len={self.max_len}")
-        return rows_of_table(self.freqs_cos, positions.long()), rows_of_table(self.freqs_sin, positions.long())
+        return lookup(self.freqs_cos, positions.long()), lookup(self.freqs_sin, positions.long())
 
     def forward(self, x: Tensor) -> Tensor:
         """Rotate queries or keys, ``(B, H, L, dim) -> (B, H, L, dim)``."""

@@ -21,7 +21,7 @@ from .._layers.inputs import (
 )
 from .._layers.options import NormType
 from ..functional import MaskPattern
-from ..functional.symbols import rows_of_table
+from ..functional.symbols import lookup
 from ..positional_encoding import RotaryPositionalEncoding, check_positions
 from .config import TokenPositions, TokensConfig
 from .inputs import check_token_ids, count_positions
@@ -112,7 +112,7 @@ class TokenModel(StackModel):
             cos, sin = rope.tables(earlier + n)
         else:  # rows from `earlier` on belong to the new tokens, the only ones to be read
             where = positions[0] if positions.shape[0] == 1 else positions
-            tables = (rows_of_table(table, where.long()) for table in (rope.freqs_cos, rope.freqs_sin))
+            tables = (lookup(table, where.long()) for table in (rope.freqs_cos, rope.freqs_sin))
             cos, sin = (nn.functional.pad(table, (0, 0, earlier, 0)) for table in tables)
         return positions, {"attn_mask": pattern, "freqs_cos": cos, "freqs_sin": sin}
 

@@ -59,7 +59,7 @@ class RelativeSymbols:
 
     def dense(self) -> Tensor:
         """The symbols of all pairs, shape ``(N, M, d)``."""
-        return rows_of_table(self.library, self.index)
+        return lookup(self.library, self.index)
 
     def last_senders(self, m: int) -> RelativeSymbols:
         """The symbols of only the last ``m`` senders."""
@@ -79,7 +79,7 @@ class RelativeSymbols:
         return cls(symbols.flatten(0, 1), torch.arange(n * m, device=symbols.device).view(n, m))
 
 
-def rows_of_table(table: Tensor, index: Tensor) -> Tensor:
+def lookup(table: Tensor, index: Tensor) -> Tensor:
     """Rows of a table ``(K, ...)`` at integers of any shape, which fails outside 0 to K - 1, compiled or not.
 
     ``table[index]`` would count negative ones from the end.

@@ -152,10 +152,10 @@ def _compile(command: tuple[str, ...]) -> str | None:
     too_slow = f"it took longer than {SECONDS} seconds"
     if command[0] in _GIVEN_UP:
         return too_slow
-    nowhere, kept = subprocess.DEVNULL, subprocess.PIPE
-    with subprocess.Popen(command, stdin=nowhere, stdout=nowhere, stderr=kept, start_new_session=True) as process:
+    nothing, pipe = subprocess.DEVNULL, subprocess.PIPE
+    with subprocess.Popen(command, stdin=nothing, stdout=nothing, stderr=pipe, start_new_session=True) as process:
         try:
-            _, told = process.communicate(timeout=SECONDS)
+            _, errors = process.communicate(timeout=SECONDS)
         except BaseException as error:  # of an interrupt, too: processes of another session do not get it
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -165,6 +165,6 @@ def _compile(command: tuple[str, ...]) -> str | None:
             return too_slow
     if process.returncode == 0:
         return None
-    lines = [line.strip() for line in told.decode(errors="replace").splitlines() if line.strip()]
+    lines = [line.strip() for line in errors.decode(errors="replace").splitlines() if line.strip()]
     shown = next((line for line in lines if "error" in line), lines[0] if lines else "no message")
     return f"exit status {process.returncode}, {shown}"

@@ -143,7 +143,9 @@ static void relations_backward(const Call *x, const Memory *t, Size b, Size i0, 
     for (Size l = 0; l < R; l++) {
       Size at = l * x->m + s.first + j;
       product(p, L, tile, t->w + at * p, 1, p, t->r + l * across, L, t->du + l * p * L, L, 1);
-      product(tile, ld, L, t->r + l * across, L, 1, t->u + l * L * ld, ld, dw + at * ld, ld, 1);
+      float *to = p == ld ? dw + at * p : t->dw; /* sums have rows without what pads them to vectors */
+      product(tile, ld, L, t->r + l * across, L, 1, t->u + l * L * ld, ld, to, ld, p == ld);
+      if (p != ld) write_rows(t->dw, ld, tile, p, dw + at * p, p, 1);
     }
   }
   unpack_lanes(t->du, L, given, R * p, x->rel_scale, x->du + (b * x->n + i0) * R * p, R * p);
@@ -189,16 +191,17 @@ static void backward_block(const Call *x, const Memory *t, Size b, Size i0, Size
 
 /* ---- examples and threads ---- */
 
-static void pack_example(const Call *x, const Memory *t, Size b, int first) {
-  const Size rows = table_rows(x), ld = padded(x->width);
-  for (Size g = 0; g < x->groups; g++) {
-    const float *k = x->k + b * x->k_strides[0] + g * x->k_strides[1];
-    write_rows(k, x->k_strides[2], x->m, x->d, t->k + g * x->m * x->d, x->d, 0);
-    const float *s = x->table + b * x->table_strides[0] + g * x->table_strides[1];
-    if (first || !x->one_table) pack(s, x->table_strides[2], rows, x->width, 1.0f, t->s + g * rows * ld, rows, ld);
-  }
-  for (Size l = 0; l < x->relations; l++)
+/* Packs the factors of a key/value head or, behind them, of a relation. */
+static void pack_factors(const Call *x, const Memory *t, Size b, Size i, int with_table) {
+  const Size rows = table_rows(x), ld = padded(x->width), l = i - x->groups;
+  if (l >= 0) {
     write_rows(x->w + b * x->w_strides[0] + l * x->p, x->w_strides[1], x->m, x->p, t->w + l * x->m * x->p, x->p, 0);
+    return;
+  }
+  const float *k = x->k + b * x->k_strides[0] + i * x->k_strides[1];
+  write_rows(k, x->k_strides[2], x->m, x->d, t->k + i * x->m * x->d, x->d, 0);
+  const float *s = x->table + b * x->table_strides[0] + i * x->table_strides[1];
+  if (with_table) pack(s, x->table_strides[2], rows, x->width, 1.0f, t->s + i * rows * ld, rows, ld);
 }
 
 /* Gradients of the symbols of one example, or of all examples, from sums over receivers. */
@@ -210,11 +213,11 @@ static void write_table(const Call *x, Size b, const float *sums, int add) {
 
 /* Gradients of an example's senders: written, or added to what another thread has written. */
 static void write_sums(const Call *x, const Memory *t, Size b, const float *sums, int add) {
-  const Size ld = padded(x->d), of_p = padded(x->p), *strides = x->dk_strides;
+  const Size ld = padded(x->d), *strides = x->dk_strides;
   for (Size g = 0; g < x->groups; g++)
     write_rows(sums + g * x->m * ld, ld, x->m, x->d, x->dk + b * strides[0] + g * strides[1], strides[2], add);
   for (Size l = 0; l < x->relations; l++)
-    write_rows(sums + t->of_k + l * x->m * of_p, of_p, x->m, x->p, x->dw + (b * x->m * x->relations + l) * x->p,
+    write_rows(sums + t->of_k + l * x->m * x->p, x->p, x->m, x->p, x->dw + (b * x->m * x->relations + l) * x->p,
                x->relations * x->p, add);
   if (!x->one_table) write_table(x, b, sums + t->of_k + t->of_w, add);
 }
@@ -237,7 +240,8 @@ static void work(void *workers, int64_t index) {
     const Size b = at / blocks, end = least(me->last, (b + 1) * blocks);
     const int begun = at % blocks != 0;
     float *sums = begun ? t->first_sums : t->sums;
-    pack_example(x, t, b, at == me->first);
+    for (Size i = 0; x->batch > 1 && i < x->groups + x->relations; i++)
+      pack_factors(x, t, b, i, at == me->first || !x->one_table);
     if (me->backward) memset(sums, 0, (t->of_k + t->of_w + t->of_s) * sizeof(float));
     for (; at < end; at++) {
       Size i0 = at % blocks * x->block, given = least(x->block, x->n - i0);
@@ -247,6 +251,12 @@ static void work(void *workers, int64_t index) {
     if (begun) me->shared = 1;
     else if (me->backward) write_sums(x, t, b, sums, 0);
   }
+}
+
+/* Packs some factors of the only example, which all threads share. */
+static void pack_shared(void *workers, int64_t i) {
+  const Worker *first = workers;
+  pack_factors(first->x, &first->t, 0, i, 1);
 }
 
 static Size cost(const Call *x, Size block) {
@@ -270,11 +280,14 @@ static void divide(const Call *x, Worker *of, Size threads) {
 static void run(const Call *x, int backward) {
   Worker of[MOST_THREADS];
   const Size threads = least(x->threads, MOST_THREADS);
-  float *at = (float *)(((uintptr_t)x->scratch + 63) / 64 * 64);
+  float *at = (float *)(((uintptr_t)x->scratch + 63) / 64 * 64), *shared = x->batch == 1 ? at : 0;
+  Memory factors;
+  if (shared) at = place_factors(x, &factors, at);
   for (Size i = 0; i < threads; i++) {
-    of[i] = (Worker){.x = x, .t = memory_of(x, at, backward), .backward = backward};
+    of[i] = (Worker){.x = x, .t = memory_of(x, shared, at, backward), .backward = backward};
     at += of[i].t.total;
   }
+  if (shared) share(pack_shared, of, x->groups + x->relations, threads, x->team);
   divide(x, of, threads);
   share(work, of, threads, threads, x->team);
   for (Size i = 0; backward && i < threads; i++) { /* in their order, so that sums are the same in every run */
@@ -289,7 +302,10 @@ static void run(const Call *x, int backward) {
 Size size_of_call(void) { return sizeof(Call); }
 Size lanes_of_vector(void) { return LANES; }
 Size scratch_size(const Call *x, int backward) { /* in floats */
-  return memory_of(x, (float *)64, backward).total * least(x->threads, MOST_THREADS) + 16;
+  float *start = (float *)64, *shared = x->batch == 1 ? start : 0;
+  Memory factors;
+  const Size once = shared ? place_factors(x, &factors, start) - start : 0;
+  return once + memory_of(x, shared, start, backward).total * least(x->threads, MOST_THREADS) + 16;
 }
 void forward(const Call *x) { run(x, 0); }
 void backward(const Call *x) { run(x, 1); }

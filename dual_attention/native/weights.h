@@ -37,6 +37,7 @@ typedef struct {
 typedef struct { /* of one thread */
   float *k, *w, *s; /* factors of an example: the rows of each head and each relation one after another */
   float *q, *q_lanes, *u, *u_lanes, *alpha, *dalpha, *hidden, *r, *attended, *dbeta, *part, *g, *g_lanes, *ga, *du;
+  float *dw; /* of a relation's keys, in a tile */
   int32_t *place;                        /* rows of the library, of the pairs of a block */
   float *sums, *first_sums, *table_sums; /* gradients of an example's senders; of a table that all examples share */
   Size of_k, of_w, of_s, tile, total;
@@ -44,15 +45,24 @@ typedef struct { /* of one thread */
 
 static Size table_rows(const Call *x) { return x->library ? x->library : x->m; }
 
-static Memory memory_of(const Call *x, float *at, int backward) {
+static Size table_size(const Call *x) { return x->groups * table_rows(x) * padded(x->width); }
+
+/* Gives the factors of an example their place; returns what comes behind them. */
+static float *place_factors(const Call *x, Memory *t, float *at) {
+  t->k = at, t->w = t->k + padded(x->groups * x->m * x->d);
+  t->s = t->w + padded(x->relations * x->m * x->p);
+  return t->s + table_size(x);
+}
+
+/* The memory of a thread, from `at` on, but for factors that all threads share, if there is but one example. */
+static Memory memory_of(const Call *x, float *shared, float *at, int backward) {
   Memory t = {0};
   float *start = at;
-  const Size relations = x->relations, of_table = x->groups * table_rows(x) * padded(x->width);
+  const Size relations = x->relations, of_table = table_size(x);
+  if (shared) place_factors(x, &t, shared);
+  else at = place_factors(x, &t, at);
   t.tile = most(8, least(64, 65536 / (most(1, relations) * x->block) / 4 * 4)); /* senders; 256 kB of relations */
 #define TAKE(name, count) t.name = at, at += padded(count)
-  TAKE(k, x->groups * x->m * x->d);
-  TAKE(w, relations * x->m * x->p);
-  TAKE(s, of_table);
   TAKE(q_lanes, x->d * x->block);
   TAKE(u_lanes, relations * x->p * x->block);
   TAKE(alpha, x->heads * x->m * x->block);
@@ -70,8 +80,9 @@ static Memory memory_of(const Call *x, float *at, int backward) {
     TAKE(g_lanes, x->width * x->block);
     TAKE(ga, x->heads * relations * x->block);
     TAKE(du, relations * x->p * x->block);
+    TAKE(dw, t.tile * padded(x->p));
     t.of_k = x->groups * x->m * padded(x->d);
-    t.of_w = relations * x->m * padded(x->p);
+    t.of_w = padded(relations * x->m * x->p);
     t.of_s = x->one_table ? 0 : of_table;
     TAKE(sums, t.of_k + t.of_w + t.of_s);
     t.first_sums = t.sums; /* a thread has but one example if there is but one */

@@ -13,7 +13,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from ..symbols import on_diagonals, rows_of_table
+from ..symbols import lookup, on_diagonals
 
 LARGEST_PAIRS = 2**22
 """Entries of all pairs together, at most: 16 MB of float32."""
@@ -28,7 +28,7 @@ class PairSymbols:
 
     def __init__(self, table: Tensor, index: Tensor) -> None:
         self.table, self.index = table, index
-        self.symbols = rows_of_table(table, index).permute(2, 0, 1, 3).contiguous()  # (G, N, M, d_h)
+        self.symbols = lookup(table, index).permute(2, 0, 1, 3).contiguous()  # (G, N, M, d_h)
 
     @cached_property
     def gradient(self) -> Tensor:

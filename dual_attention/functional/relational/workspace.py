@@ -37,6 +37,8 @@ class Workspace:
         """A contiguous tensor of that shape."""
         size = math.prod(shape)
         memory = self.kept if size * self.like.itemsize <= self.largest_kept else self.taken
+        if memory is not self.kept:
+            self.kept.pop(name, None)  # rather than hold both
         if name not in memory or memory[name].numel() < size:
             with torch.inference_mode(False):  # a tensor made under inference mode serves nothing else
                 memory[name] = self.like.new_empty(size)

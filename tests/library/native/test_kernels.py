@@ -1,5 +1,6 @@
 """The C kernels against the paper's equation in float64: forward, every gradient, masks of all kinds, dropout."""
 
+import ctypes
 import random
 
 import pytest
@@ -455,3 +456,28 @@ def test_a_choice_does_not_change_with_the_number_of_threads(monkeypatch):
         names.append(explain_relational_attention(*leaves, **SCALES).name)
     implementation._usual_threads.cache_clear()
     assert names == ["native", "native"]
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+@pytest.mark.parametrize("symbols", ["shared", "offsets"])
+@pytest.mark.parametrize("n, relations, p", [(8192, 64, 8), (8192, 8, 64), (1000, 3, 5)])
+def test_scratch_is_bounded(n, relations, p, symbols, batch):
+    """Whatever the number of threads; two of them have room for a long sequence, whose senders they share."""
+    sizes = {"batch": batch, "groups": 4, "n": n, "m": n, "d": 64, "width": 64, "relations": relations, "p": p}
+    with torch.device("meta"):
+        q, k, u, table = (
+            torch.empty(shape)
+            for shape in (
+                (batch, 8, n, 64), (batch, 4, n, 64), (batch, n, relations, p),
+                (batch, 4, n, 64) if symbols == "shared" else (257, 4, 64),
+            )
+        )  # fmt: skip
+    room = kernels.threads_with_room(q, k, u, table, symbols != "shared")
+    assert room >= 2 or batch > 1
+    library = kernels.LIBRARY.get()
+    block = kernels.MOST_VECTORS * library.lanes_of_vector()
+    one = symbols != "shared" or batch == 1
+    rows = 0 if symbols == "shared" else len(table)
+    call = kernels._Call(**sizes, heads=8, library=rows, threads=max(1, room), one_table=one, block=block)
+    for is_backward in (False, True):
+        assert 4 * library.scratch_size(ctypes.byref(call), is_backward) <= 1.02 * kernels.LARGEST_SCRATCH

@@ -44,6 +44,14 @@ def test_large_tensors_are_not_kept():
     assert "b" not in Workspace(torch.zeros(1)).kept
 
 
+def test_what_is_kept_makes_way_for_what_is_too_large_to_keep():
+    numbers = workspace.LARGEST_KEPT // 4
+    memory = Workspace(torch.zeros(1))
+    memory.tensor("a", numbers)
+    memory.tensor("a", numbers + 1)
+    assert not memory.kept
+
+
 def test_memory_is_given_back():
     Workspace(torch.zeros(1)).tensor("a", 10)
     assert Workspace(torch.zeros(1)).kept
