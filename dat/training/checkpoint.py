@@ -31,7 +31,7 @@ from dual_attention._files import (
 )
 
 from .distributed import ALONE, Workers
-from .weights_file import load_weights, save_weights
+from .weights_file import Misfit, load_weights, save_weights
 
 WEIGHTS = "model.safetensors"
 STATE = "state.pt"
@@ -39,6 +39,8 @@ SHARDS = "shards"
 """Folder with the parts of weights and optimiser that processes have written."""
 KEPT = 2
 """Checkpoints that are kept: the newest, and the one before it in case the newest is damaged."""
+OTHER_SETTINGS = "if the run has other settings now than it was trained with, restore them, or train in a new folder"
+"""The way out with a checkpoint that is whole."""
 _NAME = re.compile(r"[a-z]+-\d{5,}-step-\d{8,}")
 
 
@@ -152,7 +154,7 @@ class Checkpoints:
             ValueError, FileNotFoundError: naming the file and the way out, if the checkpoint is damaged or not of this
                 run. The model is as it was then.
         """
-        latest = self.latest()
+        latest, names = self.latest(), []
         if latest is None:
             return None
         try:
@@ -167,7 +169,7 @@ class Checkpoints:
                 try:
                     check(state)
                 except ValueError as error:
-                    raise ValueError(f"{latest / STATE}: {error}") from error
+                    raise Misfit(f"{latest / STATE}: {error}") from error
             if weights is None:
                 load_weights(model, latest / WEIGHTS)
             else:
@@ -177,7 +179,10 @@ class Checkpoints:
         except FileNotFoundError as error:
             raise FileNotFoundError(f"{error}; {self._way_out(latest)}") from error
         except ValueError as error:
-            raise ValueError(f"{error}; {self._way_out(latest)}") from error
+            advice = self._way_out(latest)
+            if isinstance(error, Misfit):
+                advice = f"{OTHER_SETTINGS}{'' if names else f'; if it is damaged, {advice}'}"
+            raise ValueError(f"{error}; {advice}") from error
         return state
 
     @staticmethod

@@ -31,6 +31,17 @@ MOST_VALUES = 20_000
 _PLAIN = {"null", "bool", "int", "float"}
 _TEXTS = {"str", "timestamp", "value", "merge"}  # nothing here is a date or an instruction to merge
 _YAML = "tag:yaml.org,2002:"
+_SPELLINGS = {
+    "bool": ("true|True|TRUE|false|False|FALSE", "tTfF"),
+    "int": ("[-+]?(?:0b[01_]+|0x[0-9a-fA-F_]+|0|[1-9][0-9_]*)", "-+0123456789"),
+    "float": (
+        r"[-+]?(?:[0-9][0-9_]*\.[0-9_]*|\.[0-9][0-9_]*|\.(?:inf|Inf|INF))|\.(?:nan|NaN|NAN)"
+        r"|[-+]?(?:[0-9][0-9_]*\.?[0-9_]*|\.[0-9_]+)[eE][-+]?[0-9]+",
+        "-+.0123456789",
+    ),
+}
+"""Texts of switches and numbers, and the characters that they begin with."""
+_ODD_NUMBER = re.compile(r"[-+]?(0[0-9_]+|[0-9][0-9_]*(:[0-9_]+)+(\.[0-9_]*)?)")
 _KINDS = {bool: "true or false", int: "an integer", float: "a number", str: "a text", type(None): "null"}
 _PLURALS = {int: "integers", float: "numbers", str: "texts"}
 _COUNTS = {1: "one", 2: "two", 3: "three", 4: "four"}
@@ -96,11 +107,30 @@ def parse_yaml(text: str) -> Any:
 
 @lru_cache(maxsize=1)
 def _loader() -> Any:
-    """YAML's safe loader, for which ``1e-3`` is a number, too."""
-    loader = type("Loader", (require("yaml", extra="train").SafeLoader,), {})
-    number = re.compile(r"[-+]?(?:[0-9][0-9_]*\.?[0-9_]*|\.[0-9_]+)[eE][-+]?[0-9]+$")
-    loader.add_implicit_resolver(f"{_YAML}float", number, list("-+.0123456789"))
+    """YAML's safe loader, which reads switches and numbers as most people do.
+
+    To it ``1e-3`` is a number, too. ``on``, ``off``, ``yes``, ``no``, ``1:30`` and ``010`` are texts, of which YAML 1.1
+    makes true, false, 90 and 8.
+    """
+    safe = require("yaml", extra="train").SafeLoader
+    kept = {
+        first: [(tag, pattern) for tag, pattern in found if tag.removeprefix(_YAML) not in _SPELLINGS]
+        for first, found in safe.yaml_implicit_resolvers.items()
+    }
+    loader = type("Loader", (safe,), {"yaml_implicit_resolvers": kept})
+    for kind, (spelling, first) in _SPELLINGS.items():
+        loader.add_implicit_resolver(_YAML + kind, re.compile(f"(?:{spelling})$"), list(first))
     return loader
+
+
+def one_line_yaml(value: Any) -> str:
+    """A value as YAML, which :func:`parse_yaml` reads to the same: it quotes texts that are numbers to either."""
+    yaml = require("yaml", extra="train")
+    dumper = type("Dumper", (yaml.SafeDumper,), {})
+    spelling, first = _SPELLINGS["float"]
+    dumper.add_implicit_resolver(f"{_YAML}float", re.compile(f"(?:{spelling})$"), list(first))
+    text = yaml.dump(value, Dumper=dumper, default_flow_style=isinstance(value, list | dict), width=10_000)
+    return text.removesuffix("...\n").strip()
 
 
 class _Plain:
@@ -130,8 +160,8 @@ class _Plain:
     def _scalar(self, node: Any) -> Any:
         try:
             return self.constructor.construct_object(node)
-        except ValueError as error:
-            raise ValueError(f"not a number in line {node.start_mark.line + 1} ({error})") from error
+        except (KeyError, ValueError) as error:
+            raise ValueError(f"not a number or switch in line {node.start_mark.line + 1} ({error})") from error
 
     def _mapping(self, node: Any, depth: int) -> dict[str, Any]:
         found: dict[str, Any] = {}
@@ -167,8 +197,10 @@ def convert(hint: Any, value: Any, key: str) -> Any:
     if found is not _UNFIT:
         return found
     lists = [option for option in _options(hint) if typing.get_origin(option) in (tuple, list)]
-    one = any(_fitting(option, [value], key) is not _UNFIT for option in lists)
-    raise ValueError(f"{key}: expected {in_words(hint)}, got {_shown(value)}{'; a list of one has brackets' * one}")
+    advice = "; a list of one has brackets" * any(_fitting(option, [value], key) is not _UNFIT for option in lists)
+    if isinstance(value, str) and _ODD_NUMBER.fullmatch(value):
+        advice = "; write a number without a leading zero or a colon"
+    raise ValueError(f"{key}: expected {in_words(hint)}, got {_shown(value)}{advice}")
 
 
 def convert_text(hint: Any, text: str, key: str) -> Any:

@@ -15,7 +15,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, NoReturn, TypeVar
 
-from dual_attention._extras import require
 from dual_attention._words import printable, shortened
 
 from .config_data import (
@@ -27,6 +26,7 @@ from .config_data import (
     merge,
     naming,
     nested,
+    one_line_yaml,
     read_mapping,
     typed,
     types_of,
@@ -246,7 +246,6 @@ def field_help(kind: type) -> dict[str, str]:
 
 def commented_yaml(config: Any, indent: int = 0) -> str:
     """The dataclass instance ``config`` as YAML, every key under a comment that explains it."""
-    yaml = require("yaml", extra="train")
     pad = "  " * indent
     helps = field_help(type(config))
     lines = []
@@ -258,7 +257,5 @@ def commented_yaml(config: Any, indent: int = 0) -> str:
             lines.append(commented_yaml(value, indent + 1).rstrip("\n"))
         else:
             plain = list(value) if isinstance(value, tuple) else value
-            flow = isinstance(plain, list | dict)
-            text = yaml.safe_dump(plain, default_flow_style=flow, width=10_000).removesuffix("...\n").strip()
-            lines.append(f"{pad}{field.name}: {text}")
+            lines.append(f"{pad}{field.name}: {one_line_yaml(plain)}")
     return "\n".join(lines) + "\n"

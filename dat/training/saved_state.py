@@ -93,6 +93,8 @@ def _check_optimizer(saved: Any, optimizer: torch.optim.Optimizer, step: int) ->
     own = optimizer.state_dict()
     check(isinstance(saved, dict) and saved.keys() == own.keys(), "optimizer", "a state of an optimiser", _kind(saved))
     groups, entries = saved["param_groups"], saved["state"]
+    ours, theirs = _optimizer_name(own["param_groups"]), _optimizer_name(groups)
+    check(theirs in (ours, None), "optimizer", f"the state of {ours}, which optim.optimizer names", theirs)
     fits = isinstance(groups, list) and len(groups) == len(own["param_groups"])
     check(fits, "optimizer.param_groups", f"a list of {len(own['param_groups'])}", _kind(groups))
     for number, (group, expected) in enumerate(zip(groups, own["param_groups"], strict=True)):
@@ -113,6 +115,16 @@ def _check_optimizer(saved: Any, optimizer: torch.optim.Optimizer, step: int) ->
         check_entry = _check_momentum if index in of_muon else _check_moments
         check_entry(entry, parameters[index], name, step)
     check(bool(entries) == (step > 0), "optimizer.state", f"that of step {step}", f"{len(entries)} parameters")
+
+
+def _optimizer_name(groups: Any) -> str | None:
+    """The value of ``optim.optimizer`` for groups of parameters; None if they do not say."""
+    if not isinstance(groups, list) or not all(isinstance(group, dict) for group in groups):
+        return None
+    if any("momentum" in group for group in groups):
+        return "muon"
+    decoupled = [group.get("decoupled_weight_decay") for group in groups] or [None]
+    return next((name for name, flag in (("adamw", True), ("adam", False)) if all(d is flag for d in decoupled)), None)
 
 
 def _check_moments(entry: Any, parameter: Tensor, name: str, step: int) -> None:
@@ -171,9 +183,10 @@ def _check_metrics(mark: Any) -> None:
 def _check_measured(name: str, rows: Any, plan: Plan) -> None:
     """Rows of the spans after which sets were measured: texts, and numbers under them."""
     fits = isinstance(rows, list) and len(rows) <= plan.spans
-    fits = fits and all(isinstance(row, dict) and _is_integer(row.get(plan.unit)) for row in rows)
+    fits = fits and all(isinstance(row, dict) for row in rows)
+    fits = fits and all(_is_integer(row.get(key)) for row in rows for key in (plan.unit, "step"))
     fits = fits and all(type(key) is str and type(row[key]) in (int, float) for row in rows for key in row)
-    check(fits, name, f"rows of numbers, each with its {plan.unit}", _kind(rows))
+    check(fits, name, f"rows of numbers, each with its {plan.unit} and step", _kind(rows))
 
 
 def _parameters(optimizer: torch.optim.Optimizer) -> list[Tensor]:

@@ -30,7 +30,7 @@ from .checkpoint import SHARDS, Checkpoints
 from .distributed import Workers
 from .parts import misfits_of_parts, parts_in
 from .sharding import local
-from .weights_file import tied_names
+from .weights_file import Misfit, tied_names
 
 library: Any = checkpoint  # whose stubs export less than its page describes
 
@@ -223,7 +223,7 @@ def read_parts(
         raise ValueError(f"{path}: the state of the optimiser does not fit") from error
     wanted = {**{f"model.{name}": own[name] for name in kept}, **{_name(*e): p for e, p in entries.items()}}
     if problems := misfits_of_parts(parts_in(path), wanted):
-        raise ValueError(f"{path}: the weights do not fit {_class_of(model)}: {'; '.join(problems[:8])}")
+        raise Misfit(f"{path}: the weights do not fit {_class_of(model)}: {'; '.join(problems[:8])}")
     reader = library.HuggingFaceStorageReader(str(path))
     tensors = {name: torch.empty_like(tensor.detach()) for name, tensor in wanted.items()}
     group = {"process_group": workers.other_group()} if workers.connected else {"no_dist": True}

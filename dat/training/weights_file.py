@@ -38,6 +38,10 @@ _ALIGNMENT = 8
 """Of the header; tensors follow from the widest numbers to the narrowest, so that each lies as its dtype needs it."""
 
 
+class Misfit(ValueError):
+    """What was saved is whole, as far as one can tell, but not of the model or the settings that it is to continue."""
+
+
 def save_weights(weights: nn.Module | Mapping[str, Tensor], path: Path) -> str:
     """Write weights to the safetensors file ``path``, atomically; tied tensors are written once.
 
@@ -91,9 +95,11 @@ def load_weights(model: nn.Module, path: Path) -> None:
         found = next((name for name in names if name in tensors), None)
         if found is not None:
             tensors.update({name: tensors[found] for name in names if name not in tensors})
-    problems = misfits(tensors, wanted)
-    if problems:
-        raise ValueError(f"{path}: the weights do not fit {type(model).__name__}: {'; '.join(problems[:8])}")
+    if problems := misfits(tensors, wanted):
+        raise Misfit(f"{path}: the weights do not fit {type(model).__name__}: {'; '.join(problems[:8])}")
+    for name, tensor in tensors.items():
+        if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
+            raise ValueError(f"{path}: {name}: expected finite numbers, got NaN or infinity")
     model.load_state_dict({name: placed(tensor, wanted[name]) for name, tensor in tensors.items()})
 
 
@@ -112,7 +118,7 @@ def tied_names(state: Mapping[str, Tensor]) -> list[list[str]]:
 
 
 def misfits(tensors: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> list[str]:
-    """Sentences about each tensor that is missing, unexpected, or of another shape, dtype or range."""
+    """Sentences about each tensor that is missing, unexpected, or of another shape or dtype."""
     problems = [f"{name} is missing" for name in wanted if name not in tensors]
     for name, tensor in tensors.items():
         if name not in wanted:
@@ -121,6 +127,4 @@ def misfits(tensors: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> list
             problems.append(f"{name}: expected shape {tuple(wanted[name].shape)}, got {tuple(tensor.shape)}")
         elif tensor.dtype != wanted[name].dtype:
             problems.append(f"{name}: expected {wanted[name].dtype}, got {tensor.dtype}")
-        elif tensor.is_floating_point() and not bool(tensor.isfinite().all()):
-            problems.append(f"{name}: expected finite numbers, got NaN or infinity")
     return problems

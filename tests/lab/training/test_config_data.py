@@ -12,7 +12,7 @@ from dat.experiments.language.config import LanguageConfig
 from dat.experiments.relational_games.config import RelationalGamesConfig
 from dat.training import config_data
 from dat.training.config_data import convert_text, every_key, in_words, parse_yaml, read_mapping, typed
-from dat.training.config_io import build_parser, option_parser, parse_config, parse_options, read_config
+from dat.training.config_io import build_parser, commented_yaml, option_parser, parse_config, parse_options, read_config
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,9 @@ def test_impossible_values_name_the_file(tmp_path):
         (Literal["off", "null"], "off", "off"),
         (float | Literal["measured"] | None, "3", 3.0),
         (float | Literal["measured"] | None, "measured", "measured"),
-        (bool, "yes", True),
+        (bool, "True", True),
+        (str | None, "off", "off"),
+        (str | tuple[str, ...], "1:30", "1:30"),
         (dict[str, float] | None, "{a: 2e-3}", {"a": 0.002}),
         (Inner | None, "{rate: 1}", {"rate": 1.0}),
     ],
@@ -158,7 +160,7 @@ def test_texts_of_options(hint, text, value):
     ("words", "made"),
     [
         ("--spare.size=3 --spare={rate:1} --inner={size:2}", Outer(Inner(2, 0.5), Inner(3, 1.0))),
-        ("--spare={rate:1} --spare null --config c.yaml --on yes", Outer(spare=Inner(9), on=True)),
+        ("--spare={rate:1} --spare null --config c.yaml --on true", Outer(spare=Inner(9), on=True)),
         ("--config c.yaml --spare null --spare.rate 2 --name null", Outer(spare=Inner(1, 2.0))),
     ],
 )
@@ -186,6 +188,37 @@ def test_options_that_are_no_keys():
     assert vars(parse_options(parser, ["--n", "null", "--kind=b"])).items() >= {"n": None, "kind": "b"}.items()
     with pytest.raises(ValueError, match=r"^kind: expected one of 'a', 'b', got c$"):
         parse_options(parser, ["--kind", "c"])
+
+
+@pytest.mark.parametrize(
+    ("hint", "value", "message"),
+    [
+        *((bool, value, f"expected true or false, got {value}$") for value in ("on", "Off", "yes", "No")),
+        (int, "1:30", r"expected an integer, got 1:30; write a number without a leading zero or a colon"),
+        (float, "-1:30.5", r"expected a number, got -1:30\.5; write a number without"),
+        (int, "010", r"expected an integer, got 010; write a number without a leading zero"),
+        (int, "2024-01-01", "expected an integer, got 2024-01-01$"),
+        (list[int], "[1, 010]", "expected a list of integers, got "),
+    ],
+)
+def test_what_yaml_1_1_makes_something_else_of_is_refused(tmp_path, hint, value, message):
+    """In files and as options, with the key; where a text is expected it is that text."""
+    with pytest.raises(ValueError, match=f"^key: {message}"):
+        convert_text(hint, value, "key")
+    kind = dataclasses.make_dataclass("Kind", [("key", hint)], frozen=True)
+    with pytest.raises(ValueError, match=f"key: {message}"):
+        read(tmp_path, f"key: {value}", kind)
+    if not value.startswith("["):
+        texts = dataclasses.make_dataclass("Texts", [("key", str)], frozen=True)
+        assert read(tmp_path, f"key: {value}", texts).key == value
+
+
+@pytest.mark.parametrize(
+    "text", ["on", "010", "1:30", "1e3", ".5", "null", "~", "2024-01-01", "0x1", "<<", "- a", "#", ""]
+)
+def test_texts_are_written_so_that_they_are_read_as_texts(tmp_path, text):
+    kind = dataclasses.make_dataclass("Kind", [("key", str), ("keys", list[str])], frozen=True)
+    assert read(tmp_path, commented_yaml(kind(text, [text])), kind) == kind(text, [text])
 
 
 def test_types_in_words():

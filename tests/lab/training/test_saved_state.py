@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from dat.training.checkpoint import STATE, read_state
+from dat.training.configs import OptimConfig
 from dat.training.interrupt import Interrupted
 from dual_attention._checksums import CHECKSUMS
 
@@ -32,6 +33,26 @@ def stopped_once(tmp_path_factory):
     for path in folder.glob(f"*/{CHECKSUMS}"):
         path.unlink()
     return folder
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"optimizer": "adamw"}, "optimizer: expected the state of adamw, which optim.optimizer names, got 'adam'"),
+        ({"betas": (0.5, 0.9)}, r"optimizer\.param_groups\[0\]\.betas: expected \(0\.5, 0\.9\)"),
+    ],
+)
+def test_a_checkpoint_that_is_whole_is_not_to_be_removed(tmp_path, changes, message):
+    """If the settings have been changed since, the error says so."""
+    with pytest.raises(Interrupted):
+        make_trainer(tmp_path, stop_after(6)).fit()
+    other = make_trainer(tmp_path, optim=OptimConfig(lr=0.01, **changes))
+    before = weights(other)
+    with pytest.raises(
+        ValueError, match=rf"state\.pt: {message}.*; if the run has other settings now.*restore"
+    ) as caught:
+        other.resume()
+    assert "remove" not in str(caught.value) and all(map(torch.equal, before, weights(other)))
 
 
 def newest(folder):
@@ -75,6 +96,11 @@ CRAFTED = [
     (("metrics",), {"bytes": HUGE}, "metrics"),
     (("measured",), {}, "measured"),
     (("measured",), [{"epoch": 1, "val_loss": "low"}], "measured: expected rows of numbers, each with its epoch"),
+    (
+        ("measured",),
+        [{"epoch": 1, "val_loss": 1.0}],
+        "measured: expected rows of numbers, each with its epoch and step",
+    ),
     (("measured",), [{"val_loss": 1.0}], "measured"),
     (("watched",), [{"epoch": 1, "val_loss": "low"}], "watched: expected rows of numbers, each with its epoch"),
     (("random",), {}, "random"),
