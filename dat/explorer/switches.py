@@ -76,7 +76,7 @@ def interventions_of(switches: Iterable[Switch], change: str = "zero", factor: f
     return found
 
 
-def switched_in_words(switches: Iterable[Switch], change: str, factor: float) -> str:
+def switches_in_words(switches: Iterable[Switch], change: str, factor: float) -> str:
     """Switches and what they do, such as ``relation 3 of blocks.1: zero``."""
     names = {"head": "{kind} head {number}", "relation": "relation {number}", "symbol": "symbols of head {number}"}
     found = [f"{names[one.mediator].format(**one._asdict())} of {one.layer}" for one in switches]
@@ -144,7 +144,7 @@ def switch_effects(session: Session, request: Mapping[str, Any]) -> Json:
         before, after = predicted(model, tokens), predicted(model, tokens, interventions)
         controls = [predicted(model, tokens, control) for control in controls_of(interventions)]
     return {
-        "switched": switched_in_words(switches, str(request.get("change", "zero")), factor),
+        "switched": switches_in_words(switches, str(request.get("change", "zero")), factor),
         "tokens": token_labels(session.tokenizer, ids),
         "place": place,
         "losses": {
