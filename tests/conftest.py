@@ -35,8 +35,12 @@ gc.disable()  # until all tests are collected: what they import stays
 
 
 def pytest_collection_finish() -> None:
-    """Compilers ask for garbage to be collected, again and again, which need not look at what was imported by now."""
     gc.enable()
+    set_aside()
+
+
+def set_aside() -> None:
+    """Have garbage collected, and leave out of later collections what is not: compilers ask for many of them."""
     gc.collect()
     gc.freeze()
 
@@ -51,6 +55,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _forks(item: pytest.Item) -> bool:
     names = vars(item.module).values() if isinstance(item, pytest.Function) else ()
     return any(getattr(thing, "__module__", None) == "tests.support.processes" for thing in names)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def garbage() -> Iterator[None]:
+    yield
+    set_aside()
 
 
 @pytest.fixture(scope="session")

@@ -6,12 +6,14 @@ import importlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 
-from dual_attention import mechanisms
+from dat.estimate import estimate
+from dual_attention import LANGUAGE_PRESETS, mechanisms
+from tests.support.depth import of_all_layers
 from tests.support.documents import wrong_outputs
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
@@ -29,8 +31,17 @@ def gallery(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     yield importlib.import_module("make_gallery")
 
 
+def quick_estimate(name: str, **options: Any) -> SimpleNamespace:
+    """Arithmetic of a preset, without running all its layers."""
+    (flops,) = of_all_layers(LANGUAGE_PRESETS[name], lambda shallow: [estimate(shallow, **options).step_flops])
+    return SimpleNamespace(step_flops=flops)
+
+
 @pytest.mark.parametrize("page", [PAGES[0], *(pytest.param(page, marks=pytest.mark.slow) for page in PAGES[1:])])
-def test_a_page_prints_what_it_says_and_is_drawn(page: str, gallery: ModuleType, tmp_path: Path):
+def test_a_page_prints_what_it_says_and_is_drawn(
+    page: str, gallery: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("dat.estimate.estimate", quick_estimate)
     steps = gallery.steps(text(page))
 
     def draw(number: int, variables: dict[str, Any]) -> None:

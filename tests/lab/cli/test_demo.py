@@ -21,6 +21,7 @@ from dat.experiments.relational_games.grid_relations import Detector
 from dat.sweeps.grid import GridFolder
 from dat.sweeps.results import read_results
 from dat.training.lock import InUse
+from tests.support.processes import fork_workers
 
 
 def rows(dat: dict[int, float], rival: dict[int, float]) -> list[dict]:
@@ -32,7 +33,8 @@ def rows(dat: dict[int, float], rival: dict[int, float]) -> list[dict]:
 
 
 @pytest.mark.slow
-def test_the_demo_leaves_a_table_two_pictures_and_two_sentences(tmp_path, capsys):
+def test_the_demo_leaves_a_table_two_pictures_and_two_sentences(tmp_path, monkeypatch, capsys):
+    fork_workers(monkeypatch)
     config = DemoConfig(folder=str(tmp_path), sizes=(16, 32), trials=2, time_budget=0.0, epochs=1, n_test=64, workers=1)
     folder = run_demo(config)
     assert folder == tmp_path / "demo-1"

@@ -7,8 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).resolve().parents[3]
 
 SLOW = (
@@ -37,12 +35,15 @@ def first(trainer, indices):
     os._exit(0)
 
 Trainer.train_step = first
-sys.exit(main(sys.argv[1:]))
+for words in json.loads(sys.argv[1]):  # each by itself on top of what is imported so far
+    if not os.fork():
+        os._exit(main(words) or 1)
+    assert os.wait()[1] == 0
 """
 
 
-def loaded(script: str, *arguments: str) -> list[str]:
-    """The modules that a script prints, run by an interpreter of its own."""
+def loaded(script: str, *arguments: str) -> list[list[str]]:
+    """The lists of modules that a script prints, run by an interpreter of its own."""
     command = [
         sys.executable,
         "-W",
@@ -53,7 +54,7 @@ def loaded(script: str, *arguments: str) -> list[str]:
     ]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("[")]
 
 
 HELP = """
@@ -65,7 +66,7 @@ print(json.dumps(sorted(sys.modules)))
 
 
 def test_help_waits_for_nothing():
-    modules = loaded(HELP)
+    (modules,) = loaded(HELP)
     assert "dat.cli.main" in modules
     assert not {"torch", "numpy", "yaml"} & {*modules}
     assert len(modules) < 180  # with importlib.metadata, which knows the experiments of installed packages
@@ -74,23 +75,24 @@ def test_help_waits_for_nothing():
 GAMES = ("--data.n_train=20", "--data.n_val=8", "--data.n_test=8", "--data.n_heldout=8")
 
 
-@pytest.mark.parametrize(
-    ("name", "options"),
-    [
-        ("relational-games", GAMES),
-        ("relational-games", (*GAMES, "--preset=transformer-128-h2")),
-        ("language", ()),
-        ("language", ("--preset=T-tiny",)),
-        ("language", ("--model.symbols=position_relative", "--model.pos_enc_type=pos_emb", "--optim.optimizer=adam")),
-    ],
+COMMANDS = (
+    ("relational-games", *GAMES),
+    ("relational-games", *GAMES, "--preset=transformer-128-h2"),
+    ("language",),
+    ("language", "--preset=T-tiny"),
+    ("language", "--model.symbols=position_relative", "--model.pos_enc_type=pos_emb", "--optim.optimizer=adam"),
 )
-def test_the_first_training_step_waits_for_little(name: str, options: tuple[str, ...], tmp_path: Path):
+
+
+def test_the_first_training_step_waits_for_little(tmp_path: Path):
     """Neither PyTorch's compiler nor anything that is for later, such as pictures."""
     (tmp_path / "text.txt").write_text("one two three four five\n" * 500)
-    if name == "language":
-        options = (f"--data.path={tmp_path / 'text.txt'}", "--loop.steps=60", "--loop.batch_size=2", *options)
-    common = ("--machine.device=cpu", f"--output.folder={tmp_path}", "--output.progress=false")
-    modules = loaded(UNTIL_THE_FIRST_STEP, "train", name, *options, *common)
-    assert "torch" in modules and "dat.training.loop" in modules
-    assert not [module for module in modules if module in SLOW]
-    assert len(modules) < 1900  # 2450 with the compiler
+    common = ["--machine.device=cpu", f"--output.folder={tmp_path}", "--output.progress=false"]
+    texts = [f"--data.path={tmp_path / 'text.txt'}", "--loop.steps=60", "--loop.batch_size=2"]
+    words = [["train", *command, *common, *(texts if command[0] == "language" else ())] for command in COMMANDS]
+    lists = loaded(UNTIL_THE_FIRST_STEP, json.dumps(words))
+    assert len(lists) == len(COMMANDS)
+    for command, modules in zip(COMMANDS, lists, strict=True):
+        assert "torch" in modules and "dat.training.loop" in modules
+        assert not [module for module in modules if module in SLOW], command
+        assert len(modules) < 1900  # 2450 with the compiler

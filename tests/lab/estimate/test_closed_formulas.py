@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from dat.estimate import estimate
 from dat.experiments.relational_games.model import empty_games_model
 from dat.experiments.relational_games.presets import CONTROLS, CORELNETS, NORMALISED, PRESETS
 from dual_attention import LANGUAGE_PRESETS
+from tests.support.depth import of_all_layers
 
 FACTS = json.loads(Path(__file__).with_name("closed_formulas.json").read_text(encoding="utf-8"))
 GAMES = "games:"
@@ -63,8 +63,7 @@ def test_costs_are_those_of_the_closed_formulas(case: dict[str, Any]):
     if config is None or config.n_layers < DEEP or model == IN_FULL:
         found = figures(model, arguments)
     else:
-        of_one, of_two = (figures(replace(config, n_layers=n), arguments) for n in (1, 2))
-        found = [one + (config.n_layers - 1) * (two - one) for one, two in zip(of_one, of_two, strict=True)]
+        found = of_all_layers(config, lambda shallow: figures(shallow, arguments))
     since = [case.get("since", {}).get(name, 0) for name in FACTS["figures"]]
     wanted = [figure + difference for figure, difference in zip(case["figures"], since, strict=True)]
     assert dict(zip(FACTS["figures"], found, strict=True)) == dict(zip(FACTS["figures"], wanted, strict=True))
