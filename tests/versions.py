@@ -22,7 +22,8 @@ ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / ".venv-versions"
 SHOWN = ("torch", "transformers", "accelerate", "peft", "trl")
 SIDES = ("lowest", "newest")
-TOOLS = ("pytest", "pytest-xdist", "hypothesis")
+TOOLS = ("pytest", "pytest-xdist", "hypothesis", "numpy", "safetensors")
+"""What the tests of the library need themselves."""
 OF_TEST = ("datasets", "peft", "trl")
 """Of the extra ``test``: what users combine with ``hf``, and what that needs."""
 SMOKE = "-m dat train recall --data.n_val=32 --data.n_test=32 --model.d_model=16 --loop.steps=10 --loop.eval_every=10"

@@ -151,7 +151,8 @@ def checked_relational_cross(
 ) -> tuple[MaskPattern, Tensor | None]:
     """The mask and the bias, in the type of the queries, after all arguments have been checked."""
     table = checked_table(symbols)
-    tensors = dict(zip(("q", "q_rel"), queries, strict=False)) | dict(zip(("k", "k_rel"), keys, strict=False))
+    names = (*("q", "q_rel")[: len(queries)], *("k", "k_rel")[: len(keys)])
+    tensors = dict(zip(names, (*queries, *keys), strict=True))
     check_axes(**{name: (tensor, 4) for name, tensor in tensors.items()})
     q, k = queries[0], keys[0]
     (batch, heads, n, width), (groups, m) = q.shape, k.shape[1:3]

@@ -207,6 +207,8 @@ def test_derivatives_take_other_ways():
 
 def compiled(call, *tensors):
     torch._dynamo.reset()
+    if torch.compile(lambda: torch.ones(1) * torch.compiler.is_exporting(), backend="eager")():
+        pytest.skip("this PyTorch takes all code that it compiles for exported")
     return torch.compile(call, backend="aot_eager", fullgraph=True)(*tensors)
 
 
