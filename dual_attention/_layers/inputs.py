@@ -120,6 +120,15 @@ def check_sequence(
     check_like(name, x, layer)
 
 
+def check_no_values(name: str, expected: str, given: Any, x: Tensor) -> None:
+    """Raise ``TypeError`` if the third argument of a call is values, by the habit of (query, key, value)."""
+    if isinstance(given, Tensor) and given.is_floating_point() and given.dim() == 3 and given.shape == x.shape:
+        raise TypeError(
+            f"{name}: expected {expected}, got a third sequence {tuple(given.shape)}; relational heads are called "
+            "with objects and symbols, (x, symbols), not with (query, key, value)"
+        )
+
+
 def check_features(name: str, x: Tensor, width: int, layer: nn.Module | None = None) -> None:
     """Raise ``TypeError`` or ``ValueError`` unless ``x`` is ``(..., width)``; layer as :func:`check_like`."""
     check_tensor(name, x)
