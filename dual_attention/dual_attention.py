@@ -28,7 +28,7 @@ from torch import Tensor
 from ._layers.cache import Cache, CacheGroup
 from ._layers.calls import TypedModule
 from ._layers.continuation import Masks, Past, cache_parts, transaction, visibility
-from ._layers.inputs import check_boolean, check_choice, check_not_negative, check_sequence
+from ._layers.inputs import check_boolean, check_choice, check_no_values, check_not_negative, check_sequence
 from ._layers.joined import join_weights, joined_weights
 from ._layers.options import AttentionOptions, Options, RelationalHeadType, RelationalOptions, checked_options
 from ._layers.symbols import Symbols
@@ -171,6 +171,7 @@ class DualAttention(TypedModule):
             cache: of earlier tokens, from :meth:`new_cache`; these tokens are appended.
             others: of both kinds of head, as in :meth:`Attention.forward <dual_attention.attention.Attention.forward>`.
         """
+        check_no_values("attn_mask", "a boolean mask", attn_mask, x)
         with transaction(cache):
             caches = cache_parts(cache, tuple(self._heads()))
             if not isinstance(attn_mask, MaskPattern) or padding_mask is not None or segments is not None:

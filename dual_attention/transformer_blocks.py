@@ -63,7 +63,7 @@ class FeedForwardBlock(TypedModule):
             dff = int(2 / 3 * 4 * embed_dim) if gated else 4 * embed_dim
         self.embed_dim = embed_dim
         self.activation = activation
-        self._activate = F.silu if gated else activation_function(activation)
+        self._activate = F.silu if gated else activation_function(activation, besides=("swiglu",))
         self.linear1 = nn.Linear(embed_dim, dff, bias=use_bias)
         self.linear2 = nn.Linear(dff, embed_dim, bias=use_bias)
         self.linear3 = nn.Linear(embed_dim, dff, bias=use_bias) if gated else None

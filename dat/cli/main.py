@@ -150,10 +150,12 @@ def joined(words: Sequence[str]) -> list[str]:
 
 def dispatch(words: list[str]) -> int:
     """Run the command that ``words`` begin with."""
+    if words[:1] == ["help"]:
+        words = [*words[1:], "--help"]
     if not words or words[0] in ("-h", "--help"):
         print(overview(every_command()))
         return 0
-    if words[0] == "--version":
+    if words[0] in ("--version", "-v", "-V"):
         from dual_attention import __version__
 
         print(f"relational-attention {__version__}")

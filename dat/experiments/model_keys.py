@@ -12,6 +12,7 @@ from dual_attention._layers.config import SymbolRetrieval
 from dual_attention._layers.options import RelationalOptions, SymbolOptions
 from dual_attention._models.config import DepthConfig, PatchesConfig
 from dual_attention._words import counted, listed
+from dual_attention.functional.activations import ACTIVATIONS
 
 from ..training.config_data import defaults_of
 from ..training.configs import WIDEST, check, check_inside, check_integers
@@ -84,6 +85,28 @@ class ModelKeys(DepthConfig, NamedConfig):
         heads = self.n_heads_sa + self.n_heads_ra
         check(heads >= 1, "model.n_heads_sa + model.n_heads_ra", "at least 1", heads)
         check(self.d_model % heads == 0, "model.d_model", f"a multiple of the {heads} heads", self.d_model)
+        if self.relational:
+            self.check_groups(self.n_heads_sa, self.n_heads_ra)
+            self._check_relations(self.d_model // heads * self.n_heads_ra)
+
+    def check_groups(self, *heads: int) -> None:
+        """Raise ``ValueError`` unless each of these numbers of heads is a multiple of ``n_kv_heads``."""
+        groups = self.n_kv_heads
+        if groups is not None:
+            expected = f"null or a divisor of {' and '.join(str(n) for n in heads if n)}, the heads of each kind"
+            check(not any(n % groups for n in heads), "model.n_kv_heads", expected, groups)
+
+    def _check_relations(self, width: int) -> None:
+        """The same of relations and symbols; ``width`` is that of all relational heads of a layer."""
+        if self.symbols in ("symbolic_attention", "rel_sym_attn"):
+            fits, expected = self.d_model % self.symbol_heads == 0, f"a divisor of model.d_model={self.d_model}"
+            check(fits, "model.symbol_heads", expected, self.symbol_heads)
+        if self.ra_type == "relational_attention":
+            fits, expected = self.rel_activation in ACTIVATIONS, f"one of {', '.join(ACTIVATIONS)}"
+            check(fits, "model.rel_activation", expected, self.rel_activation)
+            fits = not width or self.rel_proj_dim is not None or (self.n_relations or 1) <= width
+            expected = f"at most {width}, the width of all relational heads, unless model.rel_proj_dim is given"
+            check(fits, "model.n_relations", expected, self.n_relations)
 
     @property
     def relational(self) -> bool:

@@ -132,6 +132,15 @@ def check_batches(**inputs: Tensor) -> None:
         raise ValueError(f"{', '.join(inputs)}: expected the same number of examples, got {sizes}")
 
 
+def check_no_values(name: str, expected: str, given: Any, x: Tensor) -> None:
+    """Raise ``TypeError`` if the third argument of a call is values, by the habit of (query, key, value)."""
+    if isinstance(given, Tensor) and given.is_floating_point() and given.dim() == 3 and given.shape == x.shape:
+        raise TypeError(
+            f"{name}: expected {expected}, got a third sequence {tuple(given.shape)}; relational heads are called "
+            "with objects and symbols, (x, symbols), not with (query, key, value)"
+        )
+
+
 def check_features(name: str, x: Tensor, width: int, layer: nn.Module | None = None) -> None:
     """Raise ``TypeError`` or ``ValueError`` unless ``x`` is ``(..., width)``; layer as :func:`check_like`."""
     check_tensor(name, x)

@@ -14,7 +14,7 @@ from .cache import Cache
 from .calls import HeadsCall
 from .continuation import Masks, Past, continue_from
 from .heads import Heads, split_heads
-from .inputs import check_like, check_sequence
+from .inputs import check_like, check_no_values, check_sequence
 from .taps import Observer
 
 Symbols = Tensor | RelativeSymbols
@@ -89,6 +89,8 @@ class SymbolHeads(Heads):
     ) -> tuple[Tensor, HeadsCall]:
         """The senders of a call, by default its receivers, and what it carries from step to step; all checked."""
         check_sequence("x", x, self.d_model, layer=self.wv)
+        if freqs_sin is None:
+            check_no_values("freqs_cos", "a table of RoPE", freqs_cos, x)
         if y is not None:
             check_sequence("y", y, self.d_model, batch=(x.shape[0],), layer=self.wv)
         y = x if y is None else y

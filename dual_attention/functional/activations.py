@@ -9,6 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from .._words import suggestion
+
 Activation = Callable[[Tensor], Tensor]
 
 
@@ -31,8 +33,12 @@ ACTIVATIONS: dict[str, Activation] = {
 ``softmax`` is over the last axis."""
 
 
-def activation_function(name: str | Activation, argument: str = "activation") -> Activation:
+def activation_function(
+    name: str | Activation, argument: str = "activation", *, besides: tuple[str, ...] = ()
+) -> Activation:
     """The activation of that name; a function is returned as it is.
+
+    ``besides``: names that the argument may have, too.
 
     Raises:
         TypeError: for what is neither, by the name of the argument that it was given as.
@@ -43,7 +49,9 @@ def activation_function(name: str | Activation, argument: str = "activation") ->
     if not isinstance(name, str):
         raise TypeError(f"{argument}: expected a name or a function, got {name!r}")
     if name not in ACTIVATIONS:
-        raise ValueError(f"{argument}: expected one of {', '.join(ACTIVATIONS)} or a function, got {name!r}")
+        known = (*ACTIVATIONS, *besides)
+        near = suggestion(name, known)
+        raise ValueError(f"{argument}: expected one of {', '.join(known)} or a function, got {name!r}{near}")
     return ACTIVATIONS[name]
 
 

@@ -56,6 +56,9 @@ class Continuation:
         return decode(decoder, idx, self.max_new_tokens, sampling, **options)
 
 
+Continuation.__init__.__qualname__ = "generate"  # as Python calls it in errors
+
+
 @takes(Continuation)
 def generate(*args: Any, **kwargs: Any) -> Tensor:
     """Continue prompts, token by token, until each row has ended or ``max_new_tokens`` have come.

@@ -141,3 +141,23 @@ def test_tokens_without_values():
     for generates in (model.generate, lambda *given, **named: model.beam_search(*given, 2, **named)):
         with pytest.raises(TypeError, match="source: expected a tensor, got NoneType"):
             generates(None, 3, start_token=1)
+
+
+@pytest.mark.parametrize("name", ["relational", "rca", "disrca", "dual"])
+def test_values_are_no_argument_of_relational_heads(name):
+    layer, x, _ = objects()[name]
+    with pytest.raises(TypeError, match=r"objects and symbols, \(x, symbols\), not with \(query, key, value\)"):
+        layer(x, x, x)
+
+
+@pytest.mark.parametrize("name", ["generate", "generate_stream"])
+def test_generation_is_named_as_it_is_called(name):
+    with pytest.raises(TypeError, match=r"^generate\(\) got an unexpected keyword argument 'top_q'"):
+        getattr(TransformerLM(**SIZES), name)(torch.ones(B, N, dtype=torch.long), 2, top_q=0.9)
+
+
+@pytest.mark.parametrize("name", ["gleu", "SwiGLU"])
+def test_activations_are_all_listed(name):
+    """That of feed-forward blocks that no other function has is one of them."""
+    with pytest.raises(ValueError, match=rf"activation: .*swiglu or a function, got '{name}'; did you mean \w*lu\?"):
+        FeedForwardBlock(D, activation=name)

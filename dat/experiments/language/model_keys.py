@@ -61,6 +61,10 @@ class LanguageModelKeys(PositionsConfig, OutputLayerConfig, ModelKeys):
         check_integers(self, "model", "vocab_size", "context", most=LONGEST)
         check(0 < self.rope_theta < inf, "model.rope_theta", "a positive number", self.rope_theta)
 
+    def check_heads(self) -> None:
+        super().check_heads()
+        self.check_groups(self.n_heads_sa, self.n_heads_ra)
+
     def language_config(self, vocab_size: int) -> LanguageModelConfig:
         """The arguments of the model's class, with a vocabulary of that size unless the configuration says another."""
         size = vocab_size if self.vocab_size is None else self.vocab_size

@@ -54,6 +54,7 @@ class MathematicsModelKeys(ModelKeys):
         super().check_heads()
         check_integers(self, "model", "n_heads_sa_dec", "n_heads_ra_dec", least=0, most=WIDEST)
         check_integers(self, "model", "n_heads_cross", most=WIDEST)
+        self.check_groups(self.n_heads_sa, self.n_heads_ra, self.n_heads_sa_dec, self.n_heads_ra_dec)
         of_decoder = self.n_heads_sa_dec + self.n_heads_ra_dec
         check(of_decoder >= 1, "model.n_heads_sa_dec + model.n_heads_ra_dec", "at least 1", of_decoder)
         for heads in (of_decoder, self.n_heads_cross):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -32,8 +33,19 @@ def test_every_command_has_help(command, capsys):
     assert f"usage: dat {' '.join(command.words)}" in capsys.readouterr().out
 
 
-def test_version(capsys):
-    assert dat("--version") == 0
+@pytest.mark.parametrize("words", [("help",), ("help", "train"), ("help", "train", "language")])
+def test_help_is_a_word_too(words, capsys):
+    def shown(*words):
+        with contextlib.suppress(SystemExit):
+            assert dat(*words) == 0
+        return capsys.readouterr().out
+
+    assert shown(*words) == shown(*words[1:], "--help") != ""
+
+
+@pytest.mark.parametrize("word", ["--version", "-v", "-V"])
+def test_version(word, capsys):
+    assert dat(word) == 0
     assert capsys.readouterr().out == f"relational-attention {dual_attention.__version__}\n"
 
 
