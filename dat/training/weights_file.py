@@ -39,7 +39,7 @@ _ALIGNMENT = 8
 
 
 class Misfit(ValueError):
-    """What was saved is whole, as far as one can tell, but not of the model or the settings that it is to continue."""
+    """Saved state that seems whole, but is of another model or other settings than those that continue it."""
 
 
 def save_weights(weights: nn.Module | Mapping[str, Tensor], path: Path) -> str:

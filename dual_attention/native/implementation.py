@@ -66,7 +66,6 @@ def _reservation(x: RelationalInputs) -> str | None:
     return None if 2 * room >= _usual_threads() else "its threads would need too much memory for sums"
 
 
-@torch.compiler.assume_constant_result
 def _what_is_missing() -> str | None:
     """Why the libraries cannot be had, which matters where they are built when they are first used; or None."""
     for library in (step.LIBRARY, kernels.LIBRARY):
@@ -74,6 +73,10 @@ def _what_is_missing() -> str | None:
         if isinstance(found, str):
             return _told(f"the C kernels cannot be had: {found}")
     return None
+
+
+# As torch.compiler.assume_constant_result does it, which imports the compiler for that.
+vars(_what_is_missing)["_dynamo_marked_constant"] = True
 
 
 @cache

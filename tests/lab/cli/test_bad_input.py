@@ -53,7 +53,7 @@ pytestmark = pytest.mark.usefixtures("here")
         (["train", "relational-games", "--config", "none.yaml"], r"none\.yaml"),
         (["train", "relational-games", "--resume", "none"], "none: not a run folder"),
         (["train", "relational-games", "--resume", "none", "--seed=1"], "--resume RUN stands alone"),
-        (["evaluate"], "required: RUN"),
+        (["evaluate"], "required: CHECKPOINT"),
         (["evaluate", "none"], "none: not a run folder"),
         (["reproduce", "relational-games", "--models=[resnet]"], "models: expected names among"),
         (["reproduce", "relational-games", "--sizes=[0]"], "sizes: expected integers of at least 1"),

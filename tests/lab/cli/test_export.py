@@ -206,7 +206,7 @@ def test_a_full_disk_is_named_and_leaves_nothing(run, to, size, capsys):
 
 
 def test_what_a_killed_export_left_is_no_hindrance(run, capsys):
-    dead = Path(f".folder.{2**22 + 1}.tmp")  # above the largest number of a process
+    dead = Path(f".folder.{2**22 + 1}.dat.tmp")  # above the largest number of a process
     dead.mkdir()
     (dead / "config.json").write_text("{")
     printed(capsys, "export", run, "--out=folder")

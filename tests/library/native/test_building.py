@@ -244,7 +244,7 @@ def test_no_home(source, cache, compiler, monkeypatch):
         monkeypatch.delenv(variable, raising=False)
     if cache is not None:
         monkeypatch.setenv("DUAL_ATTENTION_CACHE", cache)
-    with pytest.raises(UnavailableError, match="DUAL_ATTENTION_CACHE: expected a folder, since there is no home to"):
+    with pytest.raises(UnavailableError, match="there is no such home folder; name a folder with DUAL_ATTENTION_CACHE"):
         built(source)
 
 

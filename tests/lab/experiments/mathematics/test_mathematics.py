@@ -192,7 +192,7 @@ def test_a_model_is_trained_and_evaluated(here, capsys):
         assert numbers["extrapolate"][metric] == pytest.approx(result[metric]["extrapolate"], rel=1e-6)
     assert main(["evaluate", "runs/run", "--machine.threads=1"]) == 0
     table = capsys.readouterr().out
-    assert "extrapolation" in table and "beams" in table and "linear 1d, 30 questions: DAT-tiny" in table
+    assert "extrapolation" in table and "beams" in table and "linear 1d, 30 questions: DAT (1 layer, width 16" in table
 
 
 def test_other_questions_than_a_run_began_with_are_refused(here):

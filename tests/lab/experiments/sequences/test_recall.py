@@ -175,7 +175,7 @@ def test_a_task_without_sources_has_no_such_columns(tmp_path, monkeypatch, capsy
         (["--data.vocab_size=20"], "data.size, data.vocab_size: vocab_size: expected at least 24"),
         (["--task=mqar", "--data.size=4", "--data.vocab_size=8"], "vocab_size: expected at least 10 for 4 pairs"),
         (["--task=chess"], "task: expected one of 'in-context-copying'"),
-        (["--preset=DAT-symbol"], "did you mean DAT-symbolic?"),
+        (["--preset=DAT-symbol"], "did you mean DAT-symbolic"),
     ],
 )
 def test_wrong_settings(tmp_path, monkeypatch, capsys, words, message):
