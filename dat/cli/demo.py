@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import shlex
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -70,6 +71,7 @@ class DemoConfig:
     def __post_init__(self) -> None:
         check(len(self.sizes) > 0 and min(self.sizes) >= 1, "sizes", "integers of at least 1", self.sizes)
         check(max(self.sizes) <= MOST_EXAMPLES, "sizes", f"integers of at most {MOST_EXAMPLES:,}", self.sizes)
+        check(self.time_budget >= 0, "time_budget", "a number of at least 0", self.time_budget)
         check_integers(self, "", "trials", most=MOST_TRIALS)
         check_integers(self, "", "epochs", most=MOST_EPOCHS)
         check_integers(self, "", "n_test", most=MOST_EXAMPLES)
@@ -305,7 +307,7 @@ def left_out_sentence(rows: list[Row], grid: GamesGrid) -> str:
     return (
         f"{count} run; {'that' if len(left) == 1 else 'those'} of seed {', '.join(left)} would not have ended in "
         "--time_budget. Single trials differ by several points, so the models may change places. "
-        f"To run the rest:\ndat reproduce relational-games --config {Path(grid.out) / 'grid.yaml'}"
+        f"To run the rest:\ndat reproduce relational-games --config {shlex.quote(str(Path(grid.out) / 'grid.yaml'))}"
     )
 
 

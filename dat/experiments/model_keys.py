@@ -182,6 +182,10 @@ class ModelKeys(DepthConfig, NamedConfig):
 class VisionModelKeys(PatchesConfig, ModelKeys):
     """A Dual Attention Transformer over image patches, or a Transformer when it has no relational heads."""
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check(min(self.patch_size) >= 1, "model.patch_size", "integers of at least 1", list(self.patch_size))
+
 
 def named_by_keys(config: Any, presets: Mapping[str, Any]) -> Any:
     """The configuration of a run; a model with the name of a preset, but other keys, has a name that says what it is.

@@ -13,6 +13,7 @@ from ..experiments.language.config import LanguageConfig, LanguageDataConfig, La
 from ..experiments.language.experiment import LanguageModelling
 from ..experiments.language.model_keys import LanguageModelKeys
 from ..training.configs import OutputConfig, StepLoopConfig
+from ..training.interrupt import Interrupted
 from ..training.runs import start_run
 
 NAME = "explorer-model-1"
@@ -59,7 +60,10 @@ def example_model(folder: Path | None = None, *, steps: int = STEPS, progress: b
     place = temporary_path(kept)
     place.mkdir()
     try:
-        run = start_run(LanguageModelling(), example_config(place, steps=steps, progress=progress))
+        try:
+            run = start_run(LanguageModelling(), example_config(place, steps=steps, progress=progress))
+        except Interrupted as stop:
+            raise type(stop)("the small model is trained from its beginning the next time") from None
         try:
             os.replace(run.path, kept)
         except OSError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -26,6 +27,10 @@ EVALUATION_SHARE = 1 / 3
 
 LONGEST_STEP = 2.0
 """Seconds of a step, about, from which on more examples in it would tell no more about their time."""
+
+
+SILENCE = 5.0
+"""Seconds, about, after which timing says how far it is."""
 
 
 def timing_problem(experiment: AnySwept, config: Any) -> Problem:
@@ -100,11 +105,15 @@ def rates(folder: GridFolder, grid: GridConfig, waiting: Sequence[Cell]) -> dict
     found = {curve: median(values) for curve, values in measured.items()}
     if grid.device != "cpu":
         return found
+    unknown = {cell[axis]: cell for cell in reversed(waiting) if cell[axis] not in found}  # the first of each
+    said = time.monotonic()
     with one_thread():
-        for cell in waiting:
-            if cell[axis] not in found:
-                config = grid.config(cell)
-                found[cell[axis]] = timed_rate(experiment, config) / experiment.cost(config).example_work
+        for number, (curve, cell) in enumerate(reversed(unknown.items()), 1):
+            config = grid.config(cell)
+            found[curve] = timed_rate(experiment, config) / experiment.cost(config).example_work
+            if time.monotonic() - said > SILENCE and number < len(unknown):
+                said = time.monotonic()
+                print(f"dat: timed {number} of {len(unknown)}", file=sys.stderr)
     return found
 
 

@@ -121,11 +121,7 @@ def build_parser(kind: type, *, prog: str, description: str) -> OptionParser:
     """
     parser = OptionParser(prog=prog, description=description, usage="%(prog)s [--KEY VALUE ...]")
 
-    def read(path: str) -> dict[str, Any]:
-        if values := _typed_file(kind, Path(path)):
-            return values
-        raise ValueError(f"{path}: expected keys and values, got none")
-
+    read = lambda path: _typed_file(kind, Path(path))  # noqa: E731
     parser.add_settings("--config", read, metavar="FILE", help="YAML file of settings; options after it override them.")
     parser.add_argument("--print_config", action="store_true", help="Print all settings as a YAML file, and stop.")
     about = " ".join((kind.__doc__ or "").partition("\n\n")[0].split())
@@ -208,6 +204,8 @@ def _typed_file(kind: type, path: Path) -> dict[str, Any]:
     """The keys and values of a file, checked by name and type."""
     values = read_mapping(path)
     with naming(path):
+        if not values:
+            raise ValueError("expected keys and values, got none")
         return typed(kind, without_gone(kind, values))
 
 

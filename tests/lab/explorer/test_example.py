@@ -12,6 +12,7 @@ from dat.explorer import example
 from dat.explorer.example import NAME, cache_folder, example_model
 from dat.explorer.opening import open_session
 from dat.explorer.session import DEFAULT_TEXT
+from dat.training.interrupt import Interrupted
 
 pytest.importorskip("tiktoken", reason="byte pairs need the extra language")
 
@@ -36,6 +37,16 @@ def test_training_that_fails_leaves_nothing(tmp_path, monkeypatch):
 
     monkeypatch.setattr(example, "start_run", fail)
     with pytest.raises(KeyboardInterrupt):
+        example_model(tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_interrupted_training_says_that_it_begins_again(tmp_path, monkeypatch):
+    def stopped(_experiment, config):
+        raise Interrupted
+
+    monkeypatch.setattr(example, "start_run", stopped)
+    with pytest.raises(Interrupted, match="from its beginning the next time"):
         example_model(tmp_path)
     assert not list(tmp_path.iterdir())
 

@@ -36,6 +36,13 @@ def test_no_more_processes_than_cells_are_left(grid, capsys):
     assert time_left([], grid, "kind") == "about 0 s of one core, 0 s with 1 process"
 
 
+def test_timing_says_how_far_it_is(tmp_path, capsys, monkeypatch):
+    """Once in a while, and each curve once."""
+    monkeypatch.setattr(durations, "SILENCE", -1.0)
+    reproduce(TOY, SumsGrid(out=str(tmp_path / "grid")), dry_run=True)
+    assert capsys.readouterr().err == "dat: timed 1 of 2\n"
+
+
 def test_a_gpu_is_not_timed_on_the_cpu(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(durations, "timed_rate", None)
     grid = SumsGrid(out=str(tmp_path / "grid"), device="cuda")

@@ -162,6 +162,15 @@ def test_weights_of_a_cell_are_recorded(grid):
     assert not list(folder.cells.iterdir()) and json.loads((folder.path / "checksums.json").read_text()) == {}
 
 
+@pytest.mark.parametrize("contents", ["", "{}", "# nothing"])
+def test_a_plan_that_was_emptied_is_not_the_default_one(grid, contents):
+    folder = GridFolder(TOY, grid.out)
+    folder.open(grid)
+    folder.config.write_text(contents)
+    with pytest.raises(ValueError, match=r"grid\.yaml: expected keys and values, got none"):
+        folder.not_run()
+
+
 def test_cells_that_were_not_run_are_named(grid, monkeypatch, tmp_path, capsys):
     monkeypatch.setitem(EXPERIMENTS, "sums", Entry("sums", "examples.my_experiment:Sums", {"plot": "sums"}))
     monkeypatch.setattr("dat.sweeps.report.draw_figures", lambda *_: None)

@@ -40,7 +40,6 @@ def read(tmp_path, text: str | bytes, kind=Outer):
 
 
 def test_what_a_file_may_hold(tmp_path):
-    assert read(tmp_path, "") == Outer()
     found = read(tmp_path, "inner: {rate: 1}\nspare: {size: 3}\nname: 2026-11-22\npair: [1e-3, 2]\nmany: [x]\non: true")
     assert found == Outer(Inner(7, 1.0), Inner(3), "2026-11-22", (0.001, 2.0), ("x",), on=True)
     assert isinstance(found.inner.rate, float) and isinstance(found.pair[1], float)
@@ -53,6 +52,8 @@ def test_what_a_file_may_hold(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        ("", "expected keys and values, got none"),
+        ("{}", "expected keys and values, got none"),
         ("inner: 3", r"inner: expected a group of keys \(size, rate\), got 3"),
         ("inner: [1]", r"inner: expected a group of keys .*, got \[1\]"),
         ("inner: other.yaml", r"inner: expected a group of keys .*, got other\.yaml"),

@@ -239,6 +239,7 @@ def test_cells_are_the_runs_of_the_tables():
         ),
         (["--data.augmentation=autoaugment"], "data.augmentation: expected another than autoaugment with digits"),
         (["--data.n_train=1700"], "data.n_train + n_val + n_test: expected at most 1,797"),
+        (["--model.patch_size=[0,4]"], "model.patch_size: expected integers of at least 1, got [0, 4]"),
         (["--model.patch_size=[3,3]"], "model.patch_size: expected sides that divide the 8 x 8 pixels of digits"),
         (["--model.symbols=rel_sym_attn"], "model.symbols: expected positional_symbols, symbolic_attention"),
         (["--optim.min_lr=1"], "optim.min_lr: expected a number from 0 to optim.lr"),
