@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias, TypedDict
 
+from .._words import suggestion
 from ..functional.activations import Activation
 
 NormType = Literal["layernorm", "rmsnorm", "none"]
@@ -177,8 +177,7 @@ def checked_options(
     known = [parameter for parameter in parameters_of(build) if parameter not in taken]
     for key in given:
         if key not in known:
-            close = get_close_matches(str(key), known)
-            meant = f" (did you mean {' or '.join(map(repr, close))}?)" if close else f", which are {', '.join(known)}"
+            meant = suggestion(str(key), known) or f", which are {', '.join(known)}"
             raise ValueError(f"{name}: expected arguments of {build.__name__}, got {key!r}{meant}")
     return given
 
