@@ -34,7 +34,7 @@ def save(figure: Any, path: Path) -> None:
         return
     temporary = path.with_name(f".{path.stem}.{os.getpid()}.tmp.png")
     with Image.open(path) as image:
-        image.convert("RGB").quantize(64, dither=Image.Dither.NONE).save(temporary, optimize=True)
+        image.convert("RGB").quantize(256, dither=Image.Dither.NONE).save(temporary, optimize=True)
     os.replace(temporary, path)
 
 
