@@ -41,12 +41,19 @@ def sinusoidal_table(length: int, dim: int) -> Tensor:
 
     Math: PE(t, 2c) = sin(t / 10000^(2c/dim)),  PE(t, 2c+1) = cos(t / 10000^(2c/dim))
     """
-    position = torch.arange(length)[:, None]
-    frequency = torch.exp(torch.arange(0, dim, 2) * (-math.log(10000.0) / dim))
-    table = torch.zeros(length, dim)
-    table[:, 0::2] = torch.sin(position * frequency)
-    table[:, 1::2] = torch.cos(position * frequency)[:, : dim // 2]
-    return table
+    return sinusoids(torch.arange(length), dim)
+
+
+def sinusoids(places: Tensor, dim: int, theta: float = 10000.0) -> Tensor:
+    """Sines and cosines as :func:`sinusoidal_table` at any places ``(K,)``, negative ones too: ``(K, dim)``.
+
+    Floating-point places are computed and returned in their type, integers in float32. ``theta`` is the base of the
+    frequencies.
+    """
+    wide = places.dtype if places.is_floating_point() else torch.float32
+    steps = torch.arange(0, dim, 2, dtype=wide, device=places.device)
+    angles = places[:, None] * torch.exp(steps * (-math.log(theta) / dim))
+    return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(1)[:, :dim]
 
 
 def rows_at(table: Tensor, x: Tensor, positions: Tensor | None, *, limit: str, offset: int = 0) -> Tensor:

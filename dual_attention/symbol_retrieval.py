@@ -35,7 +35,14 @@ from ._layers.taps import Taps, observer_of
 from .functional import OffsetSymbols, RelativeSymbols, attention, positions_from_segments
 from .functional.checks import check_finite, is_readable
 from .functional.relational.whole import attention_weights
-from .positional_encoding import RelativePositionalEncoding, check_positions, rows_at, sinusoidal_table, table_of
+from .positional_encoding import (
+    RelativePositionalEncoding,
+    check_positions,
+    rows_at,
+    sinusoidal_table,
+    sinusoids,
+    table_of,
+)
 
 __all__ = [
     "PositionRelativeSymbolRetriever",
@@ -228,17 +235,40 @@ class PositionalSymbolRetriever(_CountsTokens):
 class PositionRelativeSymbolRetriever(_CountsTokens):
     """Symbols by relative position: to receiver ``i``, sender ``j`` is named by ``j - i``.
 
+    Sinusoidal symbols have no parameters, and need no largest offset:
+
+    Math: s_ij[2c] = sin((j - i) theta^(-2c/d)),  s_ij[2c+1] = cos((j - i) theta^(-2c/d))
+
     Args:
         symbol_dim: width of the symbols.
-        max_rel_pos: P; offsets are clipped to [-P, P].
+        max_rel_pos: P; offsets are clipped to [-P, P]. Sinusoidal symbols are not clipped by default. In a model with a
+            window, ``P = window - 1`` changes nothing and bounds the memory of long texts.
+        sinusoidal: fixed sinusoidal symbols instead of learned ones; nothing of them is in the state dict.
+        theta: base of their frequencies.
+
+    Raises:
+        ValueError: if learned symbols are not given ``max_rel_pos``, or ``theta`` is not positive.
     """
 
-    def __init__(self, symbol_dim: int, max_rel_pos: int) -> None:
+    def __init__(
+        self, symbol_dim: int, max_rel_pos: int | None = None, *, sinusoidal: bool = False, theta: float = 10000.0
+    ) -> None:
         super().__init__()
+        check_boolean(sinusoidal=sinusoidal)
         check_positive(symbol_dim=symbol_dim)
+        check_finite(theta=theta)
+        if theta <= 0:
+            raise ValueError(f"theta: expected a positive number, got {theta}")
+        if max_rel_pos is not None:
+            check_not_negative(max_rel_pos=max_rel_pos)
+        elif not sinusoidal:
+            raise ValueError("max_rel_pos: expected an integer, since only sinusoidal symbols have no largest offset")
         self.symbol_dim = symbol_dim
         self.max_rel_pos = max_rel_pos
-        self.rel_pos_enc = RelativePositionalEncoding(symbol_dim, max_rel_pos)
+        self.sinusoidal = sinusoidal
+        self.theta = theta
+        if max_rel_pos is not None and not sinusoidal:
+            self.rel_pos_enc = RelativePositionalEncoding(symbol_dim, max_rel_pos)
 
     def forward(
         self,
@@ -267,7 +297,25 @@ class PositionRelativeSymbolRetriever(_CountsTokens):
                 check_tokens("y", y)
             seen = self._count(cache, x)
             senders = seen + (x if y is None else y).shape[1]
-            return OffsetSymbols(self.rel_pos_enc.table(x), x.shape[1], senders, offset=seen)
+            farthest = torch.sym_max(torch.sym_max(seen + x.shape[1], senders) - 1, 0)
+            return OffsetSymbols(self._table(x, farthest, cache), x.shape[1], senders, offset=seen)
+
+    def _table(self, x: Tensor, farthest: int, cache: Cache | None) -> Tensor:
+        """The symbols of all offsets up to P, or if they are sinusoidal to the farthest of these tokens."""
+        if not self.sinusoidal:
+            return self.rel_pos_enc.table(x)
+        if isinstance(cache, TokenCache):  # the same table for many tokens, so that layers project it once
+            farthest = 1 << farthest.bit_length()
+        if self.max_rel_pos is not None:
+            farthest = torch.sym_min(farthest, self.max_rel_pos)
+        dtype = x.dtype if x.is_floating_point() else torch.get_default_dtype()
+        wide = torch.float32 if x.device.type == "mps" else torch.float64
+        offsets = torch.arange(-farthest, farthest + 1, device=x.device, dtype=wide)
+
+        def made() -> Tensor:
+            return sinusoids(offsets, self.symbol_dim, self.theta).to(dtype)
+
+        return cache.once(farthest, made) if isinstance(cache, TokenCache) else made()
 
 
 class PositionRelativeSymbolRetriever2D(TypedModule):

@@ -69,6 +69,8 @@ class ModelKeys(DepthConfig, NamedConfig):
     n_symbols: int
     symbol_heads: int = 4
     """Heads of symbolic attention."""
+    sinusoidal_symbols: bool = False
+    """Fixed sinusoids in place of learned symbols, by position or by relative position; the latter are not clipped."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -98,6 +100,9 @@ class ModelKeys(DepthConfig, NamedConfig):
 
     def _check_relations(self, width: int) -> None:
         """The same of relations and symbols; ``width`` is that of all relational heads of a layer."""
+        if self.sinusoidal_symbols:
+            known = ("positional_symbols", "position_relative")
+            check(self.symbols in known, "model.symbols", f"{listed(known)} with sinusoidal_symbols", self.symbols)
         if self.symbols in ("symbolic_attention", "rel_sym_attn"):
             fits, expected = self.d_model % self.symbol_heads == 0, f"a divisor of model.d_model={self.d_model}"
             check(fits, "model.symbol_heads", expected, self.symbol_heads)
@@ -171,10 +176,11 @@ class ModelKeys(DepthConfig, NamedConfig):
 
     def symbol_options(self, n_tokens: int, farthest: int | tuple[int, int]) -> SymbolOptions:
         """Arguments of the symbol mechanism for ``n_tokens`` positions and relative positions up to ``farthest``."""
+        fixed: SymbolOptions = {"sinusoidal": True} if self.sinusoidal_symbols else {}
         if self.symbols == "positional_symbols":
-            return {"symbol_dim": self.d_model, "max_length": n_tokens}
+            return {"symbol_dim": self.d_model, "max_length": n_tokens, **fixed}
         if self.symbols.startswith("position_relative"):
-            return {"symbol_dim": self.d_model, "max_rel_pos": farthest}
+            return {"symbol_dim": self.d_model, "max_rel_pos": None if fixed else farthest, **fixed}
         return {"d_model": self.d_model, "n_heads": self.symbol_heads, "n_symbols": self.n_symbols}
 
 

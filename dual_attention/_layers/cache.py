@@ -144,7 +144,7 @@ class TokenCache(Cache):
 
     def reset(self) -> None:
         self._buffers: dict[str, Tensor] = {}  # each (B, ..., capacity, width), the tokens held from _start on
-        self._made: tuple[Tensor, Tensor] | None = None  # a table that serves all tokens, and what was made of it
+        self._made: tuple[Tensor | int, Tensor] | None = None  # a table that serves all tokens, and what was made of it
         self._batch: int | None = None
         self._length = self._start = self._dropped = 0
 
@@ -177,13 +177,17 @@ class TokenCache(Cache):
         made = self._made[1].nbytes if self._made else 0
         return made + sum(buffer.nbytes for buffer in self._buffers.values())
 
-    def once(self, table: Tensor, make: Callable[[], Tensor]) -> Tensor:
+    def once(self, key: Tensor | int, make: Callable[[], Tensor]) -> Tensor:
         """Make what a layer needs of a table that serves all tokens, when the first of them come.
 
         It is kept as what is made of the tokens is, whatever becomes of the weights meanwhile.
+
+        Args:
+            key: that table, or a number that tells it from others.
         """
-        if self._made is None or self._made[0] is not table or not self._length:
-            self._made = table, make()
+        known = None if self._made is None else self._made[0]
+        if self._made is None or not (known is key or (isinstance(key, int) and known == key)) or not self._length:
+            self._made = key, make()
         return self._made[1]
 
     def append(self, batch: int, n: int, **new: Tensor) -> tuple[Tensor, ...]:

@@ -73,7 +73,8 @@ class SymbolOptions(TypedDict, total=False):
     symbol_dim: int
     max_length: int
     sinusoidal: bool
-    max_rel_pos: int | tuple[int, int]
+    max_rel_pos: int | tuple[int, int] | None
+    theta: float
     n_prefix_tokens: int
     rel_n_heads: int
     symbolic_attn_n_heads: int

@@ -73,6 +73,8 @@ def with_sizes(
     """Arguments of a symbol retriever, and those of the sizes that it needs and that are not among them."""
     given = options_dict("symbol_retrieval_kwargs", kwargs)
     needed = [p.name for p in parameters_of(RETRIEVERS[symbol_retrieval]).values() if p.default is p.empty]
+    if symbol_retrieval == "position_relative" and not given.get("sinusoidal"):
+        needed.append("max_rel_pos")
     return given | {name: sizes[name] for name in needed if name in sizes and name not in given}
 
 

@@ -1,3 +1,5 @@
+import math
+
 import pytest
 import torch
 
@@ -70,6 +72,52 @@ def test_position_relative_symbols_of_receivers_and_senders():
     assert symbols.shape == (4, 6, 3)
     torch.testing.assert_close(symbols.dense(), layer.rel_pos_enc(4, 6))
     assert layer(torch.randn(2, 4, 7)).shape == (4, 4, 3)
+
+
+@pytest.mark.parametrize("width", [6, 7])
+@pytest.mark.parametrize("reach", [None, 0, 2, 50])
+def test_sinusoidal_symbols_of_offsets_are_their_closed_form(reach, width):
+    layer, x = PositionRelativeSymbolRetriever(width, reach, sinusoidal=True, theta=100.0), normal(2, 9, 7)
+    offsets = torch.arange(9.0, dtype=torch.float64) - torch.arange(9.0, dtype=torch.float64)[:, None]
+    clipped = offsets if reach is None else offsets.clamp(-reach, reach)
+    angles = clipped[..., None] * 100.0 ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
+    wanted = torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(2)[..., :width]
+    torch.testing.assert_close(layer(x).dense(), wanted)
+    torch.testing.assert_close(layer(x[:, 4:], x).dense(), layer(x, x).dense()[:5])
+    cache = layer.new_cache()
+    parts = [layer(chunk, cache=cache).dense() for chunk in x.split([3, 1, 5], dim=1)]
+    for part, start in zip(parts, (0, 3, 4), strict=True):
+        torch.testing.assert_close(part, wanted[start : start + len(part), : start + len(part)])
+    assert not layer.state_dict() and not list(layer.parameters())
+    assert layer(x.bfloat16()).library.dtype == torch.bfloat16
+    assert layer(torch.empty(2, 0, 7)).shape == (0, 0, width)
+
+
+def test_sinusoidal_symbols_of_offsets_are_exact_far_away():
+    """An angle in float32 would be off by 0.06 at a million tokens."""
+    layer = PositionRelativeSymbolRetriever(2, sinusoidal=True)
+    cache = layer.new_cache()
+    layer(torch.empty(1, 1_000_000, 1), cache=cache)
+    symbols = layer(torch.empty(1, 1, 1), cache=cache)
+    assert symbols.library[symbols.index[0, 0]][0].item() == pytest.approx(math.sin(-1e6), abs=1e-6)
+
+
+def test_sinusoidal_symbols_in_a_cache_are_projected_a_few_times_only():
+    retriever = PositionRelativeSymbolRetriever(8, sinusoidal=True)
+    layer = float64(RelationalAttention(8, 2, use_relative_positional_symbols=True)).eval()
+    x, calls = normal(2, 40, 8), []
+    handle = layer.wv.register_forward_hook(lambda *_: calls.append(1))
+    whole = layer(x, retriever(x), is_causal=True).output
+    calls.clear()
+    caches = retriever.new_cache(), layer.new_cache()
+    with torch.no_grad():
+        parts = [
+            layer(token, retriever(token, cache=caches[0]), is_causal=True, cache=caches[1]).output
+            for token in x.split(1, dim=1)
+        ]
+    handle.remove()
+    torch.testing.assert_close(torch.cat(parts, dim=1), whole)
+    assert len(calls) <= 8  # as the table doubles
 
 
 def test_position_relative_symbols_after_tokens_in_a_cache():
@@ -146,6 +194,7 @@ RETRIEVERS = {
     "positions": lambda: PositionalSymbolRetriever(8, 6),
     "sinusoids": lambda: PositionalSymbolRetriever(8, 6, sinusoidal=True),
     "offsets": lambda: PositionRelativeSymbolRetriever(8, 2),
+    "sinusoids of offsets": lambda: PositionRelativeSymbolRetriever(8, sinusoidal=True),
     "roles": lambda: RelationalSymbolicAttention(8, 2, 2, 5, 2),
     "roles on both sides": lambda: RelationalSymbolicAttention(8, 2, 2, 5, 3, causal_nbhd=False, include_self=True),
 }
@@ -155,7 +204,7 @@ RETRIEVERS = {
 @pytest.mark.parametrize("lengths", [[4, 1, 6, 2], [5]])
 def test_packed_is_one_by_one(name, lengths):
     retriever = float64(RETRIEVERS[name]())
-    layer = float64(RelationalAttention(8, 2, use_relative_positional_symbols=name == "offsets"))
+    layer = float64(RelationalAttention(8, 2, use_relative_positional_symbols="offsets" in name))
     x = normal(2, sum(lengths), 8)
     segments = segments_from_lengths(torch.tensor([0, *lengths]).cumsum(0))
     packed = layer(x, retriever(x, segments=segments), segments=segments).output
@@ -190,6 +239,9 @@ def test_segments_are_checked(name):
         (lambda: SymbolicAttention(8, 2, 4, dropout=1.0), "dropout: .*got 1.0"),
         (lambda: PositionalSymbolRetriever(8, 0), "max_length: .*got 0"),
         (lambda: PositionRelativeSymbolRetriever(8, -1), "max_rel_pos: .*got -1"),
+        (lambda: PositionRelativeSymbolRetriever(8), "max_rel_pos: expected an integer"),
+        (lambda: PositionRelativeSymbolRetriever(8, -1, sinusoidal=True), "max_rel_pos: .*got -1"),
+        (lambda: PositionRelativeSymbolRetriever(8, 2, sinusoidal=True, theta=0.0), "theta: .*got 0.0"),
         (lambda: PositionRelativeSymbolRetriever2D(8, (2, -1)), "max_rel_pos: .*-1"),
         (lambda: RelationalSymbolicAttention(8, 2, 2, 4, 0), "nbhd_delta: .*got 0"),
         (lambda: SymbolicAttention(8, 2, 4)(torch.zeros(1, 3, 7)), r"x: .*got \(1, 3, 7\)"),

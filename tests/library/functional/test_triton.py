@@ -199,7 +199,7 @@ def test_compiles_as_one_graph_and_exports():
     torch.testing.assert_close(exported(*leaves).detach().double().cpu(), wanted[0], atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("relative", [False, True])
+@pytest.mark.parametrize("relative", [{}, {"max_rel_pos": 3}, {"sinusoidal": True}])
 def test_auto_in_a_layer(relative, monkeypatch):
     """The choice of ``impl="auto"`` on a GPU: the kernels where they can run, otherwise another way, never an error."""
     calls = []
@@ -207,9 +207,13 @@ def test_auto_in_a_layer(relative, monkeypatch):
     monkeypatch.setattr(support, "preferred", lambda q: True)
     noted = fused._replace(run=lambda inputs: calls.append(1) or fused.run(inputs))
     monkeypatch.setitem(IMPLEMENTATIONS, "triton", noted)
-    layer = RelationalAttention(8, 2, use_relative_positional_symbols=relative, n_kv_heads=1).to(DEVICE)
+    layer = RelationalAttention(8, 2, use_relative_positional_symbols=bool(relative), n_kv_heads=1).to(DEVICE)
     x = torch.randn(2, 20, 8, device=DEVICE)
-    s = PositionRelativeSymbolRetriever(8, 3).to(DEVICE)(x) if relative else torch.randn(2, 20, 8, device=DEVICE)
+    s = (
+        PositionRelativeSymbolRetriever(8, **relative).to(DEVICE)(x)
+        if relative
+        else torch.randn(2, 20, 8, device=DEVICE)
+    )
     fast = layer(x, s, is_causal=True).output
     assert len(calls) == 1
     full = layer(x, s, is_causal=True, need_weights=True).output  # maps cannot come from the kernels
