@@ -18,6 +18,7 @@ from ._layers.continuation import Masks, transaction
 from ._layers.heads import merge_heads, split_heads
 from ._layers.inputs import check_boolean, check_choice, check_positive
 from ._layers.options import RelationScore
+from ._layers.relation_size import initial_variation, wr_bound
 from ._layers.symbols import SymbolHeads, Symbols, kept_symbols
 from .functional import (
     MaskPattern,
@@ -28,6 +29,7 @@ from .functional import (
     squared_distance_queries,
 )
 from .functional.activations import Activation, activation_function
+from .functional.alignments.common import require_rate
 from .functional.checks import without_autocast
 from .functional.masks import Segments
 from .functional.symbols import symbols_as
@@ -69,11 +71,18 @@ class RelationalAttention(SymbolHeads):
             computed in float32.
         wr_init: scale of the initial ``W_r``: ``"published"``, uniform in ±1/sqrt(head width * R), as in the package
             of the paper's authors; ``"large"``, uniform in ±1/sqrt(R), as in the authors' runs of Relational Games.
+        rel_init_size: how much relations contribute to messages at the start, in place of ``wr_init``: root mean square
+            of W_r r less its mean over senders, for ten independent objects with entries of variance 1 (as after a
+            normalisation), each compared with all ten. ``W_r`` is uniform, with the bound that gives this size on
+            average over initial weights; it is measured on random projections from a fixed seed, so no generator moves
+            and there is no new state. None leaves it to ``wr_init``; with ``"large"``, R = 2 and p = d / 2, that is 0.5
+            for symmetric relations, 0.2 for others, and 1 for symmetric squared distances.
         dropout, key_dim, add_bias_out, total_n_heads, attn_scale, out_dropout, shaw_max_rel_pos, window: of the
             attention, as :class:`~dual_attention.attention.Attention`.
     """
 
     rel_score: RelationScore = "dot"  # default for layers pickled before this argument existed
+    rel_init_size: float | None = None  # likewise
 
     _observed = (
         "visible",
@@ -104,6 +113,7 @@ class RelationalAttention(SymbolHeads):
         *,
         rel_score: RelationScore = "dot",
         wr_init: Literal["published", "large"] = "published",
+        rel_init_size: float | None = None,
         attn_scale: float | None = None,
         out_dropout: float | None = None,
         shaw_max_rel_pos: int | None = None,
@@ -131,6 +141,9 @@ class RelationalAttention(SymbolHeads):
         self.rel_score = rel_score
         check_choice("wr_init", wr_init, ("published", "large"))
         self.wr_init = wr_init
+        if rel_init_size is not None:
+            require_rate("rel_init_size", rel_init_size)
+        self.rel_init_size = rel_init_size
 
         self.wq_attn = nn.Linear(d_model, n_heads * self.key_dim, bias=False)
         self.wk_attn = nn.Linear(d_model, self.n_kv_heads * self.key_dim, bias=add_bias_kv)
@@ -147,10 +160,20 @@ class RelationalAttention(SymbolHeads):
             self.rel_pos_keys = RelativePositionalEncoding(self.key_dim, shaw_max_rel_pos)
         self.reset_relations()
 
-    def reset_relations(self) -> None:
-        """Draw ``W_r`` anew, as ``wr_init`` says; strengths of squared distances are 1 again."""
-        fan_in = self.n_relations * (self.head_dim if self.wr_init == "published" else 1)
-        nn.init.uniform_(self.wr, -1 / math.sqrt(fan_in), 1 / math.sqrt(fan_in))
+    def reset_relations(self, projection_std: float | None = None) -> None:
+        """Draw ``W_r`` anew, as ``rel_init_size`` or ``wr_init`` says; strengths of squared distances are 1 again.
+
+        Args:
+            projection_std: of the initial weights of relation queries and keys; by default that of ``nn.Linear``.
+        """
+        if self.rel_init_size is None or self.wr.is_meta:
+            bound = 1 / math.sqrt(self.n_relations * (self.head_dim if self.wr_init == "published" else 1))
+        else:
+            std = 1 / math.sqrt(3 * self.d_model) if projection_std is None else projection_std
+            kind: dict[str, Any] = {"activation": self.rel_activation, "rel_score": self.rel_score}
+            variation = initial_variation(self.d_model, self.rel_proj_dim, std, symmetric=self.symmetric_rels, **kind)
+            bound = wr_bound(self.rel_init_size, variation, self.n_relations)
+        nn.init.uniform_(self.wr, -bound, bound)
         if self.rel_score == "squared_distance":
             assert self.raw_rel_strength is not None
             nn.init.constant_(self.raw_rel_strength, math.log(math.expm1(1)))

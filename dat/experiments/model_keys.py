@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from math import inf
 from typing import Any, Literal, TypeVar
 
 from dual_attention._layers.config import SymbolRetrieval
@@ -65,6 +66,9 @@ class ModelKeys(DepthConfig, NamedConfig):
     rel_activation: str = "identity"
     """Activation applied to relations."""
     wr_init: Literal["published", "large"] = "published"
+    rel_init_size: float | None = None
+    """How much relations contribute to messages at the start, in place of wr_init: root mean square of W_r r less its
+    mean over senders, for inputs of variance 1; null leaves it to wr_init."""
     symbols: SymbolRetrieval
     n_symbols: int
     symbol_heads: int = 4
@@ -79,6 +83,8 @@ class ModelKeys(DepthConfig, NamedConfig):
         sizes = ("d_model", "n_kv_heads", "dff", "n_relations", "rel_proj_dim", "n_symbols", "symbol_heads")
         check_integers(self, "model", *sizes, most=WIDEST)
         check(0 <= self.dropout_rate < 1, "model.dropout_rate", "a number in [0, 1)", self.dropout_rate)
+        size = self.rel_init_size
+        check(size is None or 0 < size < inf, "model.rel_init_size", "a positive number or null", size)
         self.check_heads()
 
     def check_heads(self) -> None:
@@ -154,6 +160,8 @@ class ModelKeys(DepthConfig, NamedConfig):
         options: RelationalOptions = {"n_kv_heads": self.n_kv_heads}
         if self.ra_type != "relational_attention":
             check(self.rel_score == "dot", "model.rel_score", f"dot with ra_type {self.ra_type}", self.rel_score)
+            expected = f"null with ra_type {self.ra_type}"
+            check(self.rel_init_size is None, "model.rel_init_size", expected, self.rel_init_size)
             if relative:
                 raise ValueError(
                     f"model.symbols: {self.symbols} needs ra_type relational_attention, not {self.ra_type}"
@@ -170,6 +178,8 @@ class ModelKeys(DepthConfig, NamedConfig):
             options["rel_activation"] = self.rel_activation
         if self.wr_init != "published":
             options["wr_init"] = self.wr_init
+        if self.rel_init_size is not None:
+            options["rel_init_size"] = self.rel_init_size
         if relative:
             options["use_relative_positional_symbols"] = True
         return options

@@ -90,6 +90,8 @@ def mup_factors(model: nn.Module, base: nn.Module) -> dict[str, Factors]:
         raise ValueError("base: expected the same model at another width, got one with other parameters")
     of_scores = dict(_score_factors(model, base))
     others = dict(base.named_modules())
+    if any(isinstance(m, RelationalAttention) and m.rel_init_size is not None for m in model.modules()):
+        raise ValueError("rel_init_size: expected None under muP, which keeps the size of W_r, got one")
     factors: dict[str, Factors] = {}
     for place, module in model.named_modules():
         for key, parameter in module.named_parameters(recurse=False):

@@ -54,6 +54,7 @@ class RelationalOptions(_HeadOptions, total=False):
     n_relations: int | None
     activation: str | Activation
     rel_activation: str | Activation
+    rel_init_size: float | None
     rel_proj_dim: int | None
     rel_score: RelationScore
     symmetric_rels: bool

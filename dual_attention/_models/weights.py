@@ -102,8 +102,8 @@ def init_weights(model: nn.Module, *, n_layers: int | None = None) -> None:
             if isinstance(module, nn.Linear) and module.bias is not None:
                 nn.init.zeros_(module.bias)
         elif isinstance(module, RelationalAttention):
-            module.reset_relations()
-            if module.wr_init == "published":
+            module.reset_relations(projection_std=0.02)
+            if module.wr_init == "published" and module.rel_init_size is None:
                 nn.init.normal_(module.wr, std=0.02)
         elif isinstance(module, nn.LayerNorm | RMSNorm | SymbolicAttention | RelativePositionalEncoding):
             module.reset_parameters()

@@ -23,6 +23,7 @@ from .._layers.inputs import (
     check_positive,
     check_sequence,
 )
+from .._layers.relation_size import variation_of, wr_bound
 from .._layers.symbols import Symbols, project_symbols
 from ..functional import RelativeSymbols, combine
 from ..functional.activations import Activation, activation_function
@@ -148,6 +149,17 @@ class Relation(TypedModule):
         check_one_device(self, x=x, y=y, mask=mask)
         return self.relate(*self.project(x, x if y is None else y), mask)
 
+    def initial_variation(self) -> float:
+        """Variance of a relation over a receiver's senders, with the weights it has: see :func:`.variation_of`.
+
+        Raises:
+            ValueError: if senders are of another width than receivers, or relations do not vary.
+        """
+        d_model, d_sender = self.wq.in_features, self.wk.in_features
+        if d_model != d_sender:
+            raise ValueError(f"rel_init_size: expected senders as wide as receivers, {d_model}, got {d_sender}")
+        return variation_of(lambda x: self(x.to(self.wq.weight)), d_model)
+
     def extra_repr(self) -> str:
         return f"n_relations={self.n_relations}, proj_dim={self.proj_dim}, activation={self.activation!r}"
 
@@ -239,6 +251,8 @@ class RelationalMessage(Message):
         relative: symbols belong to pairs (``RelativeSymbols``, or a tensor ``(N, M, d_symbol)``).
         bias: in the projection of symbols.
         wr_init: bound of the uniform initial ``W_r``; by default ``1 / sqrt(d_h R)``.
+        rel_init_size: size of the relations in the messages at the start, in place of ``wr_init``; as of
+            :class:`~dual_attention.relational_attention.RelationalAttention`, and measured on the relation itself.
     """
 
     def __init__(
@@ -252,6 +266,7 @@ class RelationalMessage(Message):
         relative: bool = False,
         bias: bool = False,
         wr_init: float | None = None,
+        rel_init_size: float | None = None,
     ) -> None:
         super().__init__()
         check_boolean(relative=relative, bias=bias)
@@ -270,6 +285,10 @@ class RelationalMessage(Message):
         self.wr = nn.Parameter(torch.empty(h, head_dim, relation.n_relations))
         bound = 1 / math.sqrt(head_dim * relation.n_relations) if wr_init is None else wr_init
         require_rate("wr_init", bound)
+        if rel_init_size is not None:
+            require_rate("rel_init_size", rel_init_size)
+            if not self.wr.is_meta:
+                bound = wr_bound(rel_init_size, relation.initial_variation(), relation.n_relations)
         nn.init.uniform_(self.wr, -bound, bound)
         self.wv = None if d_symbol is None else nn.Linear(d_symbol, groups * head_dim, bias=bias)
 

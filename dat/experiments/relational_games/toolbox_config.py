@@ -9,7 +9,7 @@ from typing import Literal
 from ...training.configs import check
 
 Carried = Literal["relations", "symbols", "objects"]
-RelationKind = Literal["dot", "hadamard", "cosine", "squared_distance"]
+RelationKind = Literal["dot", "dot_and_norms", "hadamard", "cosine", "squared_distance"]
 Relatum = Literal["pair", "receiver", "sender", "shuffled"]
 Normalisation = Literal["none", "softmax", "standardise"]
 Gate = Literal["none", "identity", "sigmoid"]
@@ -23,8 +23,9 @@ class ToolboxConfig:
     """What heads carry from sender to receiver: relations beside symbols, as relational heads do; symbols only; or the
     sender's features, as sensory heads do."""
     relation: RelationKind = "dot"
-    """Comparison: scaled inner product; products of single features, where every relation is one number of both sides;
-    cosine; or negated squared distance. The last two have a learned strength."""
+    """Comparison: scaled inner product; the same with the squared norms of query and key as two further relations;
+    products of single features, where every relation is one number of both sides; cosine; or negated squared distance.
+    The last two have a learned strength."""
     of: Relatum = "pair"
     """What is compared: receiver and sender; the receiver with itself; the sender with itself; or the receiver with
     some sender, drawn anew for each image. The last three have the parameters of relations, and nothing of the pair."""

@@ -38,7 +38,7 @@ from dual_attention.transformer_blocks import EncoderSteps, FeedForwardBlock, cr
 
 from .config import GamesModelConfig
 from .toolbox_config import ToolboxConfig
-from .toolbox_relations import DetachedRelation, StandardisedRelation
+from .toolbox_relations import DetachedRelation, RelationWithNorms, StandardisedRelation
 
 
 class IdentityHeads(nn.Module):
@@ -92,11 +92,14 @@ def toolbox_relation(model: GamesModelConfig, config: ToolboxConfig) -> Relation
         width = 1
     score = {
         "dot": lambda: Dot(config.sharpness),
+        "dot_and_norms": Dot,
         "hadamard": Dot,
         "cosine": lambda: Cosine(learned=True, heads=n_relations),
         "squared_distance": lambda: Euclidean(squared=True, beta=1 / math.sqrt(width), learned=True, heads=n_relations),
     }[config.relation]()
     how: dict[str, Any] = {"proj_dim": width, "symmetric": model.symmetric_rels, "score": score}
+    if config.relation == "dot_and_norms":
+        return RelationWithNorms(model.d_model, n_relations, **how)
     if config.of != "pair":
         return DetachedRelation(model.d_model, n_relations, of=config.of, **how)
     if config.normalise == "standardise":
@@ -114,7 +117,8 @@ def toolbox_heads(model: GamesModelConfig, config: ToolboxConfig) -> nn.Module:
     if config.carries == "relations":
         relation = toolbox_relation(model, config)
         bound = 1 / math.sqrt(relation.n_relations) if model.wr_init == "large" else None
-        message = RelationalMessage(relation, d_model // heads, heads=heads, d_symbol=d_model, wr_init=bound)
+        sizes: dict[str, Any] = {"wr_init": bound, "rel_init_size": model.rel_init_size}
+        message = RelationalMessage(relation, d_model // heads, heads=heads, d_symbol=d_model, **sizes)
     attend = GeneralAttention(Dot(), message=message, dropout=dropout)
     gate = None if config.gate == "none" else config.gate
     return MultiHead(attend, d_model, heads, gate=gate, out_dropout=dropout)

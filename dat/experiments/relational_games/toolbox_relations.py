@@ -1,4 +1,4 @@
-"""Relations that are detached from the pair, and relations normalised over senders.
+"""Relations detached from the pair, relations beside the norms of both sides, and relations normalised over senders.
 
 Shapes: B batch, N receivers, M senders, R relations, p width of one relation's query and key.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from dual_attention.mechanisms import Relation
@@ -54,6 +55,32 @@ class DetachedRelation(Relation):
             return torch.rand(w.shape[:2], device=w.device).argsort(1)
         generator = torch.Generator().manual_seed(SEED)
         return torch.rand(w.shape[:2], generator=generator).argsort(1).to(w.device)
+
+
+class RelationWithNorms(Relation):
+    """Scaled inner products, and beside each the squared norms of its query and of its key: 3 R relations.
+
+    Math: r_ij = (<u, w>_l, |u|²_l, |w|²_l)_l / sqrt(p),  u = W_q x_i,  w = W_k y_j
+
+    A squared distance is a linear combination of the three.
+    """
+
+    def __init__(self, d_model: int, n_relations: int, **others: Any) -> None:
+        super().__init__(d_model, n_relations, **others)
+        self.n_relations = 3 * n_relations
+
+    def project(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """Queries and keys whose inner products are the relations, ``(B, N, 3 R, p)`` and ``(B, M, 3 R, p)``."""
+        u, w = (layer(z).unflatten(-1, (-1, self.proj_dim)) for layer, z in ((self.wq, x), (self.wk, y)))
+        return torch.cat((u, _first(u.square()), _first(u, 1.0)), 2), torch.cat(
+            (w, _first(w, 1.0), _first(w.square())), 2
+        )
+
+
+def _first(z: Tensor, value: float | None = None) -> Tensor:
+    """Sums over the last axis, or a value, in its first entry, and zeros in the others."""
+    first = z.sum(-1, keepdim=True) if value is None else torch.full_like(z[..., :1], value)
+    return F.pad(first, (0, z.shape[-1] - 1))
 
 
 class StandardisedRelation(Relation):

@@ -20,10 +20,10 @@ from torch import Tensor, nn
 
 from ..._layers.inputs import check_choice
 from ..._layers.options import RelationScore
+from ..._layers.relation_size import relations_of_projections
 from ..._models.token_model import TokenModel
 from ..._models.vision import VisionModel
-from ...functional import squared_distance_keys, squared_distance_queries
-from ...functional.activations import Activation, activation_function
+from ...functional.activations import Activation
 from ...functional.checks import without_autocast
 from ...relational_attention import RelationalAttention
 from ._checks import check_floating_tensors
@@ -83,11 +83,8 @@ def random_relations(
     queries = torch.einsum("bnd,drp->bnrp", x, projections[0])
     keys = torch.einsum("bmd,drp->bmrp", y, projections[0 if symmetric else 1])
     check_choice("rel_score", rel_score, RelationScore)
-    if rel_score == "squared_distance":
-        queries, keys = squared_distance_queries(queries), squared_distance_keys(keys)
     with nullcontext() if rel_score == "dot" else without_autocast(x):
-        products = torch.einsum("bnrp,bmrp->bnmr", queries, keys)
-    return activation_function(activation)(products / math.sqrt(rel_proj_dim))
+        return relations_of_projections(queries, keys, activation, rel_score)
 
 
 def untrained_twin(model: nn.Module, *, seed: int = 0, build: Callable[[], nn.Module] | None = None) -> nn.Module:

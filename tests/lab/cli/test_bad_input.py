@@ -83,6 +83,11 @@ pytestmark = pytest.mark.usefixtures("here")
             r"model\.rel_activation: expected one that tells negative relations apart, .*got 'relu'$",
         ),
         (["train", "language", "--model.rel_score", "cosine"], r"model\.rel_score: expected one of 'dot', 'squared_di"),
+        (["train", "language", "--model.rel_init_size=0"], r"model\.rel_init_size: expected a positive number or null"),
+        (
+            ["train", "relational-games", "--model.ra_type", "rca", "--model.rel_init_size", "1"],
+            r"model\.rel_init_size: expected null with ra_type rca, got 1\.0$",
+        ),
         (
             ["train", "relational-games", "--model.ra_type", "rca", "--model.rel_score", "squared_distance"],
             r"model\.rel_score: expected dot with ra_type rca, got 'squared_distance'$",

@@ -30,6 +30,7 @@ KINDS: dict[str, LanguageModelKeys] = {
         MODEL, n_layers=2, shared_symbol_retriever=False, weight_tie_symbol_library=True, trainable_symbols=True
     ),
     "large W_r": replace(MODEL, wr_init="large", n_relations=3),
+    "relations of a size": replace(MODEL, rel_init_size=0.5),
     "gates, RMSNorm": replace(MODEL, output_gate="sigmoid", norm_type="rmsnorm"),
 }
 

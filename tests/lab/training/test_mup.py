@@ -196,6 +196,9 @@ def test_standard_parametrisation_fails_the_coordinate_check():
 
 
 def test_what_muP_does_not_cover_is_named():
+    sized = language(replace(LANGUAGE, rel_init_size=0.5))
+    with pytest.raises(ValueError, match="rel_init_size: expected None under muP"):
+        mup_factors(sized, sized)
     model = VisionCoRelNet((3, 8, 8), (4, 4), 2, d_model=16)
     with pytest.raises(ValueError, match=r"model: muP is derived for DualAttnTransformerLM, .*, got VisionCoRelNet"):
         mup_factors(model, model)

@@ -114,6 +114,14 @@ def test_large_initialisation_of_wr_is_eight_times_larger():
     assert largest[1] == pytest.approx(128**-0.5, rel=0.05)
 
 
+@pytest.mark.parametrize("name", ["dat-0+2-asym", "cosine"])
+def test_relations_of_a_size_are_counted_without_values(name):
+    sized = replace(PRESETS[name], rel_init_size=0.5)
+    assert count_parameters(empty_games_model(sized, "same")) == count_parameters(
+        empty_games_model(PRESETS[name], "same")
+    )
+
+
 def test_comparison_and_labels_name_presets():
     assert len(set(ORDER)) == len(ORDER)
     assert set(ORDER) <= set(LABELS) <= set(PRESETS)

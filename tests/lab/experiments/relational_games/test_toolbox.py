@@ -12,7 +12,7 @@ from dat.experiments.relational_games.model import build_games_model, empty_game
 from dat.experiments.relational_games.presets import CONTROLS, CORELNETS, NORMALISED, PRESETS, dat, toolbox
 from dat.experiments.relational_games.toolbox_config import ToolboxConfig
 from dat.experiments.relational_games.toolbox_model import IdentityHeads
-from dat.experiments.relational_games.toolbox_relations import DetachedRelation, StandardisedRelation
+from dat.experiments.relational_games.toolbox_relations import DetachedRelation, RelationWithNorms, StandardisedRelation
 from dat.training.experiment import count_parameters
 
 SIZE = 421_474
@@ -111,6 +111,15 @@ def test_relations_with_a_random_sender():
     assert not torch.allclose(relation(x), relation(x))
     with pytest.raises(ValueError, match="key: expected as many senders as receivers, 5, got 4"):
         relation(x, x[:, 1:])
+
+
+def test_norms_beside_relations_make_squared_distances():
+    relation, x, pairs = relations(RelationWithNorms)
+    products, of_receiver, of_sender = relation(x).split(2, -1)
+    torch.testing.assert_close(products, pairs)
+    u, w = (layer(x).unflatten(-1, (2, -1)) for layer in (relation.wq, relation.wk))
+    distances = (u[:, :, None] - w[:, None]).square().sum(-1) / relation.proj_dim**0.5
+    torch.testing.assert_close(of_receiver + of_sender - 2 * products, distances)
 
 
 def test_standardised_relations():
