@@ -14,7 +14,7 @@ from .._native import use_native
 from ..checkpoints import CHECKPOINT, open_checkpoint
 from ..experiments import experiment_of_run
 from ..experiments.files import run_given, takes_file
-from ..training.config_io import build_parser, parse_config
+from ..training.config_io import build_parser, parse_config, read_config
 from ..training.configs import MachineConfig, check
 from ..training.device import prepare_device
 from ..training.run_folder import RunFolder
@@ -66,8 +66,10 @@ def evaluate(prog: str, arguments: Sequence[str]) -> int:
 
 
 def _evaluate_text(options: Any, machine: MachineConfig) -> int:
+    from ..experiments.language.config import LanguageConfig
     from ..experiments.language.evaluation import evaluate_text
     from ..experiments.language.experiment import numbers_in_words
+    from ..experiments.language.problem import documents_of
 
     tokens, size = options.tokens, 16 if options.batch_size is None else options.batch_size
     check(tokens is None or tokens >= 1, "tokens", "a positive integer", tokens)
@@ -79,8 +81,17 @@ def _evaluate_text(options: Any, machine: MachineConfig) -> int:
         raise ValueError(f"{options.checkpoint}: expected a causal language model, got a {kind}")
     tokenizer = checkpoint.tokenizer(options.tokenizer)
     use_native(checkpoint.model)
+    documents = None
+    if checkpoint.run is not None:
+        documents = documents_of(read_config(LanguageConfig, checkpoint.run.config).data, tokenizer)
     numbers = evaluate_text(
-        checkpoint.model, tokenizer, tuple(options.text), device=device, tokens=tokens, batch_size=size
+        checkpoint.model,
+        tokenizer,
+        tuple(options.text),
+        device=device,
+        tokens=tokens,
+        batch_size=size,
+        documents=documents,
     )
     if options.json:
         print(json_text({"text": numbers}, indent=2))

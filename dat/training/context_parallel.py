@@ -31,13 +31,21 @@ class ContextParallel:
         self.model, self.called, self.group = model, called or model, group
         self.size, self.rank = dist.get_world_size(group), dist.get_rank(group)
 
-    def __call__(self, tokens: Tensor, *others: Tensor, segments: Tensor | None = None, **options: Any) -> Any:
+    def __call__(
+        self,
+        tokens: Tensor,
+        *others: Tensor,
+        segments: Tensor | None = None,
+        positions: Tensor | None = None,
+        **options: Any,
+    ) -> Any:
         """Output of the model for the part of this process, of whole sequences that all processes give alike.
 
         Args:
             tokens: integers ``(B, N)``; processes take N / size of them each, in their order.
             others: further tensors ``(B, N)`` by position, the targets, of which it takes the same part.
             segments: integers ``(B or 1, N)`` of sequences packed into one.
+            positions: integers ``(B or 1, N)``, if they do not begin again with each of these sequences.
             options: further arguments of the call, as they are.
 
         Returns:
@@ -53,5 +61,7 @@ class ContextParallel:
         part = slice(self.rank * n, (self.rank + 1) * n)
         if segments is not None:
             options["segments"] = segments[:, : part.stop]
+        if positions is not None:
+            options["positions"] = positions[:, part]
         cache = gathered(self.model.new_cache(), self.group, n)
         return self.called(tokens[:, part], *(other[:, part] for other in others), cache=cache, **options)

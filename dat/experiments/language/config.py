@@ -65,6 +65,12 @@ class LanguageDataConfig:
     field: str = "text"
     """Key of the objects in JSON Lines, or column of Parquet files or a data set, that holds the text, each a
     document."""
+    document_mask: bool = False
+    """Let a token attend only to tokens of its own document, where a sequence holds several; otherwise it attends to
+    all that comes before it in the sequence, as in the paper."""
+    document_positions: Literal["restart", "continue"] = "restart"
+    """With document_mask, positions begin again with each document, as if it stood alone (restart), or go on through
+    the sequence (continue)."""
     order: Literal["shuffled", "permuted", "sequential"] = "shuffled"
     """Order of the sequences: shuffled anew in each pass through the text; permuted, shuffled too, but in an order that
     is computed instead of kept as a list, for texts of so many sequences that a list in every process is too much; or
@@ -75,6 +81,8 @@ class LanguageDataConfig:
             check(getattr(self, name) not in ((), ""), f"data.{name}", "null or at least one path", getattr(self, name))
         check(0 < self.val_fraction < 1, "data.val_fraction", "a number between 0 and 1", self.val_fraction)
         check_integers(self, "data", "val_tokens")
+        fits = self.document_mask or self.document_positions == "restart"
+        check(fits, "data.document_positions", "restart without data.document_mask", self.document_positions)
         check_integers(self, "data", "bpe_vocab_size", least=257, most=LONGEST)
         if self.path is None:
             check(self.val_path is None, "data.val_path", "null with data.path=null", self.val_path)

@@ -14,7 +14,7 @@ from dual_attention.language_models import LanguageModel
 from ...training.loop import mean_measures
 from .config import LanguageDataConfig
 from .data import TextSequences, count_bytes, first_tokens, tokens_of
-from .problem import language_loss, numbers_of_text
+from .problem import Documents, language_loss, numbers_of_text
 
 
 def evaluate_text(
@@ -25,6 +25,7 @@ def evaluate_text(
     device: torch.device | str = "cpu",
     tokens: int | None = None,
     batch_size: int = 16,
+    documents: Documents | None = None,
 ) -> dict[str, Any]:
     """Loss, perplexity and bits per byte of a text, cut into sequences of the model's context or, if it has fewer
     tokens than that, of its own length.
@@ -32,6 +33,7 @@ def evaluate_text(
     Args:
         paths: files of text or tokens, folders and patterns, as ``data.path`` of a run.
         tokens: score that many, the first ones; None scores all.
+        documents: how documents are kept apart, as the model was trained; None: tokens attend to all before them.
 
     Raises:
         FileNotFoundError: if there are no such files.
@@ -45,5 +47,5 @@ def evaluate_text(
         context = min(model.block_size, longest - 1)
         arrays = source.arrays if tokens is None else first_tokens(source.arrays, tokens, context)
         sequences = TextSequences(arrays, context, vocab_size=model.vocab_size, device=device)
-        loss = mean_measures(model, sequences, language_loss(), batch_size=batch_size)["loss"]
+        loss = mean_measures(model, sequences, language_loss(documents=documents), batch_size=batch_size)["loss"]
         return numbers_of_text(loss, len(sequences) * context, count_bytes(sequences, tokenizer))

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -27,7 +27,7 @@ from ...training.peak import known_peak, measured_peak
 from ...training.problem import Batch, Derive, LossFunction, Problem
 from ...training.seeding import derive_seed
 from ..base_width import scaled_from_base
-from .config import LanguageConfig
+from .config import LanguageConfig, LanguageDataConfig
 from .data import LanguageData, load_data, make_tokenizer
 from .progress import tokenization_progress
 
@@ -108,7 +108,7 @@ def prepare_text(config: LanguageConfig, *, cache: Path, run: Path | None = None
     problem = Problem(
         model=model.to(device) if with_values else model,
         train=data.train,
-        loss=language_loss(config.machine.autocast),
+        loss=language_loss(config.machine.autocast, documents_of(config.data, tokenizer)),
         evaluation={"val": data.val},
         derive=derived_numbers(config.tokens_per_step, data, share_of_peak(config, model, device)),
         factors=factors,
@@ -131,13 +131,43 @@ def _draw_scaled(model: nn.Module, draw: Callable[[], None], factors: Mapping[st
         scale_initial(model, factors)
 
 
-def language_loss(autocast: torch.dtype | None = None) -> LossFunction:
-    """Mean cross-entropy of the next token in nats, with matrix products in another precision if one is given."""
+class Documents(NamedTuple):
+    """How the documents of a sequence are kept apart.
+
+    Attributes:
+        end: the token before each document, which is its first.
+        restart: whether positions begin again with each.
+    """
+
+    end: int
+    restart: bool = True
+
+    def arguments(self, tokens: Tensor) -> dict[str, Tensor]:
+        """Arguments of a language model with which tokens ``(B, T)`` attend to those of their own document only."""
+        segments = (tokens == self.end).cumsum(-1)
+        if self.restart:
+            return {"segments": segments}
+        return {"segments": segments, "positions": torch.arange(tokens.shape[1], device=tokens.device)[None]}
+
+
+def documents_of(config: LanguageDataConfig, tokenizer: Tokenizer) -> Documents | None:
+    """How a run keeps documents apart; None if it does not."""
+    return Documents(tokenizer.end, config.document_positions == "restart") if config.document_mask else None
+
+
+def language_loss(autocast: torch.dtype | None = None, documents: Documents | None = None) -> LossFunction:
+    """Mean cross-entropy of the next token in nats.
+
+    Args:
+        autocast: precision of matrix products, if it is another.
+        documents: how documents of a sequence are kept apart; None: tokens attend to all before them.
+    """
 
     def loss(model: nn.Module, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         tokens, targets = batch
+        apart = {} if documents is None else documents.arguments(tokens)
         with torch.autocast(tokens.device.type, dtype=autocast, enabled=autocast is not None):
-            value = model(tokens, targets, loss_only=True)[1]
+            value = model(tokens, targets, loss_only=True, **apart)[1]
         return value, {}
 
     return loss

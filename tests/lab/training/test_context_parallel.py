@@ -74,17 +74,19 @@ def batch() -> tuple[Tensor, Tensor, Tensor]:
     return tokens[:, :-1], tokens[:, 1:], segments
 
 
-def results(call: Any, model: LanguageModel, packed: bool) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+def results(call: Any, model: LanguageModel, packed: bool | str) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
     """Logits, loss and gradients of all parameters."""
     tokens, targets, segments = batch()
     places = {"segments": segments} if packed else {}
+    if packed == "positions go on":
+        places["positions"] = torch.arange(LENGTH)[None]
     logits, loss = call(tokens, targets, **places)
     loss.backward()
     gradients = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
     return logits.detach(), loss.detach(), gradients
 
 
-def shared(workers: Workers, names: list[str], packed: bool, recompute: bool) -> list[tuple[Tensor, Tensor, Any]]:
+def shared(workers: Workers, names: list[str], packed: bool | str, recompute: bool) -> list[tuple[Tensor, Tensor, Any]]:
     found = []
     warnings.simplefilter("error", FutureWarning)  # of collectives that PyTorch renames
     for name in names:
@@ -97,6 +99,7 @@ def shared(workers: Workers, names: list[str], packed: bool, recompute: bool) ->
 CASES = [
     pytest.param(2, list(MODELS), False, False, id="two"),
     pytest.param(2, list(PACKED), True, False, id="two, packed"),
+    pytest.param(2, ["learned positions"], "positions go on", False, id="two, positions go on"),
     pytest.param(2, ["DAT", "windows"], False, True, id="two, recomputed"),
     pytest.param(4, list(MODELS), False, False, id="four"),
     pytest.param(4, list(PACKED), True, True, id="four, packed, recomputed"),
