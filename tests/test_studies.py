@@ -13,11 +13,11 @@ from dat.experiments import experiment_named
 from dat.sweeps.experiment import swept
 from dat.sweeps.grid import GridConfig, cells
 from dat.sweeps.study import load_module, load_study, with_study
-from studies._lib.inference import bootstrap_interval, equivalence_p, half_width, paired_p, sign_flip_p
+from studies._lib.inference import bootstrap_interval, equivalence_p, half_width, mcnemar_p, paired_p, sign_flip_p
 from studies._lib.matching import matching_width
 from studies._lib.tables import by_seed, differences
+from tests.support.documents import ROOT
 
-ROOT = Path(__file__).resolve().parents[1]
 STUDIES = sorted(path.parent.name for path in ROOT.glob("studies/*/study.py"))
 TABLE = re.compile(r"<!-- table: (.+?) -->\n(.*?)<!-- end of table -->", re.DOTALL)
 MOST_LINES = 150
@@ -40,8 +40,8 @@ def test_its_page_is_short_and_names_the_commit_of_its_runs(folder):
 
 
 def test_its_tables_follow_from_its_results(folder, module):
-    text = (folder / "README.md").read_text(encoding="utf-8")
-    written = {name: table.strip() for name, table in TABLE.findall(text)}
+    pages = [path.read_text(encoding="utf-8") for path in folder.glob("*.md")]
+    written = {name: table.strip() for text in pages for name, table in TABLE.findall(text)}
     assert written == {name: make().strip() for name, make in module.TABLES.items()}
 
 
@@ -65,8 +65,12 @@ def test_tests_and_intervals_agree():
     assert sign_flip_p(values) == pytest.approx(2 ** (1 - len(values)))  # all of one sign
     low, high = bootstrap_interval(values)
     assert mean - 2 * half < low < mean < high < mean + 2 * half
+    assert mcnemar_p([True] * 5 + [False], [False] * 6) == pytest.approx(2 * 2**-5)
+    assert mcnemar_p([True, False, True], [False, True, True]) == mcnemar_p([True], [True]) == 1
     with pytest.raises(ValueError, match="values: expected two or more finite numbers"):
         paired_p([1.0, float("nan")])
+    with pytest.raises(ValueError, match="second: expected as many outcomes as first, 1, got 2"):
+        mcnemar_p([True], [True, False])
 
 
 def test_means_over_cells_take_seeds_that_have_all():

@@ -38,6 +38,14 @@ def sign_flip_p(differences: Sequence[float]) -> float:
     return float(found.pvalue)
 
 
+def mcnemar_p(first: Sequence[bool], second: Sequence[bool]) -> float:
+    """p of McNemar's exact two-sided test that two paired outcomes, such as learning a task, are equally likely."""
+    if len(first) != len(second):
+        raise ValueError(f"second: expected as many outcomes as first, {len(first)}, got {len(second)}")
+    only = [sum(a and not b for a, b in zip(*pair, strict=True)) for pair in ((first, second), (second, first))]
+    return float(stats.binomtest(only[0], sum(only)).pvalue) if any(only) else 1.0
+
+
 def equivalence_p(differences: Sequence[float], bound: float) -> float:
     """p of the two one-sided t-tests that the mean of differences lies between -bound and bound (Schuirmann 1987).
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pandas
-from scipy import stats
 
 from dat.experiments.relational_games.config import EPOCHS, GamesModelConfig, Task
 from dat.experiments.relational_games.experiment import RelationalGames
@@ -18,8 +17,11 @@ from dat.experiments.relational_games.published import published_rows
 from dat.experiments.relational_games.scales import QUICK_TASKS
 from dat.training.configs import LoopConfig
 from dat.training.metrics import Row
+from studies._lib.inference import half_width, holm, mcnemar_p, sign_flip_p
+from studies._lib.tables import by_seed
 from studies.relational_games.baseline_figure import draw_baselines
 from studies.relational_games.factors import draw_factors, write_factors
+from studies.relational_games.run_times import rises
 
 EXPERIMENT = "relational-games"
 RESULTS = Path(__file__).parent / "results"
@@ -158,6 +160,8 @@ FIGURES: dict[str, Callable[[Sequence[Row], Path], None]] = {
 
 TRANSFORMER, DAT, MIXED = "transformer-128-h2", "dat-0+2-sym", "dat-1+1-sym"
 SETS = ("test", "hexominoes", "stripes")
+LEARNED = 70.0
+"""Accuracy in percent above which a run is said to have learned its task."""
 MAIN = ("main/results.csv", "match-pattern/results.csv")
 
 COMPARISONS = (
@@ -165,6 +169,7 @@ COMPARISONS = (
     ("symmetric relations", "asymmetric ones", "symmetry-rca/0+2", DAT, "dat-0+2-asym"),
     ("relational attention", "RCA, alone", "symmetry-rca/0+2", "dat-0+2-asym", "rca-0+2"),
     ("relational attention", "RCA, beside a sensory head", "symmetry-rca/1+1", "dat-1+1-asym", "rca-1+1"),
+    ("relational heads only", "one of each kind", "main", DAT, MIXED),
     ("a Transformer under a linear gate", "DAT 0+2", "multiplication", "gated-objects", DAT),
     ("a Transformer as large", "DAT 0+2", "multiplication", "transformer-128-h2-matched", DAT),
     ("relations with a random sender", "DAT 0+2", "multiplication", "detached-shuffled", DAT),
@@ -173,6 +178,7 @@ COMPARISONS = (
     ("the same on other tasks and seeds", "DAT 0+2", "normalised-confirm", "dat-0+2-sym-standardised", DAT),
     ("symbolic attention", "positional symbols", "symbols", "dat-0+2-sym-symbolic", DAT),
     ("64 relations of width 1", "1 of width 64", "rank", "dat-0+2-nr64-p1-sym", "dat-0+2-nr1-p64-sym"),
+    ("CoRelNet", "DAT 0+2", "before-dat", "corelnet", DAT),
     ("CoRelNet with softmax", "DAT 0+2", "before-dat", "corelnet-softmax", DAT),
     ("Abstractor", "DAT 0+2", "before-dat", "abstractor", DAT),
 )
@@ -187,8 +193,7 @@ def differences(rows: pandas.DataFrame, model: str, reference: str, measure: str
 
 def interval(values: pandas.Series) -> str:
     """Mean ± half of its 95 % t-interval."""
-    half = stats.t.ppf(0.975, len(values) - 1) * stats.sem(values)
-    return f"{values.mean():+.1f} ± {half:.1f}".replace("-", "−")
+    return f"{values.mean():+.1f} ± {half_width(values.tolist()):.1f}".replace("-", "−")
 
 
 def published_lead(rows: pandas.DataFrame, model: str) -> float:
@@ -230,4 +235,37 @@ def findings() -> str:
     return markdown(["accuracy of", "less that of", "pentominoes", "hexominoes", "stripes"], lines)
 
 
-TABLES = {"leads": leads, "findings": findings}
+def learned() -> str:
+    """DATs less the Transformer on ``match_pattern``, where runs learn the task or not; Holm over the four."""
+    rows = pandas.read_csv(RESULTS / "match-pattern/results.csv")
+    cells = [
+        (f"{size:,}", model, by_seed(rows[rows["n_train"] == size], "model", "test"))
+        for model in (DAT, MIXED)
+        for size in (5000, 10000)
+    ]
+    p = holm([sign_flip_p((table[model] - table[TRANSFORMER]).tolist()) for _, model, table in cells])
+    lines = []
+    for (size, model, table), adjusted in zip(cells, p, strict=True):
+        ahead, learn = table[model] - table[TRANSFORMER], table > LEARNED
+        shares = f"{learn[model].sum()} and {learn[TRANSFORMER].sum()} of {len(learn)}"
+        exact = mcnemar_p(learn[model].tolist(), learn[TRANSFORMER].tolist())
+        of = [interval(ahead), f"{(ahead > 0).sum()} of {len(ahead)}", f"{adjusted:.3f}", shares, f"{exact:.2f}"]
+        lines.append(["DAT 0+2" if model == DAT else "DAT 1+1", size, *of])
+    columns = ["model", "images", "less the Transformer", "ahead", "p, signs flipped (Holm)", "above 70 %", "p of that"]
+    return markdown(columns, lines)
+
+
+def by_task() -> str:
+    """Comparisons whose means hide that tasks differ."""
+    tasks = ["same", "occurs", "xoccurs", "between"]
+    lines = []
+    for title, than, folder, model, reference in COMPARISONS:
+        if model in ("squared-distance", "corelnet", "corelnet-softmax") or reference in ("rca-0+2", MIXED):
+            rows = pandas.read_csv(RESULTS / folder / "results.csv")
+            parts = [rows.query(f"task == {task!r}") for task in tasks]
+            of = [interval(differences(part, model, reference, "test")) if len(part) else "" for part in parts]
+            lines.append([title, than, *of])
+    return markdown(["accuracy of", "less that of", *(f"`{task}`" for task in tasks)], lines)
+
+
+TABLES = {"leads": leads, "findings": findings, "learned": learned, "by task": by_task, "run times": rises}
