@@ -23,6 +23,7 @@ from dual_attention.model_analysis.views.plots import (
     save_figure,
 )
 from studies._lib.courses import draw_course
+from studies._lib.inference import holm, mcnemar_p
 from studies._lib.paired import paired_differences, table
 
 EXPERIMENT = "recall"
@@ -128,6 +129,19 @@ def table_of_recall() -> str:
     return table(lines)
 
 
+def table_of_learning() -> str:
+    """Runs that learn ``mqar-4``, by McNemar's exact test against the Transformer's."""
+    rows = read("mqar")
+    learned: Any = rows[rows["size"] == 4].pivot(index="seed", columns="model", values="learned") == 1
+    p = [mcnemar_p(learned[arm].tolist(), learned["T"].tolist()) for arm in RECALL_ARMS[1:]]
+    adjusted = ["", *(f"{x:.2f}" for x in holm(p))]
+    lines = [
+        [f"`{arm}`", f"{learned[arm].sum()} of {len(learned)}", text]
+        for arm, text in zip(RECALL_ARMS, adjusted, strict=True)
+    ]
+    return table([["arm", "runs that learn `mqar-4`", "p (McNemar, Holm)"], *lines])
+
+
 def table_of_state() -> str:
     """Accuracy after the last step, and its mean less the Transformer's."""
     rows = read("parity", "s3", "s5")
@@ -145,4 +159,8 @@ def table_of_state() -> str:
     return table(lines)
 
 
-TABLES: dict[str, Callable[[], str]] = {"recall": table_of_recall, "state": table_of_state}
+TABLES: dict[str, Callable[[], str]] = {
+    "recall": table_of_recall,
+    "learning": table_of_learning,
+    "state": table_of_state,
+}
