@@ -1,4 +1,4 @@
-"""Draw the coordinate check of docs/mup.md: ``python docs/coordinate_check.py``, a minute on one core.
+"""Print and draw the coordinate check of docs/mup.md: ``python docs/coordinate_check.py``, a minute on one core.
 
 One block of a small language model, d 64 to 512, four steps on one batch; three seeds each. Under standard
 parametrisation the changes of relations and scores grow with the width; under muP, with base width 64, they do not.
@@ -33,6 +33,9 @@ ROWS = (
     ("standard, symmetric relations", False, replace(KEYS, symmetric_rels=True)),
     ("muP, symmetric relations", True, replace(KEYS, symmetric_rels=True)),
 )
+DISTANCES = replace(KEYS, rel_score="squared_distance")
+PRINTED = (("standard, squared distances", False, DISTANCES), ("muP, squared distances", True, DISTANCES))
+"""Rows that the page quotes and the picture leaves out."""
 COLOURS = {
     "relations": "#1f6fb4",
     "W_r r": "#63b0e8",
@@ -68,16 +71,24 @@ def curves(keys: LanguageModelKeys, *, mup: bool) -> Iterator[tuple[str, list[fl
         yield kind, initial, [geometric_mean(sizes[kind].change for sizes in of_width) for of_width in found]
 
 
+def printed(title: str, keys: LanguageModelKeys, *, mup: bool) -> Iterator[tuple[str, list[float], list[float]]]:
+    """The curves, which it prints."""
+    print(title)
+    for kind, initial, change in curves(keys, mup=mup):
+        print(f"  {kind:10}", *(" ".join(f"{size:9.4f}" for size in sizes) for sizes in (initial, change)), sep="  | ")
+        yield kind, initial, change
+
+
 def draw() -> None:
     """Measure, print and draw it."""
+    for title, mup, keys in PRINTED:
+        list(printed(title, keys, mup=mup))
     with house_style():
         figure, axes = matplotlib_figure(2, len(ROWS), figsize=(11.0, 5.6), sharex=True, sharey="row")
         for column, (title, mup, keys) in enumerate(ROWS):
-            print(title)
-            for kind, *both in curves(keys, mup=mup):
+            for kind, *both in printed(title, keys, mup=mup):
                 for row, sizes in enumerate(both):
                     axes[row][column].plot(WIDTHS, sizes, marker="o", markersize=3, color=COLOURS[kind], label=kind)
-                print(f"  {kind:10}", *(" ".join(f"{size:9.4f}" for size in sizes) for sizes in both), sep="  | ")
             axes[0][column].set_title(title, fontsize=10)
             axes[1][column].set_xlabel("width")
             for row in range(2):
