@@ -16,10 +16,11 @@ from dat.sweeps.study import load_module, load_study, with_study
 from studies._lib.inference import bootstrap_interval, equivalence_p, half_width, mcnemar_p, paired_p, sign_flip_p
 from studies._lib.matching import matching_width
 from studies._lib.tables import by_seed, differences
-from tests.support.documents import ROOT
+from tests.support.documents import PAGES, ROOT, links
 
 STUDIES = sorted(path.parent.name for path in ROOT.glob("studies/*/study.py"))
 TABLE = re.compile(r"<!-- table: (.+?) -->\n(.*?)<!-- end of table -->", re.DOTALL)
+INTERVAL = re.compile(r"−?\d+(?:\.\d+)? ± \d+(?:\.\d+)?")
 MOST_LINES = 150
 
 
@@ -50,6 +51,20 @@ def test_its_grids_list_their_cells(folder):
     experiment = with_study(swept(experiment_named(study.experiment)), study)
     for grid in study.grids.values():
         assert isinstance(grid, GridConfig) and cells(experiment, grid)
+
+
+def summaries() -> list[str]:
+    """Rows of the page of all studies, and paragraphs of the front page, that give a number with its interval."""
+    found = [*PAGES["studies/README.md"].splitlines(), *PAGES["README.md"].split("\n\n")]
+    return [text for text in found if INTERVAL.search(text)]
+
+
+@pytest.mark.parametrize("text", summaries())
+def test_numbers_of_the_summaries_stand_on_a_page_that_they_link_to(text):
+    start = ROOT if text in PAGES["README.md"] else ROOT / "studies"
+    named = {(start / target).resolve() for target, _ in links(text)}
+    there = "\n".join(path.read_text(encoding="utf-8") for path in named if path.suffix == ".md").replace("-", "−")
+    assert set(INTERVAL.findall(text)) <= set(INTERVAL.findall(there))
 
 
 def test_what_studies_share_is_small():

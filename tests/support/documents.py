@@ -25,7 +25,14 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-PLACES = ("*.md", "docs/*.md", "studies/*/README.md", "benchmarks/README.md", "benchmarks/results/README.md")
+PLACES = (
+    "*.md",
+    "docs/*.md",
+    "studies/README.md",
+    "studies/*/README.md",
+    "benchmarks/README.md",
+    "benchmarks/results/README.md",
+)
 PAGES = {
     path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
     for place in PLACES
