@@ -14,7 +14,7 @@ from dual_attention.language_models import LanguageModel
 from ...training.loop import mean_measures
 from .config import LanguageDataConfig
 from .data import TextSequences, count_bytes, first_tokens, tokens_of
-from .problem import Documents, language_loss, numbers_of_text
+from .problem import DocumentMask, language_loss, numbers_of_text
 
 
 def evaluate_text(
@@ -25,7 +25,7 @@ def evaluate_text(
     device: torch.device | str = "cpu",
     tokens: int | None = None,
     batch_size: int = 16,
-    documents: Documents | None = None,
+    documents: DocumentMask | None = None,
 ) -> dict[str, Any]:
     """Loss, perplexity and bits per byte of a text, cut into sequences of the model's context or, if it has fewer
     tokens than that, of its own length.

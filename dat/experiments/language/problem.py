@@ -131,8 +131,8 @@ def _draw_scaled(model: nn.Module, draw: Callable[[], None], factors: Mapping[st
         scale_initial(model, factors)
 
 
-class Documents(NamedTuple):
-    """How the documents of a sequence are kept apart.
+class DocumentMask(NamedTuple):
+    """What keeps the documents of a sequence apart.
 
     Attributes:
         end: the token before each document, which is its first.
@@ -150,12 +150,12 @@ class Documents(NamedTuple):
         return {"segments": segments, "positions": torch.arange(tokens.shape[1], device=tokens.device)[None]}
 
 
-def documents_of(config: LanguageDataConfig, tokenizer: Tokenizer) -> Documents | None:
-    """How a run keeps documents apart; None if it does not."""
-    return Documents(tokenizer.end, config.document_positions == "restart") if config.document_mask else None
+def documents_of(config: LanguageDataConfig, tokenizer: Tokenizer) -> DocumentMask | None:
+    """What keeps the documents of a run apart; None if nothing does."""
+    return DocumentMask(tokenizer.end, config.document_positions == "restart") if config.document_mask else None
 
 
-def language_loss(autocast: torch.dtype | None = None, documents: Documents | None = None) -> LossFunction:
+def language_loss(autocast: torch.dtype | None = None, documents: DocumentMask | None = None) -> LossFunction:
     """Mean cross-entropy of the next token in nats.
 
     Args:

@@ -1,4 +1,4 @@
-"""Documents that a sequence holds are trained on as if each stood alone."""
+"""DocumentMask that a sequence holds are trained on as if each stood alone."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 
 from dat.experiments.language.config import LanguageDataConfig
 from dat.experiments.language.experiment import LanguageModelling
-from dat.experiments.language.problem import Documents, build_language_model, language_loss
+from dat.experiments.language.problem import DocumentMask, build_language_model, language_loss
 from dat.training.interrupt import Interrupted, StopOnSignal
 from dat.training.runs import evaluate_run, resume_run, start_run
 from tests.lab.cli.commands import dat
@@ -40,7 +40,7 @@ def packed(*lengths):
 @pytest.mark.parametrize("symbols", SYMBOLS)
 def test_the_loss_is_that_of_one_document_at_a_time(symbols, positions):
     lm, (row, alone) = model(symbols=symbols, pos_enc_type=positions), packed(5, 1, 7, 3)
-    loss = language_loss(documents=Documents(END))
+    loss = language_loss(documents=DocumentMask(END))
     together = loss(lm, row)[0]
     each = torch.stack([language_loss()(lm, document)[0] * document[0].numel() for document in alone]).sum() / 16
     torch.testing.assert_close(together, each, rtol=1e-12, atol=1e-12)
@@ -56,7 +56,7 @@ def test_the_loss_is_that_of_one_document_at_a_time(symbols, positions):
 def test_positions_may_go_on(positions):
     """Rotary positions know differences only, so that it is the same to them."""
     lm, (row, _) = model(pos_enc_type=positions), packed(5, 1, 7, 3)
-    anew, on = (language_loss(documents=Documents(END, restart))(lm, row)[0] for restart in (True, False))
+    anew, on = (language_loss(documents=DocumentMask(END, restart))(lm, row)[0] for restart in (True, False))
     if positions == "pos_emb":
         assert (anew - on).abs() > 1e-6
     else:
@@ -66,7 +66,7 @@ def test_positions_may_go_on(positions):
 def test_a_document_that_began_earlier_is_the_first_of_its_row():
     lm = model()
     row = torch.cat((torch.randint(256, (6,)), torch.tensor([END]), torch.randint(256, (10,))))[None]
-    loss = language_loss(documents=Documents(END))(lm, (row[:, :-1], row[:, 1:]))[0]
+    loss = language_loss(documents=DocumentMask(END))(lm, (row[:, :-1], row[:, 1:]))[0]
     parts = [(row[:, :6], row[:, 1:7]), (row[:, 6:-1], row[:, 7:])]
     each = torch.stack([language_loss()(lm, part)[0] * part[0].numel() for part in parts]).sum() / 16
     torch.testing.assert_close(loss, each, rtol=1e-12, atol=1e-12)
