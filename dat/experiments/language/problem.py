@@ -132,7 +132,7 @@ def _draw_scaled(model: nn.Module, draw: Callable[[], None], factors: Mapping[st
 
 
 class DocumentMask(NamedTuple):
-    """What keeps the documents of a sequence apart.
+    """The rule that keeps the documents of a sequence apart.
 
     Attributes:
         end: the token before each document, which is its first.
@@ -151,7 +151,7 @@ class DocumentMask(NamedTuple):
 
 
 def documents_of(config: LanguageDataConfig, tokenizer: Tokenizer) -> DocumentMask | None:
-    """What keeps the documents of a run apart; None if nothing does."""
+    """The rule of a run that keeps documents apart; None if it has none."""
     return DocumentMask(tokenizer.end, config.document_positions == "restart") if config.document_mask else None
 
 
