@@ -5,7 +5,6 @@ Shapes: C channels, height and width of an image in pixels, K classes.
 
 from __future__ import annotations
 
-import io
 import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +17,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dual_attention._extras import require
 from dual_attention._models.vision import VisionModel
 from dual_attention.baselines.vision import ObjectClassifier, VisionPrediNet
 from dual_attention.model_analysis.sites import LayerChoice
@@ -26,6 +24,8 @@ from dual_attention.model_analysis.sites import LayerChoice
 from ..checkpoints import Checkpoint
 from ..data.images import IMAGE_SETS
 from ..data.images.digits import DIGIT_SOURCES, digit_images
+from ..data.images.folders import MEAN, STD
+from ..data.images.pictures import decoded
 from ..data.relational_games.dataset import generate_images
 from ..data.relational_games.tasks import EXTRA_TASKS, TASKS
 from .packing import Bits, pack, packed_array
@@ -34,11 +34,6 @@ from .requests import Json
 
 IMAGE_BYTES = 32 << 20
 """Bytes of an image's file."""
-
-MOST_PIXELS = 64_000_000
-"""Pixels of an image before it is made smaller; so many take 200 MB of memory for a moment."""
-
-FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "PPM")
 
 GAMES = (*TASKS, *EXTRA_TASKS)
 """Tasks of Relational Games, of which each gives a sample."""
@@ -223,42 +218,11 @@ class ImageSession:
         return found, Shown(pixels, (rows, columns), len(extra), classes, about)
 
 
-def decoded(data: bytes, width: int, height: int, *, grey: bool) -> tuple[Tensor, tuple[int, int]]:
-    """Pixels of an image's file, ``(1 or 3, height, width)`` uint8, and the width and height that it had.
-
-    It is turned as its camera says, put on white where it is transparent, cut to the shape, and resized.
-
-    Raises:
-        ValueError: if it is no image of :data:`FORMATS`, damaged, or has more than :data:`MOST_PIXELS`.
-        ImportError: if the extra ``train`` is not installed.
-    """
-    image, ops = require("PIL.Image", extra="train"), require("PIL.ImageOps", extra="train")
-    if not data:
-        raise ValueError("image: expected a file with an image in it, got an empty one")
-    try:
-        with image.open(io.BytesIO(data), formats=FORMATS) as file:  # which reads its head only
-            if file.width * file.height > MOST_PIXELS:
-                raise ValueError(
-                    f"image: expected at most {MOST_PIXELS:,} pixels, got {file.width:,} × {file.height:,}"
-                )
-            picture = ops.exif_transpose(file).convert("RGBA")
-    except image.DecompressionBombError as error:
-        raise ValueError(f"image: expected at most {MOST_PIXELS:,} pixels, got many more") from error
-    except image.UnidentifiedImageError as error:
-        raise ValueError(f"image: expected an image ({', '.join(FORMATS)}), got a file that is none") from error
-    except (OSError, SyntaxError) as error:  # of damaged files
-        raise ValueError(f"image: the file is damaged ({error})") from error
-    before = picture.size
-    ground = image.new("RGBA", before, "white")
-    ground.alpha_composite(picture)
-    fitted = ops.fit(ground.convert("L" if grey else "RGB"), (width, height), method=image.Resampling.BICUBIC)
-    pixels = torch.frombuffer(bytearray(fitted.tobytes()), dtype=torch.uint8)
-    return pixels.view(height, width, -1).permute(2, 0, 1).contiguous(), before
-
-
 def normalisation_of(checkpoint: Checkpoint) -> tuple[Sequence[float], Sequence[float], str | None]:
     """Mean and deviation that the pixels of a model's training had, and the set of digits, if it was one."""
     dataset = getattr(getattr(checkpoint.config, "data", None), "dataset", None)
+    if checkpoint.kind == "images run" and dataset == "folder":
+        return MEAN, STD, None
     if checkpoint.kind != "images run" or dataset not in IMAGE_SETS:
         return (0.0,), (1.0,), None
     about = IMAGE_SETS[dataset]

@@ -1,10 +1,11 @@
-"""Labelled images to classify: CIFAR from its official archives or the hub, and handwritten digits from packages."""
+"""Labelled images to classify: CIFAR, handwritten digits from packages, and folders of pictures."""
 
 from .cifar import cifar_images
 from .digits import DIGIT_SOURCES, digit_images
+from .folders import find_pictures, folder_images
 from .hub import hub_images
 from .sets import IMAGE_SETS, ImageSet, ImageSetName, LabelledImages
-from .splits import load_images, split_images
+from .splits import image_set, load_images, split_images
 
 __all__ = [
     "DIGIT_SOURCES",
@@ -14,7 +15,10 @@ __all__ = [
     "LabelledImages",
     "cifar_images",
     "digit_images",
+    "find_pictures",
+    "folder_images",
     "hub_images",
+    "image_set",
     "load_images",
     "split_images",
 ]

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 from torch import Tensor
 
-ImageSetName = Literal["digits", "mnist", "cifar10", "cifar100"]
+ImageSetName = Literal["digits", "mnist", "cifar10", "cifar100", "folder"]
 
 
 class LabelledImages(NamedTuple):
@@ -82,5 +82,5 @@ IMAGE_SETS: dict[ImageSetName, ImageSet] = {
         std=(0.2675, 0.2565, 0.2761),
     ),
 }
-"""By name. CIFAR: Krizhevsky 2009, *Learning multiple layers of features from tiny images*; its statistics are those of
-the published runs."""
+"""Those of a known size, by name. CIFAR: Krizhevsky 2009, *Learning multiple layers of features from tiny images*; its
+statistics are those of the published runs."""

@@ -10,25 +10,37 @@ from dual_attention._hashing import stream_seed
 
 from .cifar import cifar_images
 from .digits import digit_images
+from .folders import find_pictures, folder_images
 from .hub import hub_images
-from .sets import IMAGE_SETS, ImageSetName, LabelledImages
+from .sets import IMAGE_SETS, ImageSet, ImageSetName, LabelledImages
+
+SIZE = 32
+"""Width and height that pictures of a folder are given by default."""
+
+
+def image_set(name: ImageSetName, folder: str | None = None, size: int = SIZE) -> ImageSet:
+    """What is known of a set; that of a folder is looked at, see :func:`~.folders.find_pictures`."""
+    return find_pictures(folder).image_set(size) if name == "folder" else IMAGE_SETS[name]
 
 
 @lru_cache(maxsize=2)  # for the runs of a sweep that come next
 def load_images(
-    name: ImageSetName, *, folder: str | None = None, from_hub: bool = False
+    name: ImageSetName, *, folder: str | None = None, from_hub: bool = False, size: int = SIZE
 ) -> tuple[LabelledImages, LabelledImages | None]:
     """All images of a set, and its official test images if it has such.
 
     Args:
-        folder: with an official archive of CIFAR.
+        folder: with an official archive of CIFAR, or with labelled pictures.
         from_hub: take CIFAR from the Hugging Face hub instead.
+        size: width and height of the pictures of a folder.
 
     Raises:
         ValueError, FileNotFoundError, ImportError, OSError: as what reads them.
     """
     if name == "digits" or name == "mnist":
         return digit_images(name), None
+    if name == "folder":
+        return folder_images(folder, size)
     return hub_images(name) if from_hub else cifar_images(name, folder)
 
 
@@ -41,6 +53,7 @@ def split_images(
     seed: int,
     folder: str | None = None,
     from_hub: bool = False,
+    size: int = SIZE,
 ) -> dict[str, LabelledImages]:
     """``{"train": ..., "val": ..., "test": ...}``, disjoint; val and test only if they are not empty.
 
@@ -50,20 +63,21 @@ def split_images(
     Raises:
         ValueError: more images are asked for than there are; others as :func:`load_images`.
     """
-    check_image_counts(name, n_train, n_val, n_test)
-    images, official = load_images(name, folder=folder, from_hub=from_hub)
+    check_image_counts(name, image_set(name, folder, size), n_train, n_val, n_test)
+    images, official = load_images(name, folder=folder, from_hub=from_hub, size=size)
     generator = torch.Generator().manual_seed(stream_seed("images", name, seed))
     order = torch.randperm(len(images.images), generator=generator)
     drawn = 0 if official is not None else n_test
     places = {"val": (drawn, n_val), "train": (drawn + n_val, n_train)}
     splits = {split: _taken(images, order[first : first + n]) for split, (first, n) in places.items()}
+    if name == "folder" and official is not None:  # sorted by class, unlike the others
+        official = _taken(official, torch.randperm(len(official.images), generator=generator))
     splits["test"] = _taken(images, order[:n_test]) if official is None else _taken(official, torch.arange(n_test))
     return {split: found for split, found in splits.items() if split == "train" or len(found.images)}
 
 
-def check_image_counts(name: ImageSetName, n_train: int, n_val: int, n_test: int) -> None:
+def check_image_counts(name: ImageSetName, about: ImageSet, n_train: int, n_val: int, n_test: int) -> None:
     """Raise ValueError if a set has fewer images than these sizes ask for, or none is left to train on."""
-    about = IMAGE_SETS[name]
     if about.split and n_test > about.test:
         raise ValueError(f"data.n_test: expected at most {about.test:,}, the test images of {name}, got {n_test:,}")
     asked = n_train + n_val + (0 if about.split else n_test)

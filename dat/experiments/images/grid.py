@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
-from ...data.images import IMAGE_SETS, ImageSetName
+from ...data.images import ImageSetName
 from ...data.images.splits import check_image_counts
 from ...sweeps.grid import Cell, GridConfig
 from ...training.configs import LoopConfig, PrecisionMachineConfig, check_names
@@ -42,10 +42,12 @@ class ImageGrid(GridConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.check_models(self.models)
-        check_names("datasets", self.datasets, IMAGE_SETS)
+        check_names("datasets", self.datasets, get_args(ImageSetName))
         for dataset in self.datasets:
             self.data.check_source(dataset)
-            check_image_counts(dataset, max(self.sizes), self.data.n_val, self.data.tested(dataset))
+            check_image_counts(
+                dataset, self.data.about(dataset), max(self.sizes), self.data.n_val, self.data.tested(dataset)
+            )
 
     def points(self) -> list[dict[str, Any]]:
         return [

@@ -6,21 +6,20 @@ import torch
 
 from dual_attention.vision_models import VisionModel
 
-from ...data.images import IMAGE_SETS, ImageSetName
+from ...data.images import ImageSet
 from ...training.experiment import without_values
 from ...training.seeding import derive_seed
 from ..vision_model import build_vision_model, vision_symbols
 from .config import ImageModelConfig
 
 
-def build_image_model(config: ImageModelConfig, dataset: ImageSetName, *, seed: int) -> VisionModel:
-    """The model with initial weights that depend on ``seed`` only; the global generators are left seeded by it."""
+def build_image_model(config: ImageModelConfig, about: ImageSet, *, seed: int) -> VisionModel:
+    """The model of a set of images, with initial weights that depend on ``seed`` only; it seeds the global generators."""
     torch.manual_seed(derive_seed(seed, "weights"))
-    about = IMAGE_SETS[dataset]
     return build_vision_model(config, vision_symbols(config, about.shape), about.shape, about.classes)
 
 
-def empty_image_model(config: ImageModelConfig, dataset: ImageSetName) -> VisionModel:
+def empty_image_model(config: ImageModelConfig, about: ImageSet) -> VisionModel:
     """The model on the meta device; random generators are left as they are."""
     with without_values():
-        return build_image_model(config, dataset, seed=0)
+        return build_image_model(config, about, seed=0)

@@ -15,6 +15,7 @@ import torch
 
 from dat.checkpoints import open_checkpoint
 from dat.cli.main import main
+from dat.data.images import IMAGE_SETS
 from dat.experiments.images.config import ImageConfig, ImageDataConfig
 from dat.experiments.images.examples import NormalisedImages
 from dat.experiments.images.experiment import ImageClassification
@@ -147,7 +148,7 @@ def test_images_become_inputs_as_in_training(capsys):
     image_module = pytest.importorskip("PIL.Image")
     about = ImageDataConfig(dataset="cifar10", folder="cifar")
     config = ImageConfig(data=about)
-    model = build_image_model(config.model, "cifar10", seed=0)
+    model = build_image_model(config.model, IMAGE_SETS["cifar10"], seed=0)
     ImageClassification().export(config, model, Path("folder"))
     pixels = torch.randint(256, (1, 3, 32, 32), dtype=torch.uint8)
     made = NormalisedImages(

@@ -16,10 +16,11 @@ import torch
 
 from dat.checkpoints import Checkpoint
 from dat.data.images import IMAGE_SETS
+from dat.data.images.pictures import decoded
 from dat.data.relational_games import EXTRA_TASKS, TASKS
 from dat.experiments.images.config import ImageConfig
 from dat.explorer import images, opening
-from dat.explorer.images import GAMES, ImageSession, decoded, normalisation_of
+from dat.explorer.images import GAMES, ImageSession, normalisation_of
 from dual_attention.model_analysis.capture import capture
 from tests.lab.explorer.conftest import vision
 from tests.lab.explorer.test_server import ask

@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import nn
 
+from dat.data.images import IMAGE_SETS
 from dat.experiments.images.config import ImageModelConfig
 from dat.experiments.images.model import build_image_model as build_vision
 from dat.experiments.language.model_keys import LanguageModelKeys
@@ -41,7 +42,7 @@ def seq2seq(keys: Any) -> nn.Module:
 
 
 def vision(keys: ImageModelConfig) -> nn.Module:
-    return build_vision(keys, "digits", seed=0)
+    return build_vision(keys, IMAGE_SETS["digits"], seed=0)
 
 
 def size(parameter: torch.Tensor) -> float:

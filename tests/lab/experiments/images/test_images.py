@@ -12,7 +12,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from dat.cli.main import main
-from dat.data.images import load_images
+from dat.data.images import IMAGE_SETS, load_images
 from dat.data.images.augmentation import Augmentation
 from dat.experiments.images.config import ImageConfig, ImageDataConfig
 from dat.experiments.images.examples import AugmentedImages, NormalisedImages, image_loss
@@ -56,12 +56,13 @@ def here(tmp_path, monkeypatch):
 @pytest.mark.parametrize(("preset", "dataset"), PARAMETERS)
 def test_the_published_parameter_counts(preset, dataset):
     """Published as 7.1M and 7.2M, 6.0M and 6.1M, 6.6M and 6.7M."""
-    assert count_parameters(empty_image_model(PRESETS[preset], dataset)) == PARAMETERS[preset, dataset]
+    assert count_parameters(empty_image_model(PRESETS[preset], IMAGE_SETS[dataset])) == PARAMETERS[preset, dataset]
 
 
 def test_small_models_are_matched():
     plain, dual = (
-        count_parameters(empty_image_model(PRESETS[f"{name}-digits"], "digits")) for name in ("ViT", "ViDAT")
+        count_parameters(empty_image_model(PRESETS[f"{name}-digits"], IMAGE_SETS["digits"]))
+        for name in ("ViT", "ViDAT")
     )
     assert abs(plain - dual) < 0.01 * dual
     assert set(LOOKS) == set(PRESETS)
@@ -230,7 +231,10 @@ def test_cells_are_the_runs_of_the_tables():
     [
         (["--data.dataset=cifar10"], "data.folder: cifar10 needs the folder that holds cifar-10-python.tar.gz or"),
         (["--data.dataset=cifar100", "--data.folder=none"], "data.folder: expected cifar-100-python.tar.gz or"),
-        (["--data.dataset=cifar"], "data.dataset: expected one of 'digits', 'mnist', 'cifar10', 'cifar100', got cifar"),
+        (
+            ["--data.dataset=cifar"],
+            "data.dataset: expected one of 'digits', 'mnist', 'cifar10', 'cifar100', 'folder', got cifar",
+        ),
         (["--data.folder=x"], "data.folder: expected null with digits, which comes with a package, got 'x'"),
         (["--data.from_hub=true"], "data.from_hub: expected false with digits"),
         (

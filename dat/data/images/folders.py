@@ -1,0 +1,133 @@
+"""A folder of labelled pictures: a folder in it for each class, or those in the folders ``train`` and ``test``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+from dual_attention._words import listed
+
+from .pictures import decoded
+from .sets import ImageSet, LabelledImages
+
+SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp")
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+"""Of the channels of ImageNet, with which pictures are normalised."""
+TESTED = ("test", "val")
+"""Folders of pictures to test on beside ``train``, of which one may be there."""
+
+
+class PictureFolder(NamedTuple):
+    """The files of a folder of labelled pictures.
+
+    Attributes:
+        classes: their names, in order; the label of a picture is the place of its class.
+        train: pictures to train on, by class.
+        test: pictures to test on, by class; None if they are not kept apart.
+        left_out: files that are no pictures by their names.
+    """
+
+    classes: tuple[str, ...]
+    train: Mapping[str, Sequence[Path]]
+    test: Mapping[str, Sequence[Path]] | None
+    left_out: int
+
+    def image_set(self, size: int) -> ImageSet:
+        """Its size, without reading a picture."""
+        test = 0 if self.test is None else sum(map(len, self.test.values()))
+        return ImageSet(
+            title=f"a folder of pictures of {len(self.classes)} classes",
+            shape=(3, size, size),
+            classes=len(self.classes),
+            train=sum(map(len, self.train.values())),
+            test=test,
+            mean=MEAN,
+            std=STD,
+        )
+
+
+def find_pictures(folder: str | None) -> PictureFolder:
+    """The pictures of a folder, found by their names.
+
+    Raises:
+        FileNotFoundError: if there is no such folder.
+        ValueError: if it has fewer than two classes, a class without pictures, or one to test on that none trains on.
+    """
+    if folder is None:
+        raise ValueError("data.folder: expected a folder with a folder of pictures for each class, got null")
+    root = Path(folder)
+    if not root.is_dir():
+        raise FileNotFoundError(f"data.folder: no such folder: {root}")
+    parts = [root / name for name in TESTED if (root / name).is_dir()] if (root / "train").is_dir() else []
+    if len(parts) > 1:
+        raise ValueError(f"data.folder: expected train and test, or train and val, in {root}, got all three")
+    trained = root / "train" if (root / "train").is_dir() else root
+    train, left_out = _by_class(trained)
+    if len(train) < 2:
+        has = f"only {next(iter(train))}" if train else "none"
+        raise ValueError(
+            f"data.folder: expected a folder of pictures for each of two classes or more in {trained}, got {has}"
+        )
+    test = None
+    if parts:
+        test, more = _by_class(parts[0])
+        left_out += more
+        if unknown := sorted(set(test) - set(train)):
+            raise ValueError(f"data.folder: {parts[0]} has the classes {listed(unknown)}, which train has not")
+    return PictureFolder(tuple(train), train, test, left_out)
+
+
+def _by_class(folder: Path) -> tuple[dict[str, list[Path]], int]:
+    """The pictures of each class, and how many files are none."""
+    found, left_out = {}, 0
+    for path in sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith(".")):
+        files = sorted(file for file in path.rglob("*") if file.is_file())
+        found[path.name] = [file for file in files if file.suffix.lower() in SUFFIXES]
+        left_out += len(files) - len(found[path.name])
+    if empty := [name for name, files in found.items() if not files]:
+        raise ValueError(f"data.folder: expected pictures ({', '.join(SUFFIXES)}) in {folder / empty[0]}, found none")
+    return found, left_out
+
+
+def folder_images(folder: str | None, size: int) -> tuple[LabelledImages, LabelledImages | None]:
+    """The pictures of a folder, cut to a square, resized, and on white where they are transparent.
+
+    Args:
+        size: width and height of what they become.
+
+    Returns:
+        Those to train on, and those to test on if they are kept apart.
+
+    Raises:
+        ValueError: naming the file, if it is no picture; or two, if they are equal: a model would be tested on what it
+            was trained on.
+        ValueError, FileNotFoundError: as :func:`find_pictures`.
+        ImportError: if the extra ``train`` is not installed.
+    """
+    found, seen = find_pictures(folder), {}
+    labels = {name: label for label, name in enumerate(found.classes)}
+    train = _read(found.train, labels, size, seen)
+    return train, None if found.test is None else _read(found.test, labels, size, seen)
+
+
+def _read(
+    files: Mapping[str, Sequence[Path]], labels: Mapping[str, int], size: int, seen: dict[bytes, Path]
+) -> LabelledImages:
+    images, classes = [], []
+    for name, paths in files.items():
+        for path in paths:
+            try:
+                pixels, _ = decoded(path.read_bytes(), size, size, grey=False)
+            except ValueError as error:
+                raise ValueError(f"data.folder: {path}: {error}") from error
+            other = seen.setdefault(pixels.numpy().tobytes(), path)
+            if other != path:
+                raise ValueError(
+                    f"data.folder: {other} and {path} are the same picture at {size} x {size} pixels; keep one"
+                )
+            images.append(pixels)
+            classes.append(labels[name])
+    return LabelledImages(torch.stack(images), torch.tensor(classes))

@@ -1,0 +1,48 @@
+"""Files of pictures as pixels: of any size and format, cut and resized to those of a model."""
+
+from __future__ import annotations
+
+import io
+
+import torch
+from torch import Tensor
+
+from dual_attention._extras import require
+
+MOST_PIXELS = 64_000_000
+"""Pixels of an image before it is made smaller; so many take 200 MB of memory for a moment."""
+
+FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "PPM")
+
+
+def decoded(data: bytes, width: int, height: int, *, grey: bool) -> tuple[Tensor, tuple[int, int]]:
+    """Pixels of an image's file, ``(1 or 3, height, width)`` uint8, and the width and height that it had.
+
+    It is turned as its camera says, put on white where it is transparent, cut to the shape, and resized.
+
+    Raises:
+        ValueError: if it is no image of :data:`FORMATS`, damaged, or has more than :data:`MOST_PIXELS`.
+        ImportError: if the extra ``train`` is not installed.
+    """
+    image, ops = require("PIL.Image", extra="train"), require("PIL.ImageOps", extra="train")
+    if not data:
+        raise ValueError("image: expected a file with an image in it, got an empty one")
+    try:
+        with image.open(io.BytesIO(data), formats=FORMATS) as file:  # which reads its head only
+            if file.width * file.height > MOST_PIXELS:
+                raise ValueError(
+                    f"image: expected at most {MOST_PIXELS:,} pixels, got {file.width:,} × {file.height:,}"
+                )
+            picture = ops.exif_transpose(file).convert("RGBA")
+    except image.DecompressionBombError as error:
+        raise ValueError(f"image: expected at most {MOST_PIXELS:,} pixels, got many more") from error
+    except image.UnidentifiedImageError as error:
+        raise ValueError(f"image: expected an image ({', '.join(FORMATS)}), got a file that is none") from error
+    except (OSError, SyntaxError) as error:  # of damaged files
+        raise ValueError(f"image: the file is damaged ({error})") from error
+    before = picture.size
+    ground = image.new("RGBA", before, "white")
+    ground.alpha_composite(picture)
+    fitted = ops.fit(ground.convert("L" if grey else "RGB"), (width, height), method=image.Resampling.BICUBIC)
+    pixels = torch.frombuffer(bytearray(fitted.tobytes()), dtype=torch.uint8)
+    return pixels.view(height, width, -1).permute(2, 0, 1).contiguous(), before
