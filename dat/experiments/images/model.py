@@ -14,7 +14,7 @@ from .config import ImageModelConfig
 
 
 def build_image_model(config: ImageModelConfig, about: ImageSet, *, seed: int) -> VisionModel:
-    """The model of a set of images, with initial weights that depend on ``seed`` only; it seeds the global generators."""
+    """The model of a set of images; its initial weights depend on ``seed`` only, which is left in the generators."""
     torch.manual_seed(derive_seed(seed, "weights"))
     return build_vision_model(config, vision_symbols(config, about.shape), about.shape, about.classes)
 
