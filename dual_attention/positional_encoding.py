@@ -76,7 +76,7 @@ def table_of(layer: nn.Module, x: Tensor) -> Tensor:
     The layer is called where its weight does not tell them: an offloaded one is in memory only during the call, and an
     adapter in the place of a layer computes other rows.
     """
-    weight = layer.get_parameter("weight") if type(layer) is nn.Embedding else None
+    weight = layer.weight if type(layer) is nn.Embedding else None
     if weight is not None and not is_offloaded(weight, x):
         return weight
     rows = len(weight if weight is not None else cast(Tensor, layer.weight))

@@ -153,8 +153,10 @@ def check_one_device(module: nn.Module, **given: Any) -> None:
     """Raise ``ValueError`` for the first tensor that is not on the device of a module's parameters or, without
     parameters, of the first tensor.
     """
-    weight = next(module.parameters(), None)
-    like = {} if weight is None or weight.is_meta else {"parameters": weight}  # on meta, they may be offloaded
+    like = {}
+    for weight in module.parameters():  # of which PyTorch 2.7 compiles no next()
+        like = {} if weight.is_meta else {"parameters": weight}  # on meta, they may be offloaded
+        break
     check_same_device(**like, **{name: x for name, x in given.items() if isinstance(x, Tensor)})
 
 

@@ -55,8 +55,8 @@ def project_symbols(
         if isinstance(symbols, Tensor):
             symbols = RelativeSymbols.from_dense(symbols)
         expected = (n, past.senders + m, wv.in_features)
-        if tuple(symbols.shape) != expected:
-            raise ValueError(f"symbols: expected relative ones (N, M, d) = {expected}, got {tuple(symbols.shape)}")
+        if symbols.sizes != expected:
+            raise ValueError(f"symbols: expected relative ones (N, M, d) = {expected}, got {symbols.sizes}")
         symbols = symbols.last_senders(past.held + m)
         library = symbols.library
         check_like("symbols", library, wv)

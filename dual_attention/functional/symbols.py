@@ -47,7 +47,12 @@ class RelativeSymbols:
     @property
     def shape(self) -> torch.Size:
         """Shape of :meth:`dense`: ``(N, M, d)``."""
-        return torch.Size((*self.index.shape, *self.library.shape[1:]))
+        return torch.Size(self.sizes)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The shape as a tuple; PyTorch 2.7 compiles no ``torch.Size``."""
+        return (*self.index.shape, *self.library.shape[1:])
 
     def with_library(self, library: Tensor) -> RelativeSymbols:
         """The same pairs under another library of as many rows, for instance a projected one."""
@@ -147,8 +152,8 @@ class OffsetSymbols(RelativeSymbols):
         return (places - self.offset).clamp(-reach, reach) + reach
 
     @property
-    def shape(self) -> torch.Size:
-        return torch.Size((self.receivers, self.senders, *self.library.shape[1:]))
+    def sizes(self) -> tuple[int, ...]:
+        return (self.receivers, self.senders, *self.library.shape[1:])
 
     def with_library(self, library: Tensor) -> OffsetSymbols:
         return OffsetSymbols(library, self.receivers, self.senders, self.offset)

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -215,7 +215,8 @@ def rendezvous(size: int) -> Iterator[dict[str, str]]:
 
 def _preload() -> None:
     for name in PRELOADED:
-        importlib.import_module(name)
+        with suppress(AttributeError):  # sharded checkpoints are of PyTorch 2.9 and later
+            importlib.import_module(name)
 
 
 def _keep(pipe: Any) -> None:
