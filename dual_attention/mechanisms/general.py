@@ -197,7 +197,7 @@ class GeneralAttention(TypedModule):
             inputs = _with_selection(inputs, selection)
         n, m = self.scores_shape(query, key)[-2:]
         if observe is not None:
-            return self._block(inputs, slice(0, n), need_weights, observe)._replace(selection=selection)
+            return GeneralAttentionOutput(*self._block(inputs, slice(0, n), need_weights, observe)[:4], selection)
 
         if inputs.gain is None and not need_weights and self.block is None and m and n:
             context = fused_context(self.score, self.align, inputs, self.dropout if self.training else 0.0)
@@ -209,7 +209,7 @@ class GeneralAttention(TypedModule):
 
         size = self.block or (n if n * m <= LARGEST_DENSE else BLOCK)
         received = receive(slice(0, n)) if query is None or size >= n else self._in_blocks(receive, n, size)
-        return received._replace(selection=selection)
+        return GeneralAttentionOutput(*received[:4], selection)  # PyTorch 2.7 compiles no _replace
 
     def _in_blocks(
         self, receive: Callable[[slice], GeneralAttentionOutput], n: int, size: int
@@ -269,7 +269,7 @@ def _with_selection(inputs: AttentionInputs, selection: Selection) -> AttentionI
     if selection.bias is not None:
         bias = selection.bias if bias is None else bias + selection.bias
     mask = selection.mask if mask is None else mask & selection.mask
-    return inputs._replace(mask=mask, bias=bias, gain=selection.gain)
+    return AttentionInputs(*inputs[:3], mask, bias, selection.gain)
 
 
 def _rows(x: Tensor | None, rows: slice) -> Tensor | None:

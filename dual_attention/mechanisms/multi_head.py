@@ -173,7 +173,7 @@ class MultiHead(TypedModule):
             context = merge_heads(observe("head_output", split_heads(context, self.n_heads)))
         if self.wo is not None:
             context = self.wo(context)
-        return output._replace(context=self.out_dropout(context))
+        return GeneralAttentionOutput(self.out_dropout(context), *output[1:])
 
     def _project_queries(self, query: Tensor | None, batch: int) -> Tensor | None:
         """Queries of the heads, ``(B, H, L, d_k)``; None for a score that takes none."""

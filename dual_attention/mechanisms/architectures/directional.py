@@ -69,7 +69,7 @@ class DirectionalSelfAttention(TypedModule):
         check_rows("h", h)
         mask = directional_mask(h.shape[-2], self.direction, device=h.device)
         output = self.attention(h, attn_mask=mask, padding_mask=padding_mask, need_weights=need_weights)
-        return output._replace(context=self.fusion(output.context, h))
+        return GeneralAttentionOutput(self.fusion(output.context, h), *output[1:])
 
     def extra_repr(self) -> str:
         return f"direction={self.direction!r}"

@@ -227,6 +227,7 @@ def by_transformers(kind: str, name: str):
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(not hasattr(torch, "thread_safe_generator"), reason="transformers' exporter needs PyTorch 2.11")
 @torch.no_grad()
 def test_transformers_own_exporter() -> None:
     """One program by transformers' Dynamo exporter, run at batches and lengths other than its first."""
