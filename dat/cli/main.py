@@ -6,6 +6,7 @@ of experiments.
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import re
@@ -13,6 +14,7 @@ import shlex
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TextIO
 
 from dual_attention._words import printable, suggestion
 
@@ -117,19 +119,39 @@ def main(arguments: Sequence[str] | None = None) -> int:
         words.remove("--debug")
         debug = True
     try:
-        return dispatch(joined(words))
+        status = dispatch(joined(words))
+        sys.stdout.flush()  # what it cannot take is told here, not when the interpreter ends
+        return status
     except (KeyboardInterrupt, Interrupted) as stop:
         message = f"dat: interrupted; {stop}" if str(stop) else "dat: interrupted"
         print(printable(message), file=sys.stderr)
         return stop.status if isinstance(stop, Interrupted) else EXIT_STATUS
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard_output()
         return 1
     except Exception as error:
         if debug:
             raise
+        full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT) and error.filename is None
+        if full and not takes_more(sys.stdout):
+            error = OSError(error.errno, error.strerror, "standard output")
+            discard_output()
         print(f"dat: error: {printable(in_one_line(error))}", file=sys.stderr)
         return 2
+
+
+def takes_more(stream: TextIO) -> bool:
+    """Whether a stream takes another line break; that of a full disk does not."""
+    try:
+        print(file=stream, flush=True)
+    except OSError:
+        return False
+    return True
+
+
+def discard_output() -> None:
+    """Let what was not written to standard output go, and what still comes."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 NEGATIVE = re.compile(r"-(\.?(inf|infinity|nan)|[\d.]+e[+-]?\d+)", re.IGNORECASE)
