@@ -153,9 +153,9 @@ def test_a_table_says_what_was_switched(session, tmp_path):
     found = switch_effects(session, {"text": TEXT, "switches": switches, "change": "mean"})
     assert [float(row["loss_switched"]) for row in rows] == pytest.approx(found["losses"]["after"])
     only = Session(session.model, ByteTokenizer(), "", layers=[1])
-    assert {row["switched"] for row in table(only, "page=interventions&off=r1.3", tmp_path)} == {
-        "relation 3 of blocks.1: zero"
-    }
+    for view in ("page=interventions&off=r1.3", "off=r1.3"):  # of no page, switches are of the one that shows them
+        assert {row["switched"] for row in table(only, view, tmp_path)} == {"relation 3 of blocks.1: zero"}
+    assert View.of("#off=r1.3").page == "relations"  # of an address, whose page is left out where it is the first
 
 
 @pytest.mark.slow
