@@ -14,7 +14,6 @@ import shlex
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TextIO
 
 from dual_attention._words import printable, suggestion
 
@@ -132,21 +131,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         if debug:
             raise
-        full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT) and error.filename is None
-        if full and not takes_more(sys.stdout):
+        if isinstance(error, OSError) and output_is_full(error):
             error = OSError(error.errno, error.strerror, "standard output")
             discard_output()
         print(f"dat: error: {printable(in_one_line(error))}", file=sys.stderr)
         return 2
 
 
-def takes_more(stream: TextIO) -> bool:
-    """Whether a stream takes another line break; that of a full disk does not."""
-    try:
-        print(file=stream, flush=True)
-    except OSError:
+def output_is_full(error: OSError) -> bool:
+    """Whether standard output has no room: an error without a file says so, and a further line break fails, too."""
+    if error.errno not in (errno.ENOSPC, errno.EDQUOT) or error.filename is not None:
         return False
-    return True
+    try:
+        print(flush=True)
+    except OSError:
+        return True
+    return False
 
 
 def discard_output() -> None:

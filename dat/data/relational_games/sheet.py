@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch.nn.functional as F
 from torch import Tensor
@@ -119,8 +119,9 @@ def contact_sheet(
         _draw_task(page, top, task, objects, per_class, seed)
         top += page.block(task)
     path = Path(path)
+    figure: Any = page.figure
     with replaced_atomically(path) as file:
-        page.figure.savefig(file, format=path.suffix.removeprefix(".") or "png", dpi=150)
+        figure.savefig(file, format=path.suffix.removeprefix(".") or "png", dpi=150)
     return path
 
 
