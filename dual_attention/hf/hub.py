@@ -36,8 +36,8 @@ _CARD = """---
 
 # {{ name }}
 
-This repository holds a `{{ name }}` of the package `dual_attention` ([paper]({{ paper_url }})). With the package installed
-(`pip install "relational-attention[hf]"`), this loads it:
+This repository holds a `{{ name }}` of the package `dual_attention` ([paper]({{ paper_url }})). With the package
+installed (`pip install "relational-attention[hf]"`), this loads it:
 
 ```python
 from dual_attention.hf import {{ name }}
