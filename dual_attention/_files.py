@@ -234,10 +234,15 @@ def _finite(value: Any) -> Any:
     return [_finite(part) for part in value] if isinstance(value, list | tuple) else value
 
 
-def read_file(path: Path) -> bytes:
-    """The contents of a file; ``ValueError`` naming it if it is a pipe, say, whose reading may never end."""
+def refuse_pipes(path: Path) -> None:
+    """Raise ``ValueError`` naming what is a pipe, say, whose reading may never end."""
     if path.exists() and not path.is_file() and not path.is_dir():
         raise ValueError(f"{path}: expected a file, got a pipe or a device")
+
+
+def read_file(path: Path) -> bytes:
+    """The contents of a file, as :func:`refuse_pipes` lets it be read."""
+    refuse_pipes(path)
     return path.read_bytes()
 
 

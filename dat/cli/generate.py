@@ -71,7 +71,10 @@ def continuations(
             :func:`~dual_attention.generation.beam_search`, which yields the text in one piece.
     """
     text = TextStream(stop)
-    idx = torch.tensor([tokenizer.encode(check_prompt(prompt))], device=device)
+    ids = tokenizer.encode(check_prompt(prompt))
+    if not ids:
+        raise ValueError("prompt: expected a text of which the tokenizer knows something, got none of its characters")
+    idx = torch.tensor([ids], device=device)
     beams = options.pop("num_beams", 1)
     if beams == 1:
         tokens = (int(token) for token in generate_stream(model, idx, stop_tokens=tokenizer.end, **options))

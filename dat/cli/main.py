@@ -6,6 +6,7 @@ of experiments.
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import re
@@ -117,19 +118,40 @@ def main(arguments: Sequence[str] | None = None) -> int:
         words.remove("--debug")
         debug = True
     try:
-        return dispatch(joined(words))
+        status = dispatch(joined(words))
+        sys.stdout.flush()  # what it cannot take is told here, not when the interpreter ends
+        return status
     except (KeyboardInterrupt, Interrupted) as stop:
         message = f"dat: interrupted; {stop}" if str(stop) else "dat: interrupted"
         print(printable(message), file=sys.stderr)
         return stop.status if isinstance(stop, Interrupted) else EXIT_STATUS
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard_output()
         return 1
     except Exception as error:
         if debug:
             raise
+        if isinstance(error, OSError) and output_is_full(error):
+            error = OSError(error.errno, error.strerror, "standard output")
+            discard_output()
         print(f"dat: error: {printable(in_one_line(error))}", file=sys.stderr)
         return 2
+
+
+def output_is_full(error: OSError) -> bool:
+    """Whether standard output has no room: an error without a file says so, and a further line break fails, too."""
+    if error.errno not in (errno.ENOSPC, errno.EDQUOT) or error.filename is not None:
+        return False
+    try:
+        print(flush=True)
+    except OSError:
+        return True
+    return False
+
+
+def discard_output() -> None:
+    """Let what was not written to standard output go, and what still comes."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 NEGATIVE = re.compile(r"-(\.?(inf|infinity|nan)|[\d.]+e[+-]?\d+)", re.IGNORECASE)

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from dual_attention._files import write_atomically
 
+from ..sweeps.results import cell_of
 from .answers import model_facts
 from .dictionaries import made_dictionary
 from .figures import (
@@ -160,20 +160,12 @@ _LETTERS = {"r": ("relation", ""), "sa": ("head", "sensory"), "ra": ("head", "re
 
 
 def csv_of(seen: Seen) -> str:
-    """The numbers of a view, a line each."""
+    """The numbers of a view, a line each, as in a file of the page."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(seen.headings)
-    writer.writerows(map(_harmless, row) for row in seen.rows)
+    writer.writerows(map(cell_of, row) for row in seen.rows)
     return file.getvalue()
-
-
-_COMPUTED = re.compile(r"(?![-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?\Z)[=+\-@＝＋－＠\t\r\n](?s:.)", re.IGNORECASE | re.ASCII)
-
-
-def _harmless(value: Any) -> Any:
-    """A value of a table; a text that a spreadsheet would compute follows an apostrophe, as in a file of the page."""
-    return f"'{value}" if isinstance(value, str) and _COMPUTED.match(value) else value
 
 
 def _last(parts: Iterator[Json]) -> Json:

@@ -92,6 +92,8 @@ class TextSession:
         if not text:
             raise ValueError("text: expected at least one character, got an empty text")
         tokens = self.tokenizer.encode(text)
+        if not tokens:
+            raise ValueError("text: expected one of which the tokenizer knows something, got none of its characters")
         if len(tokens) > self.context:
             raise ValueError(
                 f"text: {len(tokens):,} tokens, but the model reads at most {self.context:,} at a time; shorten it"

@@ -63,6 +63,8 @@ class View:
     def of(cls, text: str) -> View:
         """The view of an address, of its fragment, or of a page's name.
 
+        Switches alone (``off=r1.3``, no address) are of the page that shows what they do.
+
         Raises:
             ValueError: for a page that is none, a name that no view has, or a number that is none.
         """
@@ -81,6 +83,8 @@ class View:
                 raise ValueError(f"view: there is no {name!r} in a view{suggestion(name, known)}")
             else:
                 found[name] = _read(name, value, known[name])
+        if "off" in found and "#" not in text:
+            found.setdefault("page", "interventions")
         if found.get("page", "relations") not in PAGES:
             raise ValueError(f"view: expected a page of {', '.join(PAGES)}, got {found['page']!r}")
         return cls(**found, rest=tuple(rest))

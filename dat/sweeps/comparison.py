@@ -96,7 +96,7 @@ def comparison_text(table: ResultTable, rows: Sequence[Row], note: str = "") -> 
     """The tables of all measures as one Markdown text, after the ``note``."""
     trials = sorted({*Counter(tuple(row[axis.name] for axis in table.axes) for row in rows).values()})
     count = counted(trials[0], "trial") if len(trials) == 1 else f"{trials[0]} to {trials[-1]} trials"
-    adjusted = f" (after an arrow: less {table.adjusted})" if table.adjusted else ""
+    adjusted = f" (→ without {table.adjusted})" if table.adjusted else ""
     published = (
         f". In brackets the published mean{adjusted}, and where single runs are published, Welch's t of our mean "
         "against it and how many of our trials lie outside the range of the published ones (out)"

@@ -27,13 +27,26 @@ SOURCE = "source"
 
 
 def to_csv(rows: Sequence[Row]) -> str:
-    """``rows`` as CSV text, with the columns of all of them."""
+    """``rows`` as CSV text, with the columns of all of them; texts as :func:`cell_of` has them."""
     columns = list(dict.fromkeys(key for row in rows for key in row))
     text = io.StringIO()
-    writer = csv.DictWriter(text, columns, lineterminator="\n", restval="")
-    writer.writeheader()
-    writer.writerows(rows)
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(map(cell_of, columns))
+    writer.writerows([cell_of(row.get(key, "")) for key in columns] for row in rows)
     return text.getvalue()
+
+
+_COMPUTED = re.compile(r"(?![-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?\Z)[=+\-@＝＋－＠\t\r\n](?s:.)", re.IGNORECASE | re.ASCII)
+
+
+def cell_of(value: Any) -> Any:
+    """A value of a table; a text that a spreadsheet would compute follows an apostrophe."""
+    return f"'{value}" if isinstance(value, str) and _COMPUTED.match(value.lstrip("'")) else value
+
+
+def _value_of(cell: str) -> str:
+    """The text that :func:`cell_of` wrote."""
+    return cell[1:] if cell.startswith("'") and _COMPUTED.match(cell.lstrip("'")) else cell
 
 
 def read_results(experiment: AnySwept, path: Path) -> list[Row]:
@@ -47,7 +60,7 @@ def read_results(experiment: AnySwept, path: Path) -> list[Row]:
     try:
         with open(path, newline="", encoding="utf-8-sig") as file:
             lines = csv.reader(file, strict=True)
-            columns = next(lines, [])
+            columns = [_value_of(cell) for cell in next(lines, [])]
             if len(set(columns)) < len(columns):
                 raise ValueError("a column is there twice")
             return [dict(_entries(columns, line, texts, lines.line_num)) for line in lines if line]
@@ -62,7 +75,7 @@ def _entries(columns: Sequence[str], line: Sequence[str], texts: Set[str], numbe
     for column, text in zip(columns, line, strict=True):
         if text:
             where = f"line {number}, {shortened(column)}"
-            yield column, _printed(text, where) if column in texts else _number(text, where)
+            yield column, _printed(_value_of(text), where) if column in texts else _number(text, where)
 
 
 def _printed(text: str, where: str) -> str:

@@ -90,7 +90,7 @@ class ResultTable(RunTable):
     published: Callable[[str, str, str], Sequence[Published]] | None = None
     """Points of the published curve of a measure, a panel and a curve, sorted; empty if there is none."""
     adjusted: str = ""
-    """What adjusted means of published points are less, in words."""
+    """What adjusted means of published points leave out, in words."""
     beside_published: str = ""
     """What else is to be known of published numbers, in words."""
 

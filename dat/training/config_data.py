@@ -248,7 +248,7 @@ def build(kind: type[Config], values: Mapping[str, Any], default: Config | None 
         given[name] = build(group, value, before) if group is not None and isinstance(value, dict) else value
     missing = [name for name, value in own.items() if value is dataclasses.MISSING and name not in given]
     if missing:
-        raise ValueError(f"expected also {', '.join(missing)}")
+        raise ValueError(f"expected a value for {' and '.join(missing)}, got none")
     return kind(**given) if default is None else dataclasses.replace(typing.cast(Any, default), **given)
 
 

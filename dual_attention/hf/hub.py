@@ -30,10 +30,27 @@ __all__ = ["DualAttnTransformerLM_HFHub", "HubLanguageModel", "TransformerLM_HFH
 
 Model = TypeVar("Model", bound="HubLanguageModel")
 
+_CARD = """---
+{{ card_data }}
+---
+
+# {{ name }}
+
+This repository holds a `{{ name }}` of the package `dual_attention` ([paper]({{ paper_url }})). With the package
+installed (`pip install "relational-attention[hf]"`), this loads it:
+
+```python
+from dual_attention.hf import {{ name }}
+
+model = {{ name }}.from_pretrained("path/to/this/folder")
+```
+"""
+
 
 class HubLanguageModel(
     PyTorchModelHubMixin,
     library_name="relational-attention",
+    model_card_template=_CARD,
     paper_url="https://arxiv.org/abs/2405.16727",
     pipeline_tag="text-generation",
     tags=["relational-attention"],
@@ -91,6 +108,10 @@ class HubLanguageModel(
         """
         config = self.hub_config if config is None else config
         return super().save_pretrained(save_directory, config=config, **arguments)
+
+    def generate_model_card(self, **arguments: Any) -> Any:
+        """The card, which says how to load the model; ``arguments`` as ``model_card_kwargs`` has them."""
+        return super().generate_model_card(**{"name": type(self).__name__, **arguments})
 
     @classmethod
     def from_pretrained(

@@ -49,7 +49,7 @@ def capture(
 
     Each call of the model is kept apart. A call begins when the model is entered, or when a layer is entered again
     without that, as in decoding token by token. What gradient checkpointing computes again is not kept again; with it,
-    the backward pass belongs into the context, too.
+    run the backward pass inside the context, too.
 
     Interventions entered before are seen, others are not.
 

@@ -19,7 +19,7 @@ SIZE = 32
 
 
 def image_set(name: ImageSetName, folder: str | None = None, size: int = SIZE) -> ImageSet:
-    """What is known of a set; that of a folder is looked at, see :func:`~.folders.find_pictures`."""
+    """Facts of a set; those of a folder are looked at, see :func:`~.folders.find_pictures`."""
     return find_pictures(folder).image_set(size) if name == "folder" else IMAGE_SETS[name]
 
 

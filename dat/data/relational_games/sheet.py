@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch.nn.functional as F
 from torch import Tensor
 
 from dual_attention._extras import require
+from dual_attention._files import replaced_atomically
 
 from .arguments import to_integer
 from .dataset import GameImages, generate_images
@@ -97,6 +98,7 @@ def contact_sheet(
     Raises:
         ImportError: matplotlib is missing; ``pip install relational-attention[train]`` brings it.
         ValueError: an unknown name, no task, no object set, or per_class below 1.
+        OSError: naming the file, of which nothing is left, if it cannot be written.
         TypeError: per_class or seed is not an integer, or a single string was given for several names.
     """
     per_class = to_integer("per_class", per_class, minimum=1)
@@ -117,7 +119,9 @@ def contact_sheet(
         _draw_task(page, top, task, objects, per_class, seed)
         top += page.block(task)
     path = Path(path)
-    page.figure.savefig(path, dpi=150)
+    figure: Any = page.figure
+    with replaced_atomically(path) as file:
+        figure.savefig(file, format=path.suffix.removeprefix(".") or "png", dpi=150)
     return path
 
 

@@ -125,7 +125,7 @@ def split_documents(
         ValueError: if the text is shorter than two such parts.
     """
     size = sum(map(len, arrays))
-    stretches = np.stack([documents.starts, np.append(documents.starts[1:], size)], axis=1)
+    stretches = np.stack([documents.starts, np.append(documents.starts, size)[1:]], axis=1)
     first = np.sort(np.unique(documents.hashes, return_index=True)[1])
     about: dict[str, Any] = {"documents": len(first), "duplicates": len(stretches) - len(first)}
     hashes, stretches = documents.hashes[first], stretches[first]

@@ -54,7 +54,7 @@ class ImageSources:
         check(not (self.from_hub and self.folder), "data.folder", "null with data.from_hub", self.folder)
 
     def about(self, dataset: ImageSetName) -> ImageSet:
-        """What is known of a set."""
+        """Facts of a set."""
         return image_set(dataset, self.folder, self.image_size)
 
     def shape(self, dataset: ImageSetName) -> tuple[int, int, int]:

@@ -111,7 +111,7 @@ class RelationalGames(ImageGames[RelationalGamesConfig]):
             "heldout.png": CurvesFigure("Relational Games: objects never seen in training", ("hexominoes", "stripes")),
         },
         published=published,
-        adjusted="test images that were trained on",
+        adjusted="test images seen in training",
     )
 
     def identity(self, config: RelationalGamesConfig) -> dict[str, Any]:

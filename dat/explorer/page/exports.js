@@ -14,7 +14,7 @@ function save(name, content) {
 
 const fileName = (title, ending) => `${title.replace(/[^\w.]+/g, "-").replace(/^-+|-+$/g, "") || "view"}.${ending}`;
 // A text that a spreadsheet would compute follows an apostrophe; numbers stay as they are.
-const harmless = (text) => text.replace(/^(?![-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?$)[=+\-@＝＋－＠\t\r\n](?=[^])/i, "'$&");
+const harmless = (text) => text.replace(/^'*(?![-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?$)[=+\-@＝＋－＠\t\r\n](?=[^])/i, "'$&");
 const quoted = (text) => (/[",\n\r]/.test(text) ? `"${text.replace(/"/g, '""')}"` : text);
 const csvOfRows = (headings, rows) => `${[headings, ...rows].map((row) => row.map((one) => quoted(harmless(`${one ?? ""}`))).join(",")).join("\n")}\n`;
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ..._extras import require
-from ..._files import first_line, json_text, replaced_atomically
+from ..._files import first_line, json_text, refuse_pipes, replaced_atomically
 from ..._words import shortened
 
 
@@ -110,6 +110,7 @@ def load_dictionary(path: str | Path) -> RelationDictionary:
         OSError: if it cannot be read.
     """
     path = Path(path)
+    refuse_pipes(path)
     try:
         head, *rows = _read_parquet(path) if _is_parquet(path) else _read_lines(path)
         if not isinstance(head, Mapping) or not isinstance(about := head.get("about"), Mapping):

@@ -26,7 +26,7 @@ def intervene(
 
     Interventions act in their order, and those of outer contexts before those of inner ones; a capture sees those
     entered before it. They are differentiable, and hold in training and evaluation, with padding, caches and gradient
-    checkpointing, with which the backward pass belongs into the context, too. Parameters are not changed. What has no
+    checkpointing, if the backward pass runs inside the context, too. Parameters are not changed. What has no
     intervention computes as ever.
 
     Args:

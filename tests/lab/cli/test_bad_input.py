@@ -38,6 +38,8 @@ pytestmark = pytest.mark.usefixtures("here")
         (["train", "language", "--model.n_relations=1000"], r"model\.n_relations: expected at most 32"),
         (["train", "language", "--model.rel_activation=foo"], r"model\.rel_activation: .*softmax, got 'foo'$"),
         (["train", "language", "--data.path", "none.txt"], r"data\.path: no such file or folder: none\.txt"),
+        (["demo", "--time_budget=-1"], r"time_budget: expected a number of at least 0, got -1\.0$"),
+        (["data", "language", "--path=."], "expected a value for out, got none$"),
         (["train", "language", "--preset", "gpt"], "preset: expected one of .*got 'gpt'"),
         (["train", "language", "--resume", "none"], "none: not a run folder"),
         (["train", "language", "--optim.min_lr=1"], r"optim\.min_lr: expected a number from 0 to optim\.lr"),

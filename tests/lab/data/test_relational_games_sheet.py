@@ -1,10 +1,12 @@
 """The contact sheet is an image file that shows what was asked for."""
 
 import sys
+from pathlib import Path
 
 import pytest
 
 from dat.data.relational_games import EXTRA_TASKS, contact_sheet
+from dual_attention import _files as files
 
 image = pytest.importorskip("matplotlib.image")
 
@@ -50,6 +52,15 @@ def test_bad_arguments(tmp_path, arguments, error, message):
     with pytest.raises(error, match=message):
         contact_sheet(tmp_path / "sheet.png", **arguments)
     assert not (tmp_path / "sheet.png").exists()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is always full")
+def test_a_full_disk_is_named_and_leaves_nothing(tmp_path, monkeypatch):
+    opened = files.opened_without_links
+    monkeypatch.setattr(files, "opened_without_links", lambda _, flags: opened("/dev/full", flags))
+    with pytest.raises(OSError, match=r"No space left on device: '.*sheet\.png'"):
+        contact_sheet(tmp_path / "sheet.png", tasks=("same",), per_class=1)
+    assert not list(tmp_path.iterdir())
 
 
 def test_missing_matplotlib_is_named(tmp_path, monkeypatch):

@@ -92,6 +92,13 @@ def test_bad_requests_get_a_message_and_the_server_lives_on(serve, body, changed
     assert works(server)
 
 
+def test_a_text_of_which_the_tokenizer_knows_nothing(serve, monkeypatch):
+    server = serve()
+    monkeypatch.setattr(ByteTokenizer, "encode", lambda *_: [])
+    status, body, _ = ask(server, text("x"))
+    assert status == 422 and "text: expected one of which the tokenizer knows something" in json.loads(body)["error"]
+
+
 @pytest.mark.parametrize("path", ["/", "/?token=wrong", "/?token=", "/favicon.ico", "/../../etc/passwd", "/?token=%ff"])
 def test_no_page_without_the_token(serve, path):
     server = serve()

@@ -14,7 +14,7 @@ from dat.experiments import EXPERIMENTS, Entry
 from dat.sweeps.experiment import AnySwept
 from dat.sweeps.grid import GridFolder, cells
 from dat.sweeps.reproduce import list_cells, remove_plan, reproduce
-from dat.sweeps.results import load_results
+from dat.sweeps.results import load_results, to_csv
 from dat.sweeps.workers import CellsFailed, NotPrepared, WorkerDied, run_cell
 from dat.training.configs import LoopConfig, OptimConfig
 from dat.training.lock import LOCK, InUse
@@ -111,6 +111,18 @@ def test_a_table_with_a_byte_order_mark(tmp_path):
     path.write_text(TABLE + "linear,8,1,10,5.5,6,7\n\n", encoding="utf-8-sig")
     (row,) = load_results(TOY, path)
     assert row == {"kind": "linear", "n_train": 8, "seed": 1, "parameters": 10, "val": 5.5, "steps": 6, "seconds": 7}
+
+
+def test_a_table_holds_no_text_that_a_spreadsheet_would_compute(tmp_path):
+    """Whoever wrote the results that it was merged from; read again, all is as it was."""
+    kinds = ["=1+2", "'=1+2", "@SUM(A1)", "-x", "-1", "'", "linear"]
+    rows = [{"kind": kind, "n_train": -8, "seed": 1, "val": -5.5, "steps": 6, "=1": 7} for kind in kinds]
+    path = tmp_path / "results.csv"
+    path.write_text(to_csv(rows))
+    heading, *lines = path.read_text().splitlines()
+    assert heading == "kind,n_train,seed,val,steps,'=1"
+    assert [line.split(",")[0] for line in lines] == ["'=1+2", "''=1+2", "'@SUM(A1)", "'-x", "-1", "'", "linear"]
+    assert load_results(TOY, path) == rows
 
 
 def change(path) -> None:

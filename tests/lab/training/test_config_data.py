@@ -176,7 +176,7 @@ def test_a_key_without_a_default(tmp_path):
     kind = dataclasses.make_dataclass("Kind", [("out", str), ("size", int, 3)], frozen=True)
     parser = build_parser(kind, prog="dat", description="")
     assert "(a text; required)" in parser.format_help()
-    with pytest.raises(ValueError, match="expected also out"):
+    with pytest.raises(ValueError, match=r"^expected a value for out, got none$"):
         parse_config(parser, kind, ["--size=3"])
     assert read(tmp_path, "out: 100%", kind) == parse_config(parser, kind, ["--out=100%"])[0] == kind("100%")
 

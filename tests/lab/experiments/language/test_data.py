@@ -187,6 +187,7 @@ def test_wrong_data(tmp_path, text):
     (tmp_path / "blank.txt").write_text("\n")
     np.save(tmp_path / "square.npy", np.zeros((3, 3), dtype=np.int64))
     np.save(tmp_path / "high.npy", np.full(100, 300))
+    np.save(tmp_path / "none.npy", np.zeros(0, dtype=np.uint16))
     (tmp_path / "broken.npy").write_bytes(b"nothing")
     (tmp_path / "zipped.npy").write_bytes(b"PK\x05\x06" + bytes(18))
     for name in ("empty.npy", "empty.bin"):
@@ -197,6 +198,7 @@ def test_wrong_data(tmp_path, text):
 
     for name, message in (
         ("short.txt", r"short\.txt: expected at least 18 tokens, of which some are kept apart .*, got 6; the context"),
+        ("none.npy", r"none\.npy: expected at least 18 tokens, of which some are kept apart .*, got 0; the context"),
         ("blank.txt", r"data: there is no text in blank\.txt"),
         ("square.npy", r"square\.npy: expected a vector of integers, got int64 \(3, 3\)"),
         ("broken.npy", r"broken\.npy: not a file of tokens"),

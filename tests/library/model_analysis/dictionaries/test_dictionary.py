@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import asdict
 
 import pytest
@@ -64,6 +65,10 @@ def test_other_files_are_refused(dictionary, tmp_path):
         load_dictionary(tmp_path / "d.parquet")
     with pytest.raises(FileNotFoundError):
         load_dictionary(tmp_path / "nothing.jsonl")
+    for name in ("pipe.jsonl", "pipe.parquet"):
+        os.mkfifo(tmp_path / name)
+        with pytest.raises(ValueError, match=rf"{name}: expected a file, got a pipe or a device"):
+            load_dictionary(tmp_path / name)
 
 
 SCRIPT = "<script>alert(1)</script>"
