@@ -297,17 +297,16 @@ class PositionRelativeSymbolRetriever(_CountsTokens):
                 check_tokens("y", y)
             seen = self._count(cache, x)
             senders = seen + (x if y is None else y).shape[1]
-            farthest = torch.sym_max(torch.sym_max(seen + x.shape[1], senders) - 1, 0)
-            return OffsetSymbols(self._table(x, farthest, cache), x.shape[1], senders, offset=seen)
+            table = self._sinusoids(x, y, senders, cache) if self.sinusoidal else self.rel_pos_enc.table(x)
+            return OffsetSymbols(table, x.shape[1], senders, offset=seen)
 
-    def _table(self, x: Tensor, farthest: int, cache: Cache | None) -> Tensor:
-        """The symbols of all offsets up to P, or if they are sinusoidal to the farthest of these tokens."""
-        if not self.sinusoidal:
-            return self.rel_pos_enc.table(x)
+    def _sinusoids(self, x: Tensor, y: Tensor | None, senders: int, cache: Cache | None) -> Tensor:
+        """The symbols of all offsets up to P, or to more than any of these tokens."""
+        farthest = senders if y is None else max(senders, x.shape[1])
         if isinstance(cache, TokenCache):  # the same table for many tokens, so that layers project it once
             farthest = 1 << farthest.bit_length()
         if self.max_rel_pos is not None:
-            farthest = torch.sym_min(farthest, self.max_rel_pos)
+            farthest = self.max_rel_pos
         dtype = x.dtype if x.is_floating_point() else torch.get_default_dtype()
         wide = torch.float32 if x.device.type == "mps" else torch.float64
         offsets = torch.arange(-farthest, farthest + 1, device=x.device, dtype=wide)

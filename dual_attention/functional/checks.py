@@ -128,7 +128,8 @@ def check_same_dtype(**tensors: Tensor) -> None:
 def check_broadcast(name: str, x: Tensor, like: Tensor) -> None:
     """Raise ``ValueError`` unless ``x`` broadcasts to the shape of another tensor."""
     have, want = tuple(x.shape), tuple(like.shape)
-    if len(have) > len(want) or any(a not in (1, b) for a, b in zip(reversed(have), reversed(want), strict=False)):
+    wrong = [a for a, b in zip(reversed(have), reversed(want), strict=False) if a not in (1, b)]
+    if len(have) > len(want) or wrong:
         raise ValueError(f"{name}: expected a shape that broadcasts to {want}, got {have}")
 
 

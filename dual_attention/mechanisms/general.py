@@ -197,7 +197,7 @@ class GeneralAttention(TypedModule):
             inputs = _with_selection(inputs, selection)
         n, m = self.scores_shape(query, key)[-2:]
         if observe is not None:
-            return GeneralAttentionOutput(*self._block(inputs, slice(0, n), need_weights, observe)[:4], selection)
+            return _selected(self._block(inputs, slice(0, n), need_weights, observe), selection)
 
         if inputs.gain is None and not need_weights and self.block is None and m and n:
             context = fused_context(self.score, self.align, inputs, self.dropout if self.training else 0.0)
@@ -209,7 +209,7 @@ class GeneralAttention(TypedModule):
 
         size = self.block or (n if n * m <= LARGEST_DENSE else BLOCK)
         received = receive(slice(0, n)) if query is None or size >= n else self._in_blocks(receive, n, size)
-        return GeneralAttentionOutput(*received[:4], selection)  # PyTorch 2.7 compiles no _replace
+        return _selected(received, selection)
 
     def _in_blocks(
         self, receive: Callable[[slice], GeneralAttentionOutput], n: int, size: int
@@ -261,6 +261,16 @@ class GeneralAttention(TypedModule):
         return GeneralAttentionOutput(torch.cat(context, dim=-2), weights, log_prob, entropy)
 
 
+def _selected(output: GeneralAttentionOutput, selection: Selection | None) -> GeneralAttentionOutput:
+    """The output with the selection behind it; PyTorch 2.7 compiles neither ``_replace`` nor slices of it."""
+    return GeneralAttentionOutput(output.context, output.weights, output.log_prob, output.entropy, selection)
+
+
+def with_context(output: GeneralAttentionOutput, context: Tensor) -> GeneralAttentionOutput:
+    """The output with another context."""
+    return GeneralAttentionOutput(context, output.weights, output.log_prob, output.entropy, output.selection)
+
+
 def _with_selection(inputs: AttentionInputs, selection: Selection) -> AttentionInputs:
     """Inputs with the mask, bias and gain of a selection added."""
     mask, bias = inputs.mask, inputs.bias
@@ -269,7 +279,7 @@ def _with_selection(inputs: AttentionInputs, selection: Selection) -> AttentionI
     if selection.bias is not None:
         bias = selection.bias if bias is None else bias + selection.bias
     mask = selection.mask if mask is None else mask & selection.mask
-    return AttentionInputs(*inputs[:3], mask, bias, selection.gain)
+    return AttentionInputs(inputs.query, inputs.key, inputs.messages, mask, bias, selection.gain)
 
 
 def _rows(x: Tensor | None, rows: slice) -> Tensor | None:

@@ -19,7 +19,7 @@ from ..functional.activations import Activation, activation_function
 from ..functional.masks import check_bias
 from ..functional.reference import repeat_heads
 from .fused import AttentionInputs
-from .general import GeneralAttention, GeneralAttentionOutput
+from .general import GeneralAttention, GeneralAttentionOutput, with_context
 from .messages import FeatureMessage, Message, ValueMessage
 from .relations import RelationalMessage
 
@@ -173,7 +173,7 @@ class MultiHead(TypedModule):
             context = merge_heads(observe("head_output", split_heads(context, self.n_heads)))
         if self.wo is not None:
             context = self.wo(context)
-        return GeneralAttentionOutput(self.out_dropout(context), *output[1:])
+        return with_context(output, self.out_dropout(context))
 
     def _project_queries(self, query: Tensor | None, batch: int) -> Tensor | None:
         """Queries of the heads, ``(B, H, L, d_k)``; None for a score that takes none."""

@@ -179,8 +179,8 @@ def _check_shapes(q: Tensor, k: Tensor, u: Tensor, w: Tensor, symbols: Tensor | 
     if not (n_relations and p):
         raise ValueError(f"u: expected at least one relation and one feature of it, got shape {tuple(u.shape)}")
     if isinstance(symbols, RelativeSymbols):
-        if symbols.shape[:2] != (n, m):
-            raise ValueError(f"symbols: expected pairs (N, M) = {(n, m)}, got {tuple(symbols.shape[:2])}")
+        if symbols.sizes[:2] != (n, m):
+            raise ValueError(f"symbols: expected pairs (N, M) = {(n, m)}, got {symbols.sizes[:2]}")
         library = symbols.library
         of_symbols = {"symbols.library": (library, (library.shape[0], groups, w_r.shape[1]))}
     else:

@@ -13,7 +13,7 @@ from ..._layers.calls import TypedModule
 from ..._layers.inputs import check_members, check_one_device, check_positive
 from ...functional import combine, directional_mask, uniform_alignment
 from ...functional.checks import MaybeNone, check_rows
-from ..general import GeneralAttention, GeneralAttentionOutput
+from ..general import GeneralAttention, GeneralAttentionOutput, with_context
 from ..scores import BoundedAdditive
 from ..selections import Selection, SubsetSampler
 
@@ -69,7 +69,7 @@ class DirectionalSelfAttention(TypedModule):
         check_rows("h", h)
         mask = directional_mask(h.shape[-2], self.direction, device=h.device)
         output = self.attention(h, attn_mask=mask, padding_mask=padding_mask, need_weights=need_weights)
-        return GeneralAttentionOutput(self.fusion(output.context, h), *output[1:])
+        return with_context(output, self.fusion(output.context, h))
 
     def extra_repr(self) -> str:
         return f"direction={self.direction!r}"
