@@ -80,6 +80,19 @@ def test_past_the_context_as_by_this_library(kind: str, options: dict):
     assert torch.equal(model.generate(x, attention_mask=mask, max_new_tokens=6, num_beams=2, **GREEDY), beams)
 
 
+def test_a_cache_of_tokens_that_are_not_given_is_not_outgrown():
+    """They cannot be read anew, so a longer text is refused before the first token."""
+    model = causal()
+    x = tokens(1, CONTEXT - 3)
+    with torch.no_grad():
+        past = model(x[:, :-1])[CACHE]
+    more = {CACHE: past, "attention_mask": torch.ones_like(x)}
+    with pytest.raises(ValueError, match=f"expected a text of at most {CONTEXT + 1} tokens.*got {CONTEXT + 2};"):
+        model.generate(x[:, -1:], **more, max_new_tokens=5, **GREEDY)
+    rest = model.generate(x[:, -1:], **more, max_new_tokens=4, **GREEDY)
+    assert torch.equal(rest[:, 1:], model.generate(x, max_new_tokens=4, **GREEDY)[:, -4:])
+
+
 def test_samples():
     model = causal()
     x = tokens(2, 4)
