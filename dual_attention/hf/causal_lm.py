@@ -178,6 +178,8 @@ class DualAttnForCausalLM(HasBackbone, GenerationMixin):
         told = getattr(generation_config, "_mask_length", -1) if mask is None else mask.shape[1]
         if past is not None and told != input_ids.shape[1]:  # as the method of transformers tells it
             self._check_room(past.get_seq_length() + generation_config.max_length - 1)
+        if input_ids.shape[1] > self.model.block_size - self._learned_prompt():  # the last tokens are read at once
+            generation_config.prefill_chunk_size = None
         return super()._prefill(input_ids, generation_config, model_kwargs, *args, **kwargs)  # pyright: ignore[reportAttributeAccessIssue]
 
     def init_continuous_batching(self, *args: Any, **kwargs: Any) -> NoReturn:

@@ -76,6 +76,9 @@ def test_past_the_context_as_by_this_library(kind: str, options: dict):
             ours = model.model.generate(x, new, temperature=0, padding_mask=mask.bool(), use_cache=use_cache)
             theirs = model.generate(x, attention_mask=mask, max_new_tokens=new, use_cache=use_cache, **GREEDY)
             assert torch.equal(theirs, ours)
+        chunks = GenerationConfig(prefill_chunk_size=3, max_new_tokens=new, **GREEDY)
+        assert torch.equal(model.generate(x, attention_mask=mask, generation_config=chunks), theirs)
+        assert chunks.prefill_chunk_size == 3
     beams = model.model.beam_search(x, 6, num_beams=2, length_penalty=1.0, padding_mask=mask.bool()).tokens[:, 0]
     assert torch.equal(model.generate(x, attention_mask=mask, max_new_tokens=6, num_beams=2, **GREEDY), beams)
 
