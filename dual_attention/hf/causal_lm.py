@@ -167,7 +167,7 @@ class DualAttnForCausalLM(HasBackbone, GenerationMixin):
     def _learned_prompt(self) -> int:
         """Vectors that PEFT puts before the text; while it generates, it has its own method prepare the inputs."""
         owner = getattr(self.prepare_inputs_for_generation, "__self__", self)
-        config = None if owner is self else getattr(owner, "active_peft_config", None)
+        config: Any = None if owner is self else getattr(owner, "active_peft_config", None)
         return config.num_virtual_tokens if getattr(config, "is_prompt_learning", False) else 0
 
     def _prefill(

@@ -167,7 +167,8 @@ class OwnsModel(WritesLoader, TypedModule, PreTrainedModel):
             if (folder / GENERATION_CONFIG_NAME).is_file():
                 read_json_object(folder / GENERATION_CONFIG_NAME)
             if kwargs.get("config") is None and (folder / CONFIG).is_file():
-                cls.config_class.check_type(read_json_object(folder / CONFIG), folder / CONFIG)
+                kind: Any = cls.config_class
+                kind.check_type(read_json_object(folder / CONFIG), folder / CONFIG)
         try:
             return super().from_pretrained(pretrained_model_name_or_path, *args, **kwargs)
         except SafetensorError as error:
