@@ -34,6 +34,7 @@ from ._layers.inputs import (
 from ._layers.taps import Taps, observer_of
 from .functional import OffsetSymbols, RelativeSymbols, attention, positions_from_segments
 from .functional.checks import check_finite, is_readable
+from .functional.reference import inner_products, scores_for_softmax
 from .functional.relational.whole import attention_weights
 from .positional_encoding import (
     RelativePositionalEncoding,
@@ -468,18 +469,18 @@ class RelationalSymbolicAttention(TypedModule):
             past = Past() if cache is None else continue_from(cache, self._kept(), window=self.nbhd_delta + 1)
             positions = _within_sequences(positions, segments, x, cache)
             neighbours = self._neighbours(x, past, positions, segments)
-            q = self.q_proj(x).unflatten(-1, (self.rel_n_heads, -1))
-            if self.normalize_rels:
-                q = self.rel_scale * q
+            q = self.q_proj(x).unflatten(-1, (self.rel_n_heads, 1, -1))
             k = split_heads(self.k_proj(x), self.rel_n_heads)
             (k,) = past.append(batch, length, k=k)
             examples = torch.arange(batch, device=x.device)[:, None, None]
-            of_neighbours = k.transpose(1, 2)[examples, neighbours]  # (B, L, neighbours, heads, width)
-            relations = torch.einsum("blhd,blohd->blho", q, of_neighbours)
+            of_neighbours = k.transpose(1, 2)[examples, neighbours].transpose(2, 3)  # (B, L, heads, neighbours, width)
             if self.normalize_rels:
-                relations = torch.softmax(relations, dim=-1)
+                scores = scores_for_softmax(q, of_neighbours, self.rel_scale)
+                relations = torch.softmax(scores, dim=-1).to(q.dtype)
+            else:
+                relations = inner_products(q, of_neighbours, 1.0)
             # The projection reads neighbours outermost, relations within.
-            return self.symbolic_attention(self.model_dim_proj(relations.transpose(2, 3).flatten(2)))
+            return self.symbolic_attention(self.model_dim_proj(relations.squeeze(3).transpose(2, 3).flatten(2)))
 
     def _neighbours(self, x: Tensor, past: Past, positions: Tensor | None, segments: Tensor | None) -> Tensor:
         """Places of the neighbours among the held and the new tokens: ``(B or 1, L, neighbours)``."""

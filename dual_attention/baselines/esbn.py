@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from .._layers.calls import TypedBlock
 from .._layers.inputs import check_boolean, check_positive
 from .._layers.taps import Taps, observer_of
-from ..functional.reference import inner_products, softmax_over_senders, visible_pairs
+from ..functional.reference import scores_for_softmax, softmax_over_senders, visible_pairs
 from ._objects import check_objects
 from .context_norm import ContextNorm
 
@@ -129,15 +129,15 @@ class ESBN(TypedBlock):
 
     def _retrieval(self, z: Tensor, padding_mask: Tensor | None) -> tuple[Tensor, Tensor]:
         """Weights w ``(B, N, N)`` and mean confidence sum_i w_ti c_ti ``(B, N)``, which need no controller."""
-        scores = inner_products(z, z, self.scale)
+        scores = scores_for_softmax(z, z, self.scale)
         earlier = torch.ones(scores.shape[1:], dtype=torch.bool, device=z.device).tril(-1)
         mask = earlier if padding_mask is None else earlier & padding_mask[:, None, :]
         observe = observer_of(self)
         if observe is None:
-            weights = softmax_over_senders(scores, mask)
+            weights = softmax_over_senders(scores, mask).to(z.dtype)
         else:  # of the one head that there is
             of_head = mask.expand_as(scores)[:, None]
             shown = visible_pairs(observe, of_head, None, scores.shape[1:], z.device)
-            weights = observe("weights", softmax_over_senders(scores[:, None], shown))[:, 0]
+            weights = observe("weights", softmax_over_senders(scores[:, None], shown).to(z.dtype))[:, 0]
         confidence = torch.sigmoid(self.confidence_gain * scores + self.confidence_bias)
-        return weights, (weights * confidence).sum(dim=-1)
+        return weights, (weights * confidence).sum(dim=-1).to(z.dtype)

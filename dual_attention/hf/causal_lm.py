@@ -140,13 +140,8 @@ class DualAttnForCausalLM(HasBackbone, GenerationMixin):
         if implementation not in (None, "dynamic"):
             raise ValueError(f"cache_implementation: this model has a cache of its own, got {implementation!r}")
         past = given_cache(model_kwargs.pop(CACHE, None), model_kwargs.pop(OTHER, None))
-        reread = model_kwargs.get("inputs_embeds") is None and generation_mode != GenerationMode.ASSISTED_GENERATION
-        if max_cache_length > self.model.block_size and not reread:
-            raise ValueError(
-                f"max_new_tokens: expected a text of at most {self.model.block_size + 1} tokens, since the context is "
-                f"max_block_size={self.model.block_size}, got {max_cache_length + 1}; beyond it, generation reads the "
-                "last tokens anew, which cannot be done with inputs_embeds, nor for assisted generation"
-            )
+        if model_kwargs.get("inputs_embeds") is not None or generation_mode == GenerationMode.ASSISTED_GENERATION:
+            self._check_room(max_cache_length)
         if past is not None:
             cache_in(past, self.model.new_cache)
             past._is_user_defined = True  # pyright: ignore[reportAttributeAccessIssue]
@@ -157,6 +152,35 @@ class DualAttnForCausalLM(HasBackbone, GenerationMixin):
                 past.cache.reserve(min(max_cache_length, self.model.block_size) + 1)
             if generation_config.is_assistant:  # tokens that the other model refuses are taken back
                 past.activate_past_recording()
+
+    def _check_room(self, length: int) -> None:
+        """Refuse a text of which the model would have to read more tokens than the context has."""
+        room = self.model.block_size - self._learned_prompt()
+        if length > room:
+            raise ValueError(
+                f"max_new_tokens: expected a text of at most {room + 1} tokens, since the context is "
+                f"max_block_size={self.model.block_size}{' with the learned prompt' * (room < self.model.block_size)}, "
+                f"got {length + 1}; beyond it, generation reads the last tokens anew, which cannot be done with "
+                "inputs_embeds, with a cache of tokens that are not in input_ids, nor for assisted generation"
+            )
+
+    def _learned_prompt(self) -> int:
+        """Vectors that PEFT puts before the text; while it generates, it has its own method prepare the inputs."""
+        owner = getattr(self.prepare_inputs_for_generation, "__self__", self)
+        config: Any = None if owner is self else getattr(owner, "active_peft_config", None)
+        return config.num_virtual_tokens if getattr(config, "is_prompt_learning", False) else 0
+
+    def _prefill(
+        self, input_ids: Tensor, generation_config: Any, model_kwargs: dict[str, Any], *args: Any, **kwargs: Any
+    ) -> Any:
+        """Called by ``generate`` to read the prompt."""
+        past, mask = model_kwargs.get(CACHE), model_kwargs.get("attention_mask")
+        told = getattr(generation_config, "_mask_length", -1) if mask is None else mask.shape[1]
+        if past is not None and told != input_ids.shape[1]:  # as the method of transformers tells it
+            self._check_room(past.get_seq_length() + generation_config.max_length - 1)
+        if input_ids.shape[1] > self.model.block_size - self._learned_prompt():  # the last tokens are read at once
+            generation_config.prefill_chunk_size = None
+        return super()._prefill(input_ids, generation_config, model_kwargs, *args, **kwargs)  # pyright: ignore[reportAttributeAccessIssue]
 
     def init_continuous_batching(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Not for this model, always a ``ValueError``: its cache is not made of the pages that this needs."""
@@ -191,7 +215,7 @@ class DualAttnForCausalLM(HasBackbone, GenerationMixin):
         )
         for name in ("position_ids", "tokenizer", "assistant_tokenizer"):
             inputs.pop(name, None)
-        seen = self.model.block_size
+        seen = self.model.block_size - self._learned_prompt()
         if inputs_embeds is None and input_ids.shape[1] > seen:
             if inputs.get(CACHE) is not None:
                 inputs[CACHE].reset()

@@ -10,6 +10,7 @@ import inspect
 import warnings
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_type_hints
 
 from torch import nn
@@ -126,11 +127,34 @@ class ModelConfig(WritesLoader, PreTrainedConfig):
 
     @classmethod
     def get_config_dict(cls, pretrained_model_name_or_path: Any, **kwargs: Any) -> Any:
-        """As the method of transformers; a ``config.json`` that is no object is named in a ``ValueError``."""
-        folder = folder_of(pretrained_model_name_or_path, **kwargs)
-        if folder is not None and (folder / CONFIG).is_file():
-            read_json_object(folder / CONFIG)
-        return super().get_config_dict(pretrained_model_name_or_path, **kwargs)
+        """As the method of transformers; a ``ValueError`` names a ``config.json`` that is of another kind of model."""
+        source = _source(pretrained_model_name_or_path, **kwargs)
+        if isinstance(source, Path) and source.is_file():
+            read_json_object(source)
+        saved, more = super().get_config_dict(pretrained_model_name_or_path, **kwargs)
+        if "model_type" in saved:  # folders of the hub's format have none
+            cls.check_type(saved, source)
+        return saved, more
+
+    @classmethod
+    def check_type(cls, saved: Mapping[str, Any], source: Any) -> None:
+        """Raise ``ValueError`` unless what a ``config.json`` holds is of such a model, for transformers."""
+        if saved.get("model_type") != cls.model_type:
+            raise ValueError(
+                f"{source}: expected model_type={cls.model_type!r}, got {saved.get('model_type')!r}; "
+                "dual_attention.hf.load_model reads all formats of this library"
+            )
+
+    @classmethod
+    def from_pretrained(cls, pretrained_model_name_or_path: Any, *args: Any, **kwargs: Any) -> Any:
+        """As the method of transformers; a ``ValueError`` names the file with a value that no model takes."""
+        try:
+            return super().from_pretrained(pretrained_model_name_or_path, *args, **kwargs)
+        except (TypeError, ValueError) as error:
+            source = str(_source(pretrained_model_name_or_path, **kwargs))
+            if source in str(error):
+                raise
+            raise ValueError(f"{source}: {error}") from error
 
     @classmethod
     def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Any:
@@ -153,6 +177,12 @@ class ModelConfig(WritesLoader, PreTrainedConfig):
     def _names(cls, kind: str) -> list[str]:
         own = cls.__dataclass_fields__.keys() - PreTrainedConfig.__dataclass_fields__.keys()  # that has a `dtype`, too
         return [name for name in parameters_of(cls.classes[kind]) if name in own]
+
+
+def _source(name_or_path: Any, /, **kwargs: Any) -> Any:
+    """The file of a configuration in a folder; the name on the hub as it is."""
+    folder = folder_of(name_or_path, **kwargs)
+    return name_or_path if folder is None else folder / CONFIG
 
 
 def _add_fields(cls: type[ModelConfig], source: type[FieldsConfig], defaults: Mapping[str, Any]) -> None:

@@ -15,7 +15,7 @@ from transformers import PreTrainedModel
 from transformers.initialization import guard_torch_init_functions
 from transformers.utils import GENERATION_CONFIG_NAME
 
-from .._checkpoints.files import folder_of
+from .._checkpoints.files import CONFIG, folder_of
 from .._checkpoints.weights import read_index, read_weights, shared_names
 from .._files import read_json_object
 from .._layers.calls import TypedModule
@@ -157,19 +157,30 @@ class OwnsModel(WritesLoader, TypedModule, PreTrainedModel):
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path: Any, *args: Any, **kwargs: Any) -> Self:
-        """As the method of transformers; a damaged file is named in a ``ValueError``."""
+        """As the method of transformers; a ``ValueError`` names a damaged file, and a ``RuntimeError`` a folder whose
+        weights are of other sizes than its configuration's.
+        """
         folder = folder_of(pretrained_model_name_or_path, **kwargs)
         if folder is not None:
             for path in folder.glob("*.index.json"):
                 read_index(path)
             if (folder / GENERATION_CONFIG_NAME).is_file():
                 read_json_object(folder / GENERATION_CONFIG_NAME)
+            if kwargs.get("config") is None and (folder / CONFIG).is_file():
+                kind: Any = cls.config_class
+                kind.check_type(read_json_object(folder / CONFIG), folder / CONFIG)
         try:
             return super().from_pretrained(pretrained_model_name_or_path, *args, **kwargs)
         except SafetensorError as error:
             for path in () if folder is None else folder.glob("*.safetensors"):
                 read_weights(path, meta=True)  # which names it
             raise ValueError(f"{pretrained_model_name_or_path}: damaged or incomplete weights ({error})") from error
+        except RuntimeError as error:
+            if "ignore_mismatched_sizes" not in str(error):
+                raise
+            raise RuntimeError(
+                f"{pretrained_model_name_or_path}: weights of other sizes than the configuration's ({error})"
+            ) from error
 
     @classmethod
     def _can_set_attn_implementation(cls) -> bool:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from .._layers.options import AttentionOptions, RelationalOptions, SymbolOptions
+
 __all__ = ["names_elsewhere", "set_field", "take_over"]
 
 SYNONYMS = {
@@ -32,7 +34,11 @@ NORM_EPS = 1e-5
 NORMS = {"rms_norm_eps": "rmsnorm", "layer_norm_eps": "layernorm", "layer_norm_epsilon": "layernorm"}
 """Theirs -> the only normalisation that has it."""
 
-HEAD_OPTIONS = {"num_key_value_heads": "n_kv_heads", "sliding_window": "window"}
+HEAD_OPTIONS = {
+    **dict.fromkeys(("num_key_value_heads", "n_kv_heads"), "n_kv_heads"),
+    **dict.fromkeys(("sliding_window", "window"), "window"),
+}
+"""Theirs, or ours outside their dict -> options of all heads."""
 ROPE = ("rope_parameters", "rope_scaling")
 SAME = ("attention_bias", "head_dim", "initializer_range", "mlp_bias", "partial_rotary_factor", "qkv_bias")
 """Theirs that follow from ours, or have one value here."""
@@ -43,7 +49,16 @@ num_experts num_local_experts rope_theta scale_attn_by_inverse_layer_idx tie_wor
 use_parallel_residual
 """
 
+_PARTS = {
+    "symbol_retrieval_kwargs": SymbolOptions,
+    "ra_kwargs": RelationalOptions,
+    "the options of heads": AttentionOptions,
+}
+_OPTIONS = {name: f"{name} in {part}" for part, options in _PARTS.items() for name in options.__annotations__}
+_OPTIONS.pop("max_length")  # of generation
+
 REFUSED = {
+    **_OPTIONS,
     **dict.fromkeys(("dim", "n_embd"), "d_model"),
     **dict.fromkeys(("n_layer", "num_layers"), "n_layers"),
     **dict.fromkeys(("n_head", "num_heads"), "n_heads, or n_heads_sa and n_heads_ra"),
@@ -56,7 +71,7 @@ REFUSED = {
     "use_swiglu_ffn": "activation='swiglu'",
     **dict.fromkeys(_NONE_HERE.split(), ""),
 }
-"""Theirs, and what says it here, or something like it; None, 0 and False of each are what models here do."""
+"""Theirs, or options of parts, and what says it here, or nearly; models do here what None, 0 and False say."""
 
 
 def names_elsewhere(kind: Any) -> set[str]:

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
+import torch
 from torch import Tensor
+from torch.func import functional_call
 
 from .._layers.calls import TypedModule
 from .._layers.inputs import check_positive
+from ..functional.checks import without_autocast
 
 Factors = tuple[Tensor, Tensor, float]
 """Queries ``(..., L, p)`` and keys ``(..., S, p)``, of one type, and the factor of their inner products."""
@@ -51,6 +54,14 @@ class Score(TypedModule, ABC):
         subclass that replaces only ``forward`` has none.
         """
         return None
+
+    def for_softmax(self, query: Tensor | None, key: Tensor) -> Tensor:
+        """As ``forward``, but inner products of float16 in float32, since they may lie beyond it."""
+        if query is None or not (self.factorises and query.dtype == key.dtype == torch.float16):
+            return self(query, key)
+        wide = {name: parameter.float() for name, parameter in self.named_parameters()}
+        with without_autocast(query):
+            return functional_call(self, wide, (query.float(), key.float()))
 
     @property
     def factorises(self) -> bool:

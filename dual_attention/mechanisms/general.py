@@ -234,11 +234,12 @@ class GeneralAttention(TypedModule):
             mask = _rows(mask, rows)
         if observe is not None:
             mask = visible_pairs(observe, mask, bias, self.scores_shape(query, key)[-2:], key.device)
-        scores = self.score(None if query is None else query[..., rows, :], key)
+        scores = self.score.for_softmax(None if query is None else query[..., rows, :], key)
         by_rows = (mask, _rows(bias, rows), _rows(gain, rows))
         of_scores = [x.unsqueeze(-1) if multidim and x is not None else x for x in by_rows]
         aligned: Alignment = self.align(scores, of_scores[0], bias=of_scores[1], dim=-2 if multidim else -1)
         weights = aligned.weights if of_scores[2] is None else aligned.weights * of_scores[2].to(scores.dtype)
+        weights = weights.to(key.dtype) if key.dtype == torch.float16 else weights
         if observe is not None:
             weights = observe("weights", weights)
         dropped = F.dropout(weights, self.dropout) if self.training else weights

@@ -131,10 +131,11 @@ class Relation(TypedModule):
         if self.score.multidim:
             scores = self.score(u.flatten(2), w.flatten(2)).movedim(-1, 1)
         else:
-            scores = self.score(u.transpose(1, 2), w.transpose(1, 2))
+            compare = self.score.for_softmax if self.activation == "softmax" else self.score
+            scores = compare(u.transpose(1, 2), w.transpose(1, 2))
         if scores.shape[1] != self.n_relations:
             raise ValueError(f"score: expected {self.n_relations} relations, got {scores.shape[1]} from {self.score}")
-        return self.activate(scores, mask)
+        return self.activate(scores, mask).to(u.dtype)
 
     def activate(self, scores: Tensor, mask: Tensor | None = None) -> Tensor:
         """Relations ``(B, N, M, R)`` from scores ``(B, R, N, M)``; mask as :meth:`relate`."""
@@ -219,7 +220,7 @@ class RelationalMessages(Messages):
         """Relations of some receivers with all senders, ``(B, rows, M, R)``."""
         u = self.u[:, rows]
         if self.scale is None:
-            return self.relation.relate(u, self.w, mask).to(self.u.dtype)
+            return self.relation.relate(u, self.w, mask)
         compare = scores_for_softmax if self.relation.activation == "softmax" else inner_products
         scores = compare(u.transpose(1, 2), self.w.transpose(1, 2), self.scale)
         return self.relation.activate(scores, mask).to(self.u.dtype)

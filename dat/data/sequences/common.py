@@ -10,6 +10,8 @@ from torch import Generator, Tensor
 
 UNSCORED = -1
 """Target of a position that is not scored, and source of a target that stands nowhere."""
+LARGEST_SORT = 2**24
+"""Numbers that are sorted at once."""
 
 
 class Sequences(NamedTuple):
@@ -40,7 +42,9 @@ def concatenated(parts: Sequence[Sequences]) -> Sequences:
 
 def distinct(n: int, count: int, below: int, generator: Generator) -> Tensor:
     """``count`` different integers from 0 to ``below - 1`` for each of n sequences, in random order: ``(n, count)``."""
-    return torch.rand(n, below, generator=generator).argsort(-1)[:, :count]
+    rows = max(1, LARGEST_SORT // below)  # at a time
+    blocks = (torch.rand(min(rows, n - row), below, generator=generator) for row in range(0, max(n, 1), rows))
+    return torch.cat([block.argsort(-1)[:, :count].clone() for block in blocks])
 
 
 def check_least(name: str, value: int, least: int, why: str = "") -> None:

@@ -154,7 +154,10 @@ class LanguageData(NamedTuple):
 
 
 def make_tokenizer(config: LanguageDataConfig) -> Tokenizer:
-    """The tokenizer of a configuration; that of kind ``bpe`` is learned from the text to train on."""
+    """The tokenizer of a configuration; that of kind ``bpe`` is learned from the text to train on.
+
+    Documents that are then kept apart from this text for validation are in it, since their share is one of tokens.
+    """
     check(
         config.tokenizer_folder is None or config.tokenizer == "gpt2",
         "data.tokenizer_folder",

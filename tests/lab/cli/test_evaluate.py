@@ -62,6 +62,18 @@ def test_a_text_has_the_numbers_that_validation_has(capsys, evaluated):
     assert f"hub: loss {whole['loss']:.4f}, perplexity {whole['perplexity']:.2f}" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("to", ["hub", "transformers"])
+def test_a_name_on_the_hub(to, run, evaluated, monkeypatch):
+    """As hf_hub_download keeps what it has fetched; the tests' environment is offline."""
+    repository = Path("cache/models--someone--model")
+    assert dat("export", str(run), f"--to={to}", f"--out={repository / 'snapshots' / 'abc'}") == 0
+    (repository / "refs").mkdir()
+    (repository / "refs/main").write_text("abc")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(Path("cache").absolute()))
+    found = evaluated("someone/model", "--text=text.txt")["text"]
+    assert found == pytest.approx(evaluated(run, "--text=text.txt")["text"], rel=1e-5)
+
+
 def test_a_text_that_is_shorter_than_the_context(run, evaluated):
     Path("short.txt").write_text("abc")
     assert evaluated(run, "--text=short.txt")["text"]["tokens"] == 3
@@ -121,6 +133,7 @@ def test_wrong_calls(run, hub_folder, capsys):
     for words, message in (
         (["hub"], "hub: no run, which has evaluation sets; name a text: --text FILE"),
         (["nowhere"], "nowhere"),
+        (["someone/model", "--text=text.txt"], "someone/model: there is no such folder here, no copy of its"),
         ([str(run), "--tokens=3"], "tokens: expected none without --text, got 3"),
         (["hub", "--text=none.txt"], "text: no such file or folder: none.txt"),
         (["hub", "--text=text.txt", "--tokens=0"], "tokens: expected a positive integer, got 0"),

@@ -11,6 +11,7 @@ import torch
 from dat.data.sequences import (
     UNSCORED,
     argsort,
+    common,
     concatenated,
     in_context_copying,
     linear_equation,
@@ -24,6 +25,14 @@ from dat.data.sequences import (
 
 def seeded(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
+
+
+@pytest.mark.parametrize(("n", "below"), [(0, 3), (1, 1), (7, 5), (40, 11)])
+def test_distinct_numbers_do_not_depend_on_what_is_sorted_at_once(n, below, monkeypatch):
+    monkeypatch.setattr(common, "LARGEST_SORT", 12)
+    ours, theirs = seeded(), seeded()
+    assert torch.equal(common.distinct(n, 1, below, ours), torch.rand(n, below, generator=theirs).argsort(-1)[:, :1])
+    assert torch.equal(ours.get_state(), theirs.get_state())
 
 
 DRAWS = {

@@ -1,5 +1,6 @@
 """Long vectors in float16: their product overflows, their scaled product does not."""
 
+import copy
 import itertools
 import math
 
@@ -17,7 +18,7 @@ from dual_attention.functional import (
     relational_cross_attention,
 )
 from dual_attention.functional.relational.head_products import add_head_products
-from dual_attention.mechanisms import Relation
+from dual_attention.mechanisms import Dot, General, GeneralAttention, Relation, Sparsemax
 from dual_attention.symbol_retrieval import RelationalSymbolicAttention
 
 B, N, M, WIDTH = 2, 5, 6, 128
@@ -155,10 +156,57 @@ def test_scores_of_mechanisms_baselines_and_symbols():
             x.isfinite().all() for x in ESBN(WIDTH, 3, 3, scale=None, context_norm=False).half()(z, need_weights=True)
         )
         retriever = RelationalSymbolicAttention(WIDTH, 1, 1, 4, 2).half()
-        for projection in (retriever.q_proj, retriever.k_proj):
-            torch.nn.init.eye_(projection.weight)
-            torch.nn.init.zeros_(projection.bias)
-        assert retriever(z).isfinite().all()
+        assert projected(retriever, retriever.q_proj, retriever.k_proj)(z).isfinite().all()
+
+
+def of_float16(make):
+    """A layer in float16 beside a copy in float32."""
+    low = make().half()
+    return low, copy.deepcopy(low).float()
+
+
+def projected(layer, *projections):
+    """The layer, with projections that change nothing."""
+    for projection in projections:
+        torch.nn.init.eye_(projection.weight)
+        torch.nn.init.zeros_(projection.bias)
+    return layer
+
+
+def neighbourhoods():
+    layer = RelationalSymbolicAttention(8, 1, 1, 4, 2, rel_scale=0.35)
+    return projected(layer, layer.q_proj, layer.k_proj)
+
+
+def general():
+    score = General(8, 8)
+    torch.nn.init.eye_(score.weight).mul_(0.35)
+    return GeneralAttention(score)
+
+
+@pytest.mark.parametrize(
+    ("make", "call"),
+    [
+        (lambda: GeneralAttention(Dot(0.35)), lambda layer, q, k: layer(q, k, need_weights=True)[:2]),
+        (lambda: GeneralAttention(Dot(0.35), Sparsemax(temperature=4.0)), lambda layer, q, k: layer(q, k)[:1]),
+        (general, lambda layer, q, k: layer(q, k)[:1]),
+        (
+            lambda: Relation(8, 1, score=Dot(0.35), activation="softmax"),
+            lambda layer, q, k: [layer.relate(q[:, :, None], k[:, :, None])],
+        ),
+        (neighbourhoods, lambda layer, q, k: [layer(k)]),
+        (lambda: ESBN(8, 3, 3, scale=0.35, context_norm=False), lambda layer, q, k: layer(k, need_weights=True)),
+    ],
+    ids=["Dot", "Sparsemax", "General", "Relation", "RelationalSymbolicAttention", "ESBN"],
+)
+@torch.no_grad()
+def test_softmax_of_scores_beyond_float16(make, call):
+    torch.manual_seed(0)
+    q, k = (x[:, 0] for x in scored_beyond_float16())
+    low, wide = of_float16(make)
+    for ours, theirs in zip(call(low, q, k), call(wide, q.float(), k.float()), strict=True):
+        assert ours.dtype == torch.float16
+        torch.testing.assert_close(ours.float(), theirs, rtol=2e-2, atol=2e-2)
 
 
 def test_positions_of_keys():

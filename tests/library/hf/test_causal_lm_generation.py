@@ -76,8 +76,24 @@ def test_past_the_context_as_by_this_library(kind: str, options: dict):
             ours = model.model.generate(x, new, temperature=0, padding_mask=mask.bool(), use_cache=use_cache)
             theirs = model.generate(x, attention_mask=mask, max_new_tokens=new, use_cache=use_cache, **GREEDY)
             assert torch.equal(theirs, ours)
+        chunks = GenerationConfig(prefill_chunk_size=3, max_new_tokens=new, **GREEDY)
+        assert torch.equal(model.generate(x, attention_mask=mask, generation_config=chunks), theirs)
+        assert chunks.prefill_chunk_size == 3
     beams = model.model.beam_search(x, 6, num_beams=2, length_penalty=1.0, padding_mask=mask.bool()).tokens[:, 0]
     assert torch.equal(model.generate(x, attention_mask=mask, max_new_tokens=6, num_beams=2, **GREEDY), beams)
+
+
+def test_a_cache_of_tokens_that_are_not_given_is_not_outgrown():
+    """They cannot be read anew, so a longer text is refused before the first token."""
+    model = causal()
+    x = tokens(1, CONTEXT - 3)
+    with torch.no_grad():
+        past = model(x[:, :-1])[CACHE]
+    more = {CACHE: past, "attention_mask": torch.ones_like(x)}
+    with pytest.raises(ValueError, match=f"expected a text of at most {CONTEXT + 1} tokens.*got {CONTEXT + 2};"):
+        model.generate(x[:, -1:], **more, max_new_tokens=5, **GREEDY)
+    rest = model.generate(x[:, -1:], **more, max_new_tokens=4, **GREEDY)
+    assert torch.equal(rest[:, 1:], model.generate(x, max_new_tokens=4, **GREEDY)[:, -4:])
 
 
 def test_samples():

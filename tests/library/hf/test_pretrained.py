@@ -92,6 +92,9 @@ def test_half_precision(tmp_path: Path):
     ("name", "text", "named"),
     [
         ("config.json", "null", "expected a JSON object, got NoneType"),
+        ("config.json", '{"d_model": 8}', "expected model_type='dual_attn', got None.*load_model"),
+        ("config.json", '{"model_type": "llama", "hidden_size": 8}', "expected model_type='dual_attn', got 'llama'"),
+        ("config.json", '{"model_type": "dual_attn", "d_model": "8"}', "d_model: expected int, got '8'"),
         ("generation_config.json", "[]", "expected a JSON object, got list"),
         ("generation_config.json", '{"a', "is not JSON"),
         ("model.safetensors.index.json", '{"weight_map": {}}', "is no index of files of weights"),
@@ -102,6 +105,14 @@ def test_damaged_files_are_named(name: str, text: str, named: str, tmp_path: Pat
     causal().save_pretrained(tmp_path)
     (tmp_path / name).write_text(text)
     with pytest.raises(ValueError, match=rf"{re.escape(name)}: {named}"):
+        DualAttnForCausalLM.from_pretrained(tmp_path)
+
+
+def test_weights_of_other_sizes_are_told_with_their_folder(tmp_path: Path):
+    causal().save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**config, "dff": 5}))
+    with pytest.raises(RuntimeError, match=f"{re.escape(str(tmp_path))}: weights of other sizes than"):
         DualAttnForCausalLM.from_pretrained(tmp_path)
 
 

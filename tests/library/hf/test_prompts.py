@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from tests.library.hf.models import causal, tokens
+from tests.support.language import CONTEXT
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*gradient_checkpointing.* is deprecated:FutureWarning")
 
@@ -48,6 +49,22 @@ def test_prompts_are_trained_and_used(kind: str, method: str, tmp_path: Path):
     model.save_pretrained(tmp_path)
     again = peft.PeftModel.from_pretrained(base, tmp_path).eval()
     torch.testing.assert_close(again(input_ids=x, attention_mask=mask).logits, expected)
+
+
+@pytest.mark.parametrize("length", [4, CONTEXT])
+def test_past_the_context_the_prompt_stays(length: int):
+    """And the last tokens that fit behind it are read."""
+    base = causal()
+    model = peft.get_peft_model(base, KINDS["prompt tuning"]()).eval()
+    x = tokens(2, length)
+    more = {**GREEDY, "max_new_tokens": CONTEXT - length + 3}
+    found = model.generate(input_ids=x, **more)
+    assert torch.equal(found, model.generate(input_ids=x, use_cache=False, **more))
+    read = found[:, -1 - CONTEXT + N_PROMPT : -1]
+    embedded = torch.cat([model.get_prompt(batch_size=2), base.get_input_embeddings()(read)], dim=1)
+    assert torch.equal(found[:, -1], base(inputs_embeds=embedded).logits[:, -1].argmax(-1))
+    with pytest.raises(ValueError, match=f"at most {CONTEXT - N_PROMPT + 1} tokens.*with the learned prompt"):
+        model.generate(input_ids=x, prompt_lookup_num_tokens=2, **more)
 
 
 def test_a_learned_prefix_is_refused():

@@ -126,6 +126,10 @@ def test_patching(bridge: Any, monkeypatch):
     for name, patched in found.items():  # the last layer's other positions have no effect, every head has one
         assert (patched.unique().numel() > 2) and not torch.isclose(patched, without).all(), name
     assert not torch.isclose(found["attn_head_out_all_pos"], without).any()
+    with pytest.raises(KeyError, match=r"blocks\.0\.attn\.hook_q"):
+        patching.get_act_patch_attn_head_all_pos_every(*given)
+    with pytest.raises(NotImplementedError, match="hook"):
+        patching.get_act_patch_direct_path(*given[:3], cache, given[3], 0, 1)
 
 
 @torch.no_grad()
