@@ -108,6 +108,9 @@ class OptimConfig:
     mup_base_width: int | None = None
     """Width (model.d_model) at which lr and the initial weights are as they say; those of the model follow by muP, so
     that what is tuned at this width serves others. null leaves all as it is."""
+    average_decay: float | None = None
+    """Decay of the moving average of the weights, 0.999 for instance, which evaluations and the final weights are then
+    of; training goes on with the weights themselves. Early steps are averaged over fewer. null keeps no average."""
 
     def __post_init__(self) -> None:
         check(0 < self.lr < inf, "optim.lr", "a positive number", self.lr)
@@ -123,6 +126,8 @@ class OptimConfig:
         check(fits, "optim.muon_lr", f"a positive number{only}", muon)
         check(0 <= momentum < 1, "optim.muon_momentum", "a number in [0, 1)", momentum)
         check_integers(self, "optim", "mup_base_width", most=WIDEST)
+        average = self.average_decay
+        check(average is None or 0 < average < 1, "optim.average_decay", "a number between 0 and 1 or null", average)
         if self.optimizer == "adam" and decay > 0:
             expected = "null with L2 weight decay (optimizer=adam), which no factor makes the same at all widths"
             check(self.mup_base_width is None, "optim.mup_base_width", expected, self.mup_base_width)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from .average import averaged, exchange_average, update_average
 from .checkpoint import Checkpoints, random_state, restore_random_state
 from .configs import RunConfig
 from .device import peak_memory
@@ -204,6 +205,8 @@ class Trainer:
     def fit(self, log: MetricsLog | None = None) -> dict[str, float]:
         """Train to the end, then evaluate every set. One row a span of the plan goes to ``log``.
 
+        Afterwards the model has the average of its weights, if there is one.
+
         Returns:
             ``{"<set>_<metric>": mean}`` for every evaluation set.
 
@@ -222,7 +225,9 @@ class Trainer:
             self.progress.close()
             self._check_weights()
             self._finish_saving()
-            return self._checked(self.evaluate(tuple(self.problem.evaluation)))
+            final = self._checked(self.evaluate(tuple(self.problem.evaluation)))
+            exchange_average(self.optimizer)
+            return final
         except Interrupted:
             self._save()
             self._finish_saving()
@@ -234,15 +239,14 @@ class Trainer:
             self.progress.close()
 
     def evaluate(self, names: tuple[str, ...]) -> dict[str, float]:
-        """Means over the evaluation sets ``names``, as ``{"<set>_<metric>": mean}``."""
-        results = {}
-        for name in names:
-            examples, size = self.problem.evaluation[name], self.config.loop.eval_batch_size
-            options = {"batch_size": size, "stop": self.stop, "placement": self.placement}
-            means = mean_measures(
-                self.problem.model, examples, self.problem.loss, weights=self.problem.weights, **options
-            )
-            results.update({f"{name}_{metric}": value for metric, value in means.items()})
+        """Means over the evaluation sets ``names``, as ``{"<set>_<metric>": mean}``, of the average of the weights."""
+        problem, results = self.problem, {}
+        how = {"batch_size": self.config.loop.eval_batch_size, "stop": self.stop, "placement": self.placement}
+        with averaged(self.optimizer):
+            for name in names:
+                examples = problem.evaluation[name]
+                means = mean_measures(problem.model, examples, problem.loss, weights=problem.weights, **how)
+                results.update({f"{name}_{metric}": value for metric, value in means.items()})
         return results
 
     def _train_epoch(self) -> None:
@@ -277,6 +281,7 @@ class Trainer:
             nn.utils.clip_grad_norm_(self.problem.model.parameters(), clip)
         self.optimizer.step()
         self.step += 1
+        update_average(self.optimizer, self.step)
         self._note(passes, len(indices))
 
     def _add_gradients(self, indices: Tensor) -> list[_Pass]:

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from dual_attention.symbol_retrieval import RelationalSymbolicAttention, SymbolicAttention
 from dual_attention.transformer_blocks import Block
 
+from .average import DECAY
 from .configs import OptimConfig, check
 
 
@@ -97,6 +98,7 @@ def _groups(
             "weight_decay": 0.0 if spared else config.weight_decay / factor,
             "lr_scale": own * factor,
             **({} if muon else {"eps": eps * config.eps}),
+            **({} if config.average_decay is None else {DECAY: config.average_decay}),
         }
         for (spared, factor, eps), parameters in sorted(found.items(), key=lambda item: item[0])
     ]

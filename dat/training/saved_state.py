@@ -8,12 +8,13 @@ plan of training and the optimiser.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from .average import AVERAGE, DECAY
 from .configs import check
 from .plan import Plan
 from .sharding import is_sharded, local, placed
@@ -26,6 +27,8 @@ OF_ADAM = ("betas", "amsgrad", "maximize")
 OF_MUON = ("momentum", "nesterov", "ns_coefficients", "ns_steps", "adjust_lr_fn")
 GROUP_KEYS = ("params", "lr_scale", "eps", "weight_decay", *OF_ADAM, *OF_MUON)
 """Settings of a group of parameters that are compared, where both have them."""
+MEANS = {False: ("step", "exp_avg", "exp_avg_sq"), True: ("momentum_buffer",)}
+"""State of a parameter: Adam's, or Muon's."""
 
 
 def check_state(state: Mapping[str, Any], plan: Plan, optimizer: torch.optim.Optimizer, device: torch.device) -> None:
@@ -102,18 +105,21 @@ def _check_optimizer(saved: Any, optimizer: torch.optim.Optimizer, step: int) ->
         check(isinstance(group, dict) and "params" in group, name, "a group of parameters", _kind(group))
         rate = group.get("lr")
         check(type(rate) is float and 0 <= rate < math.inf, f"{name}.lr", "a number of at least 0", rate)
+        decay = expected.get(DECAY)
+        check(group.get(DECAY) == decay, f"{name}.{DECAY}", f"{decay!r}", group.get(DECAY))
         for key in GROUP_KEYS:
             if key in group and key in expected:
                 check(repr(group[key]) == repr(expected[key]), f"{name}.{key}", f"{expected[key]!r}", group[key])
     check(isinstance(entries, dict), "optimizer.state", "a dict", _kind(entries))
     parameters = _parameters(optimizer)
     of_muon = {index for group in own["param_groups"] if "momentum" in group for index in group["params"]}
+    averaged = {index for group in own["param_groups"] if DECAY in group for index in group["params"]}
     for index, entry in entries.items():
         name = f"optimizer.state[{index!r}]"
         known = _is_integer(index) and 0 <= index < len(parameters)
         check(known, name, f"the number of one of {len(parameters)} parameters", index)
-        check_entry = _check_momentum if index in of_muon else _check_moments
-        check_entry(entry, parameters[index], name, step)
+        kind, average = MEANS[index in of_muon], (AVERAGE,) * (index in averaged)
+        _check_entry(entry, (*kind, *average), parameters[index], name, step)
     check(bool(entries) == (step > 0), "optimizer.state", f"that of step {step}", f"{len(entries)} parameters")
 
 
@@ -127,23 +133,19 @@ def _optimizer_name(groups: Any) -> str | None:
     return next((name for name, flag in (("adamw", True), ("adam", False)) if all(d is flag for d in decoupled)), None)
 
 
-def _check_moments(entry: Any, parameter: Tensor, name: str, step: int) -> None:
-    """State of one parameter: its own count of steps, and the running means of its gradient and of the square."""
-    _check_names(entry, {"step", "exp_avg", "exp_avg_sq"}, name)
-    count = entry["step"]
-    check(_is_plain(count, (), torch.float32), f"{name}.step", "a float32 scalar", _described(count))
-    taken = float(count)
-    check(taken == taken // 1 and 1 <= taken <= step, f"{name}.step", f"an integer from 1 to {step}", taken)
-    for key in ("exp_avg", "exp_avg_sq"):
-        _check_mean(entry[key], parameter, f"{name}.{key}")
-    squares = local(entry["exp_avg_sq"])
-    check(bool((squares >= 0).all()), f"{name}.exp_avg_sq", "numbers of at least 0", "negative ones")
-
-
-def _check_momentum(entry: Any, parameter: Tensor, name: str, step: int) -> None:
-    """State of a parameter that Muon trains: the running mean of its gradient."""
-    _check_names(entry, {"momentum_buffer"}, name)
-    _check_mean(entry["momentum_buffer"], parameter, f"{name}.momentum_buffer")
+def _check_entry(entry: Any, expected: Sequence[str], parameter: Tensor, name: str, step: int) -> None:
+    """State of one parameter: running means, and for Adam its own count of steps."""
+    _check_names(entry, {*expected}, name)
+    for key in expected:
+        if key != "step":
+            _check_mean(entry[key], parameter, f"{name}.{key}")
+    if "step" in expected:
+        count = entry["step"]
+        check(_is_plain(count, (), torch.float32), f"{name}.step", "a float32 scalar", _described(count))
+        taken = float(count)
+        check(taken == taken // 1 and 1 <= taken <= step, f"{name}.step", f"an integer from 1 to {step}", taken)
+        squares = local(entry["exp_avg_sq"])
+        check(bool((squares >= 0).all()), f"{name}.exp_avg_sq", "numbers of at least 0", "negative ones")
 
 
 def _check_names(entry: Any, expected: set[str], name: str) -> None:
