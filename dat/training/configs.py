@@ -77,6 +77,7 @@ WIDEST = 1 << 20
 
 
 OptimizerName = Literal["adam", "adamw", "muon"]
+ScheduleName = Literal["constant", "cosine", "wsd"]
 
 
 @dataclass(frozen=True)
@@ -94,10 +95,13 @@ class OptimConfig:
     """Added to Adam's denominator."""
     weight_decay: float = 0.0
     """Weight decay of every parameter."""
-    schedule: Literal["constant", "cosine"] = "constant"
-    """Learning rate after the warm-up: constant, or a half cosine that ends at zero with the last step."""
+    schedule: ScheduleName = "constant"
+    """Learning rate after the warm-up: constant, a half cosine that ends at zero with the last step, or constant until
+    it falls to zero on a line (warm-up, stable, decay; see decay_steps)."""
     warmup_steps: int = 0
     """Steps over which the learning rate rises linearly from zero."""
+    decay_steps: int | None = None
+    """Last steps, over which the learning rate falls with schedule=wsd; null takes a fifth of all steps."""
     grad_clip: float | None = None
     """Largest norm of the whole gradient; null leaves gradients as they are."""
     muon_lr: float | None = None
@@ -119,6 +123,9 @@ class OptimConfig:
         decay, clip = self.weight_decay, self.grad_clip
         check(0 <= decay < inf, "optim.weight_decay", "a number of at least 0", decay)
         check_integers(self, "optim", "warmup_steps", least=0, most=MOST_STEPS)
+        check_integers(self, "optim", "decay_steps", most=MOST_STEPS)
+        fits = self.decay_steps is None or self.schedule == "wsd"
+        check(fits, "optim.decay_steps", "null without optim.schedule=wsd", self.decay_steps)
         check(clip is None or 0 < clip < inf, "optim.grad_clip", "a positive number or null", clip)
         muon, momentum = self.muon_lr, self.muon_momentum
         only = " or null" if self.optimizer == "muon" else f", with optim.optimizer={self.optimizer} only null"
@@ -134,7 +141,7 @@ class OptimConfig:
 
     @property
     def lowest_lr(self) -> float:
-        """Learning rate at which a cosine ends."""
+        """Learning rate at which a schedule ends."""
         return 0.0
 
     @property
@@ -152,8 +159,17 @@ class OptimConfig:
         return True
 
 
+@dataclass(frozen=True, kw_only=True)
+class BeginningConfig:
+    """What training begins with."""
+
+    continue_from: str | None = None
+    """Run of the same data, model and seed, or one of its checkpoints, RUN/checkpoints/NAME, that a new run goes on
+    from: its weights, optimiser and place in the data. Steps and learning rates may differ. null begins anew."""
+
+
 @dataclass(frozen=True)
-class LoopConfig:
+class LoopConfig(BeginningConfig):
     """Length of training, batch sizes, and how often to evaluate and to save."""
 
     epochs: int = 50
@@ -180,7 +196,7 @@ class LoopConfig:
 
 
 @dataclass(frozen=True)
-class StepLoopConfig:
+class StepLoopConfig(BeginningConfig):
     """Length of training in steps, for data that is a stream rather than a set to pass through."""
 
     steps: int = 1000

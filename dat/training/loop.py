@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from .average import averaged, exchange_average, update_average
+from .branch import rebase
 from .checkpoint import Checkpoints, random_state, restore_random_state
 from .configs import RunConfig
 from .device import peak_memory
@@ -172,7 +174,7 @@ class Trainer:
         self.stop = lambda: self.workers.any(stop())
         self.progress = progress or Progress()
         self.optimizer = build_optimizer(problem.model, config.optim, problem.factors)
-        self.plan = make_plan(config.loop, len(problem.train), config.seed)
+        self.plan = make_plan(config, len(problem.train))
         self.epoch = self.step = 0
         self.seconds = 0.0
         self.metrics_mark: MetricsMark | None = None
@@ -181,9 +183,10 @@ class Trainer:
         self._running = RunningMeans()
         self._log: MetricsLog | None = None
         self._parts: PartsWriter | None = None
+        self._borrowed = False
 
     def resume(self) -> bool:
-        """Continue from the newest checkpoint; False when there is none.
+        """Continue from the newest checkpoint, or else that of another run which is to go on; False without either.
 
         Raises:
             ValueError, FileNotFoundError: naming the file and the way out, if it is damaged or of another run; nothing
@@ -191,15 +194,20 @@ class Trainer:
         """
         if self.checkpoints is None:
             return False
-        state = self.checkpoints.load(
-            self.problem.model,
-            lambda state: check_state(state, self.plan, self.optimizer, self.device),
-            optimizer=self.optimizer,
-            workers=self.workers,
-        )
+        given = self.config.loop.continue_from
+        source = Path(given) if given is not None and self.checkpoints.latest() is None else None
+
+        def fit(state: dict[str, Any]) -> None:
+            if source is not None:
+                rebase(state, self.plan, self.optimizer)
+            check_state(state, self.plan, self.optimizer, self.device, own=source is None)
+
+        how = {"optimizer": self.optimizer, "workers": self.workers, "source": source}
+        state = self.checkpoints.load(self.problem.model, fit, **how)
         if state is None:
             return False
         self._load_state(state)
+        self._borrowed = source is not None
         return True
 
     def fit(self, log: MetricsLog | None = None) -> dict[str, float]:
@@ -219,6 +227,9 @@ class Trainer:
             torch.manual_seed(derive_seed(self.config.seed, "dropout"))
         self.progress.start(self.plan, self.step)
         try:
+            if self._borrowed:  # the other run may go away
+                self._save()
+                self._finish_saving()
             while self.epoch < self.plan.spans:
                 self._train_epoch()
                 self._end_epoch()

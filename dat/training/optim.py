@@ -156,7 +156,11 @@ def learning_rate(config: OptimConfig, step: int, total_steps: int) -> float:
         return config.lr * (step + 1) / config.warmup_steps
     if config.schedule == "constant":
         return config.lr
-    length = config.cosine_steps or max(1, total_steps - config.warmup_steps)
-    progress = (step - config.warmup_steps) / length
-    share = 0.5 * (1 + math.cos(math.pi * min(1.0, progress)))
+    if config.schedule == "wsd":
+        length = config.decay_steps or max(1, total_steps // 5)
+        share = min(1.0, (total_steps - step) / length)
+    else:
+        length = config.cosine_steps or max(1, total_steps - config.warmup_steps)
+        progress = (step - config.warmup_steps) / length
+        share = 0.5 * (1 + math.cos(math.pi * min(1.0, progress)))
     return config.lowest_lr + (config.lr - config.lowest_lr) * share

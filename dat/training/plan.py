@@ -6,12 +6,15 @@ A plan divides the steps into spans, epochs or stretches of steps; a row is logg
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from bisect import bisect_right
 from collections.abc import Sequence
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from .configs import LoopConfig, StepLoopConfig
+from .checkpoint import NAME
+from .configs import LoopConfig, RunConfig, StepLoopConfig, check
 from .seeding import epoch_order
 
 
@@ -35,6 +38,10 @@ class Plan(ABC):
     def __init__(self, loop: LoopConfig | StepLoopConfig, ends: Sequence[int], done: Sequence[int]) -> None:
         self.loop, self.spans, self.total_steps = loop, len(ends), ends[-1]
         self._ends, self._done = ends, done
+
+    def spans_until(self, step: int) -> int:
+        """How many spans end by a step."""
+        return bisect_right(self._ends, step)
 
     def first_step(self, span: int) -> int:
         """The first step of a span."""
@@ -81,7 +88,8 @@ class EpochPlan(Plan):
 class StepPlan(Plan):
     """A number of steps through an endless stream of examples: step s takes the next ``batch_size`` of them.
 
-    The examples decide what the stream holds and in which order; their indices grow without end.
+    The examples decide what the stream holds and in which order; their indices grow without end. Where training goes
+    on from another run's checkpoint, a span ends there.
     """
 
     unit = "report"
@@ -89,7 +97,8 @@ class StepPlan(Plan):
     def __init__(self, loop: StepLoopConfig) -> None:
         intervals = (loop.report_every, loop.eval_every, loop.checkpoint_every)
         ends = {end for every in intervals if every for end in range(every, loop.steps, every)}
-        steps = sorted(ends | {loop.steps})
+        start = _step_of(loop.continue_from)
+        steps = sorted({end for end in ends if end > start} | {start, loop.steps} - {0})
         super().__init__(loop, steps, steps)
         self.micro_batch_size = loop.micro_batch_size
 
@@ -98,6 +107,28 @@ class StepPlan(Plan):
         return torch.arange(self.first_step(span) * size, self._ends[span] * size).split(size)
 
 
-def make_plan(loop: LoopConfig | StepLoopConfig, n: int, seed: int) -> Plan:
-    """The plan of a configuration for ``n`` examples."""
-    return StepPlan(loop) if isinstance(loop, StepLoopConfig) else EpochPlan(loop, n, seed)
+def make_plan(config: RunConfig, n: int) -> Plan:
+    """The plan of a configuration for ``n`` examples.
+
+    Raises:
+        ValueError: naming the key, if training would end where it begins, or the learning rate falls for longer than it
+            can.
+    """
+    loop, optim = config.loop, config.optim
+    plan = StepPlan(loop) if isinstance(loop, StepLoopConfig) else EpochPlan(loop, n, config.seed)
+    start, total, warmup = _step_of(loop.continue_from), plan.total_steps, min(optim.warmup_steps, plan.total_steps)
+    key = "loop.steps" if plan.unit == "report" else "loop.epochs"
+    expected = f"more than the {start:,} steps of the checkpoint in loop.continue_from"
+    check(total > start, key, expected, f"{total:,} steps")
+    expected = f"at most {total - warmup:,}, the steps after the warm-up"
+    check((optim.decay_steps or 0) <= total - warmup, "optim.decay_steps", expected, optim.decay_steps)
+    return plan
+
+
+def _step_of(checkpoint: str | None) -> int:
+    """Steps that were done at a checkpoint, by its name; 0 without one."""
+    if checkpoint is None:
+        return 0
+    match = NAME.fullmatch(Path(checkpoint).name)
+    check(match is not None, "loop.continue_from", "RUN/checkpoints/NAME", checkpoint)
+    return int(match["step"]) if match else 0

@@ -33,4 +33,7 @@ def _is_for(folder: RunFolder, config: Any) -> bool:
         found = read_config(type(config), folder.config)
     except (OSError, ValueError):
         return False
+    given, kept = config.loop.continue_from, found.loop.continue_from
+    if given is not None and kept is not None and Path(kept).is_relative_to(Path(given).resolve()):
+        config = replace(config, loop=replace(config.loop, continue_from=kept))  # as it was when that run began
     return replace(found, machine=config.machine, output=config.output) == config

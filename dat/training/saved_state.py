@@ -25,14 +25,19 @@ LATER_KEYS = ("metrics", "measured", "watched")
 """Keys that states of older versions lack."""
 OF_ADAM = ("betas", "amsgrad", "maximize")
 OF_MUON = ("momentum", "nesterov", "ns_coefficients", "ns_steps", "adjust_lr_fn")
-GROUP_KEYS = ("params", "lr_scale", "eps", "weight_decay", *OF_ADAM, *OF_MUON)
+GROUP_KEYS = ("params", "lr_scale", "eps", "weight_decay", DECAY, *OF_ADAM, *OF_MUON)
 """Settings of a group of parameters that are compared, where both have them."""
 MEANS = {False: ("step", "exp_avg", "exp_avg_sq"), True: ("momentum_buffer",)}
 """State of a parameter: Adam's, or Muon's."""
 
 
-def check_state(state: Mapping[str, Any], plan: Plan, optimizer: torch.optim.Optimizer, device: torch.device) -> None:
+def check_state(
+    state: Mapping[str, Any], plan: Plan, optimizer: torch.optim.Optimizer, device: torch.device, *, own: bool = True
+) -> None:
     """Compare the state of a checkpoint with what it is to continue.
+
+    Args:
+        own: whether that is the run it is of, and has the settings of the optimiser that it was trained with.
 
     Raises:
         ValueError: naming the entry, and what it was expected to be.
@@ -42,7 +47,7 @@ def check_state(state: Mapping[str, Any], plan: Plan, optimizer: torch.optim.Opt
     check(not missing and not unknown, "its keys", f"{', '.join(KEYS)}", list(state))
     _check_position(state, plan)
     _check_means(state, plan)
-    _check_optimizer(state["optimizer"], optimizer, state["step"])
+    _check_optimizer(state["optimizer"], optimizer, state["step"], GROUP_KEYS if own else ("params",))
     _check_random(state["random"], device)
     _check_metrics(state.get("metrics"))
     for name in ("measured", "watched"):
@@ -92,7 +97,7 @@ def _check_means(state: Mapping[str, Any], plan: Plan) -> None:
     check(not examples or bool(sums["loss"].isfinite()), "sums['loss']", "a finite number", sums.get("loss"))
 
 
-def _check_optimizer(saved: Any, optimizer: torch.optim.Optimizer, step: int) -> None:
+def _check_optimizer(saved: Any, optimizer: torch.optim.Optimizer, step: int, keys: Sequence[str]) -> None:
     own = optimizer.state_dict()
     check(isinstance(saved, dict) and saved.keys() == own.keys(), "optimizer", "a state of an optimiser", _kind(saved))
     groups, entries = saved["param_groups"], saved["state"]
@@ -105,20 +110,19 @@ def _check_optimizer(saved: Any, optimizer: torch.optim.Optimizer, step: int) ->
         check(isinstance(group, dict) and "params" in group, name, "a group of parameters", _kind(group))
         rate = group.get("lr")
         check(type(rate) is float and 0 <= rate < math.inf, f"{name}.lr", "a number of at least 0", rate)
-        decay = expected.get(DECAY)
-        check(group.get(DECAY) == decay, f"{name}.{DECAY}", f"{decay!r}", group.get(DECAY))
-        for key in GROUP_KEYS:
-            if key in group and key in expected:
-                check(repr(group[key]) == repr(expected[key]), f"{name}.{key}", f"{expected[key]!r}", group[key])
+        for key in keys:
+            if (key in group and key in expected) or key == DECAY:
+                before, now = group.get(key), expected.get(key)
+                check(repr(before) == repr(now), f"{name}.{key}", f"{now!r}", before)
     check(isinstance(entries, dict), "optimizer.state", "a dict", _kind(entries))
     parameters = _parameters(optimizer)
     of_muon = {index for group in own["param_groups"] if "momentum" in group for index in group["params"]}
-    averaged = {index for group in own["param_groups"] if DECAY in group for index in group["params"]}
+    averaged = any(DECAY in group for group in own["param_groups"]) and any(map(_has_average, entries.values()))
     for index, entry in entries.items():
         name = f"optimizer.state[{index!r}]"
         known = _is_integer(index) and 0 <= index < len(parameters)
         check(known, name, f"the number of one of {len(parameters)} parameters", index)
-        kind, average = MEANS[index in of_muon], (AVERAGE,) * (index in averaged)
+        kind, average = MEANS[index in of_muon], (AVERAGE,) * averaged
         _check_entry(entry, (*kind, *average), parameters[index], name, step)
     check(bool(entries) == (step > 0), "optimizer.state", f"that of step {step}", f"{len(entries)} parameters")
 
@@ -146,6 +150,10 @@ def _check_entry(entry: Any, expected: Sequence[str], parameter: Tensor, name: s
         check(taken == taken // 1 and 1 <= taken <= step, f"{name}.step", f"an integer from 1 to {step}", taken)
         squares = local(entry["exp_avg_sq"])
         check(bool((squares >= 0).all()), f"{name}.exp_avg_sq", "numbers of at least 0", "negative ones")
+
+
+def _has_average(entry: Any) -> bool:
+    return isinstance(entry, dict) and AVERAGE in entry  # where training goes on from a run without, it is yet to begin
 
 
 def _check_names(entry: Any, expected: set[str], name: str) -> None:

@@ -15,6 +15,7 @@ from ...training.configs import (
     OptimizerName,
     OutputConfig,
     ParallelMachineConfig,
+    ScheduleName,
     StepLoopConfig,
     check,
     check_integers,
@@ -110,12 +111,13 @@ class LanguageOptimConfig(OptimConfig):
     betas: tuple[float, float] = (0.9, 0.95)
     weight_decay: float = 0.1
     """Weight decay of tensors with two or more axes, embeddings among them; others have none."""
-    schedule: Literal["constant", "cosine"] = "cosine"
-    """Learning rate after the warm-up: constant, or a half cosine to min_lr."""
+    schedule: ScheduleName = "cosine"
+    """Learning rate after the warm-up: constant, a half cosine to min_lr, or constant until it falls to min_lr on a
+    line (warm-up, stable, decay; see decay_steps)."""
     warmup_steps: int = 50
     grad_clip: float | None = 1.0
     min_lr: float | None = None
-    """Learning rate at the end of the cosine; null takes a tenth of lr."""
+    """Learning rate at the end of a cosine or of wsd; null takes a tenth of lr."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
