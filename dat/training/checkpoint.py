@@ -13,7 +13,7 @@ import os
 import re
 import shutil
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from pathlib import Path
 from typing import Any, cast
 
@@ -38,11 +38,17 @@ STATE = "state.pt"
 SHARDS = "shards"
 """Folder with the parts of weights and optimiser that processes have written."""
 KEPT = 2
-"""Checkpoints that are kept: the newest, and the one before it in case the newest is damaged."""
+"""Checkpoints that are kept in any case: the newest, and the one before it in case the newest is damaged."""
 OTHER_SETTINGS = "if the run has other settings now than it was trained with, restore them, or train in a new folder"
 """The way out with a checkpoint that is whole."""
 NAME = re.compile(r"[a-z]+-\d{5,}-step-(?P<step>\d{8,})")
 """Names of checkpoints."""
+
+
+def step_of(checkpoint: Path) -> int | None:
+    """Steps that were done at a checkpoint, by its name; None if it is the name of none."""
+    match = NAME.fullmatch(checkpoint.name)
+    return None if match is None else int(match["step"])
 
 
 def random_state(device: torch.device) -> dict[str, Tensor]:
@@ -61,10 +67,15 @@ def restore_random_state(state: dict[str, Tensor], device: torch.device) -> None
 
 
 class Checkpoints:
-    """The checkpoints of one run; the newest two are kept."""
+    """The checkpoints of one run; the newest two are kept, and those of milestones.
+
+    Attributes:
+        milestones: steps whose checkpoints are kept, too.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.milestones: Set[int] = frozenset()
 
     def latest(self) -> Path | None:
         """Folder of the newest checkpoint, or None."""
@@ -79,7 +90,7 @@ class Checkpoints:
     def save(
         self, epoch: int, step: int, weights: Mapping[str, Tensor], state: dict[str, Any], *, unit: str = "epoch"
     ) -> None:
-        """Write the checkpoint of this position, unless it is there already, and remove older ones but the last.
+        """Write the checkpoint of this position, unless it is there already, and remove older ones that are not kept.
 
         Nothing is removed before the new one is on the disk.
 
@@ -129,7 +140,7 @@ class Checkpoints:
         with named_in_errors(target, written_as=temporary):
             os.replace(temporary, target)
         sync_folder(self.folder)
-        too_many = self.all()[:-KEPT]
+        too_many = [path for path in self.all()[:-KEPT] if step_of(path) not in self.milestones]
         if too_many:  # parts were compared by the processes that wrote them
             check_checksums(target, [name for name in (WEIGHTS, STATE) if (target / name).is_file()])
         for old in too_many:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
-from math import inf
+from math import ceil, inf
 from pathlib import PurePath
 from typing import Any, Literal, Protocol
 
@@ -214,11 +214,30 @@ class StepLoopConfig(BeginningConfig):
     """Steps between evaluations on the validation set; 0 evaluates only after the last step."""
     checkpoint_every: int = 500
     """Steps between checkpoints; Ctrl-C writes one more, after any step. 0 writes only that one."""
+    milestones: tuple[int, ...] = ()
+    """Steps after which a checkpoint is written that is kept; of others only the newest two are."""
+    milestone_tokens: tuple[int, ...] = ()
+    """Likewise after so many tokens of training, with the first step that reaches them."""
+    milestone_words: tuple[int, ...] = ()
+    """Likewise after so many words, counted in the text to train on, where white space separates them."""
 
     def __post_init__(self) -> None:
         check_integers(self, "loop", "steps", most=MOST_STEPS)
+        self.steps_of("milestones", 1)
         check_integers(self, "loop", "batch_size", "micro_batch_size", "eval_batch_size", most=MOST_EXAMPLES)
         check_integers(self, "loop", "report_every", "eval_every", "checkpoint_every", least=0)
+
+    def steps_of(self, name: str, per_step: float) -> set[int]:
+        """The first steps after which milestones of some key are reached, of which each step brings so many.
+
+        Raises:
+            ValueError: naming the key, if one of them is none or past the end.
+        """
+        values, most = getattr(self, name), int(self.steps * per_step)
+        expected = f"different integers from 1 to {most:,}, what loop.steps={self.steps:,} has"
+        inside = all(1 <= value <= most for value in values)
+        check(inside and len({*values}) == len(values), f"loop.{name}", expected, values)
+        return {ceil(value / per_step) for value in values}
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from .placement import Placement
 from .plan import make_plan
 from .problem import Batch, Examples, LossFunction, Problem, Weigh
 from .progress import Progress
-from .saved_state import check_state, optimizer_state
+from .saved_state import check_state, names_of, optimizer_state
 from .seeding import derive_seed
 from .sharding import local
 
@@ -174,7 +174,9 @@ class Trainer:
         self.stop = lambda: self.workers.any(stop())
         self.progress = progress or Progress()
         self.optimizer = build_optimizer(problem.model, config.optim, problem.factors)
-        self.plan = make_plan(config, len(problem.train))
+        self.plan = make_plan(config, len(problem.train), problem.per_step)
+        if checkpoints is not None:
+            checkpoints.milestones = self.plan.milestones
         self.epoch = self.step = 0
         self.seconds = 0.0
         self.metrics_mark: MetricsMark | None = None
@@ -414,6 +416,7 @@ class Trainer:
             "sums": {name: total.cpu() for name, total in self._running.sums.items()},
             "count": self._running.count,
             "optimizer": optimizer,
+            "names": names_of(self.problem.model, self.optimizer),
             "random": random_state(self.device),
             "metrics": None if self._log is None else self._log.mark(),
             "measured": list(self.measured),

@@ -60,7 +60,7 @@ def start_run(experiment: AnyExperiment, config: RunConfig, workers: Workers = A
     kept = None if source is None else source.path
     # Prepare first: if the run is impossible, no folder is left behind.
     prepared = prepare_together(experiment, config, workers, cache=path.parent, run=kept)
-    make_plan(config, len(prepared.problem.train))
+    make_plan(config, len(prepared.problem.train), prepared.problem.per_step)
     if prepared.problem.draw is None:
         build_optimizer(prepared.problem.model, config.optim, prepared.problem.factors)
     if workers.first:

@@ -12,16 +12,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from .average import AVERAGE, DECAY
 from .configs import check
 from .plan import Plan
 from .sharding import is_sharded, local, placed
+from .weights_file import tied_names
 
 KEYS = ("epoch", "step", "seconds", "sums", "count", "optimizer", "random")
 """Keys of every state."""
-LATER_KEYS = ("metrics", "measured", "watched")
+LATER_KEYS = ("metrics", "measured", "watched", "names")
 """Keys that states of older versions lack."""
 OF_ADAM = ("betas", "amsgrad", "maximize")
 OF_MUON = ("momentum", "nesterov", "ns_coefficients", "ns_steps", "adjust_lr_fn")
@@ -49,6 +50,9 @@ def check_state(
     _check_means(state, plan)
     _check_optimizer(state["optimizer"], optimizer, state["step"], GROUP_KEYS if own else ("params",))
     _check_random(state["random"], device)
+    names = state.get("names")
+    fits = names is None or (isinstance(names, list) and all(isinstance(name, str) for name in names))
+    check(fits, "names", "names of parameters", _kind(names))
     _check_metrics(state.get("metrics"))
     for name in ("measured", "watched"):
         _check_measured(name, state.get(name, []), plan)
@@ -65,6 +69,13 @@ def optimizer_state(saved: Mapping[str, Any], optimizer: torch.optim.Optimizer) 
         for index, entry in saved["state"].items()
     }
     return {"state": entries, "param_groups": optimizer.state_dict()["param_groups"]}
+
+
+def names_of(model: nn.Module, optimizer: torch.optim.Optimizer) -> list[str]:
+    """The names of parameters by their numbers in the state dict of an optimiser; of several, that in files."""
+    weights = model.state_dict(keep_vars=True)
+    names = {id(weights[name]): same[0] for same in tied_names(weights) for name in same}
+    return [names[id(parameter)] for parameter in _parameters(optimizer)]
 
 
 def _copy_like(value: Tensor, parameter: Tensor, name: str) -> Tensor:

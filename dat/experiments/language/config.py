@@ -173,6 +173,7 @@ class LanguageConfig:
         at_once = (self.loop.micro_batch_size or self.loop.batch_size) * self.model.context
         most = f"at most {MOST_TOKENS:,} tokens in one pass"
         check(at_once <= MOST_TOKENS, "loop.batch_size * model.context", most, at_once)
+        self.loop.steps_of("milestone_tokens", self.tokens_per_step)
         sharing, context = self.machine.context_parallel, self.model.context
         check(context % sharing == 0, "machine.context_parallel", f"a divisor of model.context={context}", sharing)
 

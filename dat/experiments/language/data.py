@@ -342,6 +342,27 @@ def first_tokens(arrays: Sequence[Tokens], tokens: int, context: int) -> list[np
     return found
 
 
+MOST_AT_ONCE = 1 << 22
+"""Tokens whose words are counted at once."""
+
+
+def count_words(sequences: TextSequences, tokenizer: Tokenizer) -> int:
+    """Words of the text that sequences are cut from, apart by white space of ASCII, end tokens and ends of files."""
+    texts = [tokenizer.token_bytes(token) for token in range(tokenizer.vocab_size)] + [b""]
+    opens = np.array([text != b"" and not text[:1].isspace() for text in texts])
+    closes = np.array([text == b"" or text[-1:].isspace() for text in texts])
+    inner = np.array([len(text.split()) for text in texts]) - opens
+    total = 0
+    for array in sequences.arrays:
+        apart = True
+        for first in range(0, len(array), MOST_AT_ONCE):
+            tokens = np.minimum(array[first : first + MOST_AT_ONCE].astype(np.int64), tokenizer.vocab_size)
+            after = np.concatenate(([apart], closes[tokens[:-1]]))
+            total += int(inner[tokens].sum() + (opens[tokens] & after).sum())
+            apart = closes[tokens[-1]]
+    return total
+
+
 def count_bytes(sequences: TextSequences, tokenizer: Tokenizer) -> int:
     """Bytes of text that the tokens to predict stand for, in one pass."""
     lengths = np.array([len(tokenizer.token_bytes(token)) for token in range(tokenizer.vocab_size)] + [0])

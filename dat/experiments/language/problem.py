@@ -28,7 +28,7 @@ from ...training.problem import Batch, Derive, LossFunction, Problem
 from ...training.seeding import derive_seed
 from ..base_width import scaled_from_base
 from .config import LanguageConfig, LanguageDataConfig
-from .data import LanguageData, load_data, make_tokenizer
+from .data import LanguageData, count_words, load_data, make_tokenizer
 from .progress import tokenization_progress
 
 ARGUMENTS = "config.json"
@@ -113,9 +113,18 @@ def prepare_text(config: LanguageConfig, *, cache: Path, run: Path | None = None
         derive=derived_numbers(config.tokens_per_step, data, share_of_peak(config, model, device)),
         factors=factors,
         draw=None if draw is None else partial(_draw_scaled, model, draw, factors),
+        per_step=taken_by_a_step(config, data, tokenizer),
     )
     tf32 = config.machine.tf32
     return PreparedText(problem, device, tokenizer, data, model_config, tf32, about=data.about)
+
+
+def taken_by_a_step(config: LanguageConfig, data: LanguageData, tokenizer: Tokenizer) -> dict[str, float]:
+    """Tokens that a step predicts and, if milestones ask for them, the words that these are on average."""
+    found: dict[str, float] = {"tokens": config.tokens_per_step}
+    if config.loop.milestone_words:
+        found["words"] = config.tokens_per_step * count_words(data.train, tokenizer) / data.train.size
+    return found
 
 
 def build_language_model(config: LanguageModelConfig, *, seed: int) -> LanguageModel:
