@@ -16,13 +16,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from dual_attention._checkpoints.files import ADAPTER, CONFIG, CheckpointFiles, is_adapter
+from dual_attention._checkpoints.files import ADAPTER, CONFIG, CheckpointFiles
 from dual_attention._checkpoints.language import (
-    LoadedModel,
     empty_language_model,
-    is_language_model,
     language_config,
-    load_language_checkpoint,
 )
 from dual_attention._checkpoints.weights import filled
 from dual_attention._checksums import CHECKSUMS
@@ -34,7 +31,7 @@ from .experiments import experiment_of_run
 from .training.checkpoint import WEIGHTS
 from .training.config_io import read_config
 from .training.run_folder import RunFolder
-from .training.saved_weights import weights_of_run
+from .training.saved_weights import load_by_name, weights_of_run
 
 __all__ = ["Checkpoint", "open_checkpoint"]
 
@@ -163,35 +160,11 @@ def open_checkpoint(
     run, checkpoint = RunFolder.at(path)
     if run.config.is_file() or (path / CHECKSUMS).exists():
         return _open_run(source, run, checkpoint, device, dtype, without_text)
-    if path.is_dir():
-        if not any((path / name).is_file() for name in (CONFIG, ADAPTER)):
-            raise ValueError(f"{source}: not a checkpoint (it has neither config.yaml, as runs have, nor {CONFIG})")
-    else:
-        _check_name(source)
-    loaded = _load(path if path.is_dir() else source, device, dtype)
+    if path.is_dir() and not any((path / name).is_file() for name in (CONFIG, ADAPTER)):
+        raise ValueError(f"{source}: not a checkpoint (it has neither config.yaml, as runs have, nor {CONFIG})")
+    loaded = load_by_name(path if path.is_dir() else source, device=device, dtype=dtype)
     kind = loaded.format if loaded.format == "adapter" else f"{loaded.format} format"
     return Checkpoint(source, kind, loaded.config, loaded.model, loaded.files, loaded.dtype)
-
-
-def _load(name: str | Path, device: torch.device | str, dtype: torch.dtype | None) -> LoadedModel:
-    """The model of a folder or name; transformers, which takes its time to be imported, only where it is needed."""
-    files = CheckpointFiles(name)
-    if not is_adapter(files) and is_language_model(files.config()):
-        return load_language_checkpoint(files, device=device, dtype=dtype)
-    from dual_attention.hf.loading import load_model
-
-    return load_model(name, device=device, dtype=dtype)
-
-
-def _check_name(name: str) -> None:
-    """Raise FileNotFoundError for a path of a folder that is not there, rather than a name on the hub."""
-    owner, *more = Path(name).parts or ("",)
-    if len(more) != 1 or name.startswith((".", "~", "/")):
-        raise FileNotFoundError(f"{name}: no such folder, and no name on the Hugging Face hub (OWNER/NAME)")
-    if Path(owner).exists():
-        raise FileNotFoundError(
-            f"{name}: no such folder, and no name on the Hugging Face hub (OWNER/NAME), since {owner}/ is here"
-        )
 
 
 def _open_run(

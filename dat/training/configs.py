@@ -166,6 +166,15 @@ class BeginningConfig:
     continue_from: str | None = None
     """Run of the same data, model and seed, or one of its checkpoints, RUN/checkpoints/NAME, that a new run goes on
     from: its weights, optimiser and place in the data. Steps and learning rates may differ. null begins anew."""
+    weights_from: str | None = None
+    """Trained model whose weights a new run begins with, and nothing else of it: a run or one of its checkpoints, a
+    folder, or OWNER/NAME on the hub. Widths are the same; the new model may have more tokens and another context. null
+    draws the weights."""
+
+    def check_beginning(self) -> None:
+        """Check that there is one beginning."""
+        both = self.continue_from is not None and self.weights_from is not None
+        check(not both, "loop.weights_from", "null with loop.continue_from", self.weights_from)
 
 
 @dataclass(frozen=True)
@@ -187,6 +196,7 @@ class LoopConfig(BeginningConfig):
     shorter runs end with. Training is the same with and without."""
 
     def __post_init__(self) -> None:
+        self.check_beginning()
         check_integers(self, "loop", "epochs", most=MOST_EPOCHS)
         inside = all(1 <= epoch <= self.epochs for epoch in self.measure_at)
         expected = f"different epochs from 1 to {self.epochs:,} (loop.epochs)"
@@ -222,6 +232,7 @@ class StepLoopConfig(BeginningConfig):
     """Likewise after so many words, counted in the text to train on, where white space separates them."""
 
     def __post_init__(self) -> None:
+        self.check_beginning()
         check_integers(self, "loop", "steps", most=MOST_STEPS)
         self.steps_of("milestones", 1)
         check_integers(self, "loop", "batch_size", "micro_batch_size", "eval_batch_size", most=MOST_EXAMPLES)

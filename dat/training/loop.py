@@ -27,6 +27,7 @@ from .progress import Progress
 from .saved_state import check_state, names_of, optimizer_state
 from .seeding import derive_seed
 from .sharding import local
+from .warm_start import take_weights, weights_named
 
 if TYPE_CHECKING:
     from .sharded_checkpoint import PartsWriter
@@ -185,7 +186,7 @@ class Trainer:
         self._running = RunningMeans()
         self._log: MetricsLog | None = None
         self._parts: PartsWriter | None = None
-        self._borrowed = False
+        self._resumed = self._borrowed = False
 
     def resume(self) -> bool:
         """Continue from the newest checkpoint, or else that of another run which is to go on; False without either.
@@ -209,7 +210,7 @@ class Trainer:
         if state is None:
             return False
         self._load_state(state)
-        self._borrowed = source is not None
+        self._resumed, self._borrowed = True, source is not None
         return True
 
     def fit(self, log: MetricsLog | None = None) -> dict[str, float]:
@@ -225,11 +226,16 @@ class Trainer:
             Diverged: if the loss, a weight or the loss of an evaluation set is no longer finite.
         """
         self._log = log
+        if not self._resumed and (given := self.config.loop.weights_from) is not None:
+            with self.workers.first_first():  # which may download them
+                weights = weights_named(given)
+            take_weights(self.problem.model, weights)
+            self._borrowed = True
         if self.step == 0:
             torch.manual_seed(derive_seed(self.config.seed, "dropout"))
         self.progress.start(self.plan, self.step)
         try:
-            if self._borrowed:  # the other run may go away
+            if self._borrowed:  # what it came from may go away
                 self._save()
                 self._finish_saving()
             while self.epoch < self.plan.spans:

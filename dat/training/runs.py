@@ -32,6 +32,7 @@ from .plots import plot_run
 from .progress import choose_progress
 from .run_folder import RunFolder
 from .tables import show
+from .warm_start import check_warm_start
 from .weights_file import load_weights, save_weights
 
 SECONDS_UNTIL_SEEN = 10.0
@@ -63,6 +64,9 @@ def start_run(experiment: AnyExperiment, config: RunConfig, workers: Workers = A
     make_plan(config, len(prepared.problem.train), prepared.problem.per_step)
     if prepared.problem.draw is None:
         build_optimizer(prepared.problem.model, config.optim, prepared.problem.factors)
+    if config.loop.weights_from is not None:
+        with workers.first_first():
+            check_warm_start(prepared.problem.model, config.loop.weights_from)
     if workers.first:
         folder = RunFolder.create(path, commented_yaml(config), lambda new: write_beginning(experiment, prepared, new))
     with locked_by_first(folder, workers):

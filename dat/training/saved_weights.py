@@ -1,11 +1,17 @@
-"""The weights that a run has made: those at its end, or of one of its checkpoints; their average, if there is one."""
+"""Trained weights by their name: of a run, at its end or at one of its checkpoints, of a folder, or on the hub.
+
+Where a run keeps an average of its weights, that is meant.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import torch
 from torch import Tensor
 
+from dual_attention._checkpoints.files import CheckpointFiles, is_adapter
+from dual_attention._checkpoints.language import LoadedModel, is_language_model, load_language_checkpoint
 from dual_attention._checkpoints.weights import Weights, read_weights
 from dual_attention._checksums import check_checksums
 
@@ -74,3 +80,33 @@ def _averages(path: Path, parts: dict[str, Tensor]) -> dict[str, Tensor]:
     if not all(isinstance(value, Tensor) for value in found.values()):
         raise ValueError(f"{path}: expected averages that are tensors")
     return found
+
+
+def load_by_name(
+    name: str | Path, *, device: torch.device | str = "cpu", dtype: torch.dtype | None = None
+) -> LoadedModel:
+    """The model of a folder that is no run, or of a name on the hub; transformers is imported where it is needed.
+
+    Raises:
+        FileNotFoundError: if it is the path of a folder that is not there, rather than a name; others are those of
+            :func:`~dual_attention.hf.loading.load_model`.
+    """
+    if not Path(name).is_dir():
+        _check_name(str(name))
+    files = CheckpointFiles(name)
+    if not is_adapter(files) and is_language_model(files.config()):
+        return load_language_checkpoint(files, device=device, dtype=dtype)
+    from dual_attention.hf.loading import load_model
+
+    return load_model(name, device=device, dtype=dtype)
+
+
+def _check_name(name: str) -> None:
+    """Raise FileNotFoundError for a path of a folder that is not there, rather than a name on the hub."""
+    owner, *more = Path(name).parts or ("",)
+    if len(more) != 1 or name.startswith((".", "~", "/")):
+        raise FileNotFoundError(f"{name}: no such folder, and no name on the Hugging Face hub (OWNER/NAME)")
+    if Path(owner).exists():
+        raise FileNotFoundError(
+            f"{name}: no such folder, and no name on the Hugging Face hub (OWNER/NAME), since {owner}/ is here"
+        )

@@ -15,7 +15,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from dual_attention.generation.tokenizer import BytePairTokenizer, ByteTokenizer, GPT2Tokenizer, Tokenizer
+from dual_attention.generation.tokenizer import (
+    FOLDER,
+    BytePairTokenizer,
+    ByteTokenizer,
+    GPT2Tokenizer,
+    Tokenizer,
+    load_tokenizer,
+)
 
 from ..._numpy import np
 from ...data.text.documents import Tokens, find_documents, split_documents
@@ -155,20 +162,22 @@ class LanguageData(NamedTuple):
 
 def make_tokenizer(config: LanguageDataConfig) -> Tokenizer:
     """The tokenizer of a configuration; that of kind ``bpe`` is learned from the text to train on."""
-    check(
-        config.tokenizer_folder is None or config.tokenizer == "gpt2",
-        "data.tokenizer_folder",
-        "null without data.tokenizer=gpt2",
-        config.tokenizer_folder,
-    )
+    given = config.tokenizer_folder
+    fits = given is None or config.tokenizer != "bytes"
+    check(fits, "data.tokenizer_folder", "null with data.tokenizer=bytes", given)
     if config.tokenizer == "bytes":
         return ByteTokenizer()
+    if config.tokenizer == "bpe" and given is not None:
+        folder = Path(given) / FOLDER
+        tokenizer = load_tokenizer(folder if folder.is_dir() else Path(given))
+        check(tokenizer.kind == "bpe", "data.tokenizer_folder", "byte pairs learned from a text", tokenizer.kind)
+        return tokenizer
     if config.tokenizer == "bpe":
         texts = (piece.text for piece in _pieces(config) if not piece.empty)
         return BytePairTokenizer.train(texts, config.bpe_vocab_size)
-    if config.tokenizer_folder is None:
+    if given is None:
         return GPT2Tokenizer.find()
-    folder = Path(config.tokenizer_folder)
+    folder = Path(given)
     if not any((folder / name).is_file() for name in ("encoder.json", "vocab.json")):
         raise FileNotFoundError(f"data.tokenizer_folder: {folder} holds neither encoder.json nor vocab.json")
     return GPT2Tokenizer.find(folder)
