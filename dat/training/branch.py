@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, replace
 from typing import Any, TypeVar
@@ -10,6 +9,7 @@ from typing import Any, TypeVar
 import torch
 
 from .average import AVERAGE, DECAY
+from .config_data import differing
 from .config_io import read_config
 from .configs import RunConfig, check
 from .plan import Plan
@@ -45,23 +45,12 @@ def resolved(kind: type, config: Config) -> tuple[Config, RunFolder | None]:
     if checkpoint is None:
         raise FileNotFoundError(f"{KEY}: {given} has no checkpoint")
     source = read_config(kind, folder.config)
-    for key, before, now in _differing(asdict(source), asdict(config)):  # pyright: ignore[reportArgumentType]
+    for key, before, now in differing(asdict(source), asdict(config), FREE):  # pyright: ignore[reportArgumentType]
         check(before == now, key, f"{before!r}, that of the run in {KEY}", now)
     size, ours = source.loop.batch_size, config.loop.batch_size
     check(size == ours, "loop.batch_size", f"{size}, that of the run in {KEY}", ours)
     loop = replace(config.loop, continue_from=str(checkpoint.resolve()))
     return replace(config, loop=loop), folder  # pyright: ignore[reportArgumentType]
-
-
-def _differing(older: Mapping[str, Any], newer: Mapping[str, Any], group: str = "") -> list[tuple[str, Any, Any]]:
-    """Keys in which two configurations differ, with both values."""
-    found = []
-    for name, before in older.items():
-        if isinstance(before, Mapping) and isinstance(newer[name], Mapping):
-            found += [] if name in FREE and not group else _differing(before, newer[name], f"{group}{name}.")
-        elif name not in FREE and before != newer[name]:
-            found.append((group + name, before, newer[name]))
-    return found
 
 
 def rebase(state: dict[str, Any], plan: Plan, optimizer: torch.optim.Optimizer) -> None:
