@@ -1,9 +1,9 @@
 """Opening trained models: a run folder, a folder in the hub's or transformers' format, or a name on the hub.
 
-A run folder is one that ``dat train`` made. A folder of the hub's format holds ``config.json``, the arguments of the
-model's class, and ``model.safetensors``, its weights; so do the repositories of the published models, such as
-``awni00/DAT-sa8-ra8-ns1024-sh8-nkvh4-343M``. Those of transformers are what ``save_pretrained`` of the classes of
-:mod:`dual_attention.hf` writes.
+A run folder is one that ``dat train`` made; ``RUN/checkpoints/NAME`` is one of its checkpoints. A folder of the hub's
+format holds ``config.json``, the arguments of the model's class, and ``model.safetensors``, its weights; so do the
+repositories of the published models, such as ``awni00/DAT-sa8-ra8-ns1024-sh8-nkvh4-343M``. Those of transformers are
+what ``save_pretrained`` of the classes of :mod:`dual_attention.hf` writes.
 """
 
 from __future__ import annotations
@@ -16,16 +16,13 @@ from typing import Any
 import torch
 from torch import nn
 
-from dual_attention._checkpoints.files import ADAPTER, CONFIG, CheckpointFiles, is_adapter
+from dual_attention._checkpoints.files import ADAPTER, CONFIG, CheckpointFiles
 from dual_attention._checkpoints.language import (
-    LoadedModel,
     empty_language_model,
-    is_language_model,
     language_config,
-    load_language_checkpoint,
 )
-from dual_attention._checkpoints.weights import filled, read_weights
-from dual_attention._checksums import CHECKSUMS, check_checksums
+from dual_attention._checkpoints.weights import filled
+from dual_attention._checksums import CHECKSUMS
 from dual_attention.generation.tokenizer import FOLDER, ByteTokenizer, GPT2Tokenizer, Tokenizer, load_tokenizer
 from dual_attention.generation.tokenizer_json import TOKENIZER_JSON, JsonTokenizer
 from dual_attention.language_models import LanguageModel
@@ -34,11 +31,12 @@ from .experiments import experiment_of_run
 from .training.checkpoint import WEIGHTS
 from .training.config_io import read_config
 from .training.run_folder import RunFolder
+from .training.saved_weights import load_by_name, weights_of_run
 
 __all__ = ["Checkpoint", "open_checkpoint"]
 
-CHECKPOINT = """Run folder, folder that save_pretrained wrote (the hub's format, transformers', or an adapter's), or \
-OWNER/NAME on the Hugging Face hub."""
+CHECKPOINT = """Run folder or one of its checkpoints (RUN/checkpoints/NAME), folder that save_pretrained wrote (the \
+hub's format, transformers', or an adapter's), or OWNER/NAME on the Hugging Face hub."""
 """The names that :func:`open_checkpoint` takes, in words."""
 
 _GPT2_SIZES = (50257, 50304)  # as it is, and padded to a multiple of 128 as in the paper
@@ -57,7 +55,7 @@ class Checkpoint:
         model: in evaluation mode, of this library.
         files: those of its weights.
         weights_dtype: of most of the floating-point tensors in them.
-        state: of a run, for instance that it is not finished; empty otherwise.
+        state: of a run, for instance that it is not finished, or of its checkpoint; empty otherwise.
         run: the folder of the run, if it is one.
     """
 
@@ -159,46 +157,27 @@ def open_checkpoint(
                 f"name a folder with {CONFIG} and {WEIGHTS}"
             )
         raise ValueError(f"{source}: a file; name the folder of the checkpoint ({path.parent}, perhaps)")
-    run = RunFolder(path)
+    run, checkpoint = RunFolder.at(path)
     if run.config.is_file() or (path / CHECKSUMS).exists():
-        return _open_run(source, run, device, dtype, without_text)
-    if path.is_dir():
-        if not any((path / name).is_file() for name in (CONFIG, ADAPTER)):
-            raise ValueError(f"{source}: not a checkpoint (it has neither config.yaml, as runs have, nor {CONFIG})")
-    else:
-        _check_name(source)
-    loaded = _load(path if path.is_dir() else source, device, dtype)
+        return _open_run(source, run, checkpoint, device, dtype, without_text)
+    if path.is_dir() and not any((path / name).is_file() for name in (CONFIG, ADAPTER)):
+        raise ValueError(f"{source}: not a checkpoint (it has neither config.yaml, as runs have, nor {CONFIG})")
+    loaded = load_by_name(path if path.is_dir() else source, device=device, dtype=dtype)
     kind = loaded.format if loaded.format == "adapter" else f"{loaded.format} format"
     return Checkpoint(source, kind, loaded.config, loaded.model, loaded.files, loaded.dtype)
 
 
-def _load(name: str | Path, device: torch.device | str, dtype: torch.dtype | None) -> LoadedModel:
-    """The model of a folder or name; transformers, which takes its time to be imported, only where it is needed."""
-    files = CheckpointFiles(name)
-    if not is_adapter(files) and is_language_model(files.config()):
-        return load_language_checkpoint(files, device=device, dtype=dtype)
-    from dual_attention.hf.loading import load_model
-
-    return load_model(name, device=device, dtype=dtype)
-
-
-def _check_name(name: str) -> None:
-    """Raise FileNotFoundError for a path of a folder that is not there, rather than a name on the hub."""
-    owner, *more = Path(name).parts or ("",)
-    if len(more) != 1 or name.startswith((".", "~", "/")):
-        raise FileNotFoundError(f"{name}: no such folder, and no name on the Hugging Face hub (OWNER/NAME)")
-    if Path(owner).exists():
-        raise FileNotFoundError(
-            f"{name}: no such folder, and no name on the Hugging Face hub (OWNER/NAME), since {owner}/ is here"
-        )
-
-
 def _open_run(
-    source: str, run: RunFolder, device: torch.device | str, dtype: torch.dtype | None, without_text: bool
+    source: str,
+    run: RunFolder,
+    checkpoint: Path | None,
+    device: torch.device | str,
+    dtype: torch.dtype | None,
+    without_text: bool,
 ) -> Checkpoint:
     experiment = experiment_of_run(run)
     run.check_beginning()
-    file, state = _weights_of_run(run)
+    weights, state = weights_of_run(run, checkpoint, meta=torch.device(device).type == "meta")
     if (run.path / CONFIG).is_file():  # the arguments of a language model, which know the size of its vocabulary
         config = language_config(CheckpointFiles(run.path).config(), source=source)
         model = empty_language_model(config, source=source, dtype=dtype)
@@ -213,19 +192,6 @@ def _open_run(
                 )
         elif isinstance(model, LanguageModel):
             raise FileNotFoundError(f"{run.path / CONFIG}: missing, though a run of a language model has one")
-    meta = torch.device(device).type == "meta"
-    if not meta:
-        check_checksums(file.parent, [file.name])
-    weights = read_weights(file, meta=meta)
-    filled(model, weights, source=str(file), device=device)
+    filled(model, weights, source=str(weights.files[0]), device=device)
     kind = f"{experiment.name.replace('-', ' ')} run"
     return Checkpoint(source, kind, config, model.eval(), weights.files, weights.dtype, state, run)
-
-
-def _weights_of_run(run: RunFolder) -> tuple[Path, str]:
-    if run.finished:
-        return run.weights, "finished"
-    latest = run.checkpoints.latest()
-    if latest is None:
-        raise FileNotFoundError(f"{run.path}: the run has no weights yet (continue it with {run.resuming})")
-    return latest / WEIGHTS, f"unfinished, weights of step {int(latest.name.rpartition('-')[2]):,}"

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from dual_attention._checksums import sha256_of
+from dual_attention._words import printable
 
 from ..experiments import experiment_named, name_in
 from ..experiments.files import goes_by
@@ -23,8 +24,11 @@ from ..training.experiment import AnyExperiment
 from ..training.interrupt import Interrupted
 from ..training.loop import Diverged
 from ..training.run_folder import RunFolder, versions
-from ..training.run_names import with_free_name
+from ..training.run_names import settings_that_differ, with_free_name
 from ..training.runs import resume_run, show_run, start_run
+
+AUTO = "auto"
+"""Value of --resume that names no run."""
 
 
 def train(prog: str, arguments: Sequence[str], name: str) -> int:
@@ -40,7 +44,11 @@ def run_parser(prog: str, experiment: AnyExperiment) -> OptionParser:
         about, names = f"Fill the keys of the model with a named one: {', '.join(presets)}.", Literal[tuple(presets)]
         model = lambda name: {"model": asdict(value_named("preset", presets, name))}  # noqa: E731
         parser.add_settings("--preset", model, hint=names, metavar="NAME", help=about)
-    parser.add_argument("--resume", metavar="RUN", help="Continue the unfinished run in this folder; given alone.")
+    about = (
+        f"Continue the unfinished run in this folder; given alone. {AUTO}, beside other options, continues the run of "
+        "these settings if it has begun, and begins it otherwise."
+    )
+    parser.add_argument("--resume", metavar="RUN", help=about)
     return parser
 
 
@@ -48,16 +56,23 @@ def train_together(prog: str, arguments: Sequence[str], experiment: AnyExperimen
     """Train in each of ``workers``."""
     name = lambda config: named_by_keys(config, experiment.presets)  # noqa: E731
     config, options = parse_config(run_parser(prog, experiment), experiment.Config, arguments, name)
-    check_only_resume(options.resume, arguments)
+    auto = options.resume == AUTO
+    check_only_resume(None if auto else options.resume, arguments)
     expected = experiment.source or experiment.name
     check(goes_by(experiment, config.experiment), "experiment", expected, config.experiment)
     if workers.size > 1:
         workers.agree("settings", f"resume: {options.resume}\n{commented_yaml(config)}")
         workers.agree("code", installed_code(experiment))
-    unfinished = options.resume
+    unfinished = None if auto else options.resume
     if unfinished is None:
-        config, unfinished = workers.from_first(beginning(config) if workers.first else (config, None))
+        config, unfinished = workers.from_first(beginning(config, auto=auto) if workers.first else (config, None))
     path = Path(unfinished or Path(config.output.folder) / config.run_name)
+    if auto:
+        about, done = workers.from_first(state_of(RunFolder(path)))
+        if workers.first:
+            print(f"dat: {printable(str(path))}: {about}", file=sys.stderr)
+        if done:
+            return 0
     if unfinished is None and workers.first:
         RunFolder(path).refuse_existing()
         for notice in notices(config):
@@ -97,15 +112,35 @@ def notices(config: RunConfig) -> list[str]:
     return []
 
 
-def beginning(config: Any) -> tuple[Any, Path | None]:
+def beginning(config: Any, *, auto: bool = False) -> tuple[Any, Path | None]:
     """A configuration with the name of its run folder, and that folder if the run is to go on there.
 
     It does if torchrun or a scheduler has started the same command again.
+
+    Args:
+        auto: whether it does in any case.
+
+    Raises:
+        ValueError: with ``auto``, naming a key, if the run there has other settings.
     """
     config = with_free_name(config)
     folder = RunFolder(Path(config.output.folder) / config.run_name)
+    if auto and folder.config.is_file():
+        for key, before, now in settings_that_differ(folder, config):
+            check(False, key, f"{before!r}, as in {folder.config}, or another output.name", now)
+        return config, folder.path
     again = restarted() and folder.config.is_file() and not folder.finished
     return config, folder.path if again else None
+
+
+def state_of(folder: RunFolder) -> tuple[str, bool]:
+    """How far the run in a folder is, in words, and whether it is finished."""
+    if not folder.config.is_file():
+        return "a new run", False
+    if folder.finished:
+        return "the run is finished", True
+    latest = folder.checkpoints.latest()
+    return f"the run goes on from {'its beginning' if latest is None else latest.name}", False
 
 
 def installed_code(experiment: AnyExperiment) -> str:

@@ -20,7 +20,10 @@ CONFIG = "config"
 """Entry of the result of a cell: the settings of its run, before what its arm alone is given."""
 UNCOMPARED = ("experiment", "seed", "machine", "output")
 """Keys of a run's configuration that are no settings; the folder of a grid has one device and one precision."""
-IDLE = ("eval_batch_size", "micro_batch_size", "report_every", "eval_every", "checkpoint_every", "measure_at")
+IDLE = (
+    *("eval_batch_size", "micro_batch_size", "report_every", "eval_every", "checkpoint_every", "measure_at"),
+    *("milestones", "milestone_tokens", "milestone_words"),
+)
 """Keys of the loop that change no result, or only by rounding."""
 
 

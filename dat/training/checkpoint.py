@@ -13,7 +13,7 @@ import os
 import re
 import shutil
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from pathlib import Path
 from typing import Any, cast
 
@@ -38,10 +38,17 @@ STATE = "state.pt"
 SHARDS = "shards"
 """Folder with the parts of weights and optimiser that processes have written."""
 KEPT = 2
-"""Checkpoints that are kept: the newest, and the one before it in case the newest is damaged."""
+"""Checkpoints that are kept in any case: the newest, and the one before it in case the newest is damaged."""
 OTHER_SETTINGS = "if the run has other settings now than it was trained with, restore them, or train in a new folder"
 """The way out with a checkpoint that is whole."""
-_NAME = re.compile(r"[a-z]+-\d{5,}-step-\d{8,}")
+NAME = re.compile(r"[a-z]+-\d{5,}-step-(?P<step>\d{8,})")
+"""Names of checkpoints."""
+
+
+def step_of(checkpoint: Path) -> int | None:
+    """Steps that were done at a checkpoint, by its name; None if it is the name of none."""
+    match = NAME.fullmatch(checkpoint.name)
+    return None if match is None else int(match["step"])
 
 
 def random_state(device: torch.device) -> dict[str, Tensor]:
@@ -60,25 +67,30 @@ def restore_random_state(state: dict[str, Tensor], device: torch.device) -> None
 
 
 class Checkpoints:
-    """The checkpoints of one run; the newest two are kept."""
+    """The checkpoints of one run; the newest two are kept, and those of milestones.
+
+    Attributes:
+        milestones: steps whose checkpoints are kept, too.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.milestones: Set[int] = frozenset()
 
     def latest(self) -> Path | None:
         """Folder of the newest checkpoint, or None."""
-        return (self._all() or [None])[-1]
+        return (self.all() or [None])[-1]
 
-    def _all(self) -> list[Path]:
+    def all(self) -> list[Path]:
         """Folders of the checkpoints, oldest first; an error of the system, if they cannot be listed."""
         if not self.folder.exists():
             return []
-        return sorted(path for path in self.folder.iterdir() if _NAME.fullmatch(path.name))
+        return sorted(path for path in self.folder.iterdir() if NAME.fullmatch(path.name))
 
     def save(
         self, epoch: int, step: int, weights: Mapping[str, Tensor], state: dict[str, Any], *, unit: str = "epoch"
     ) -> None:
-        """Write the checkpoint of this position, unless it is there already, and remove older ones but the last.
+        """Write the checkpoint of this position, unless it is there already, and remove older ones that are not kept.
 
         Nothing is removed before the new one is on the disk.
 
@@ -128,7 +140,7 @@ class Checkpoints:
         with named_in_errors(target, written_as=temporary):
             os.replace(temporary, target)
         sync_folder(self.folder)
-        too_many = self._all()[:-KEPT]
+        too_many = [path for path in self.all()[:-KEPT] if step_of(path) not in self.milestones]
         if too_many:  # parts were compared by the processes that wrote them
             check_checksums(target, [name for name in (WEIGHTS, STATE) if (target / name).is_file()])
         for old in too_many:
@@ -142,10 +154,12 @@ class Checkpoints:
         *,
         optimizer: torch.optim.Optimizer | None = None,
         workers: Workers = ALONE,
+        source: Path | None = None,
     ) -> dict[str, Any] | None:
         """Load the newest checkpoint's weights into ``model`` and return its state; None when there is none.
 
         Args:
+            source: the checkpoint to load, of another run, in place of the newest of this one.
             check: called with the state before anything is loaded; raises ``ValueError`` if it cannot be used.
             optimizer: whose state is that of ``model``; needed where processes have written parts of both.
             workers: the processes, each of which loads its part.
@@ -154,7 +168,7 @@ class Checkpoints:
             ValueError, FileNotFoundError: naming the file and the way out, if the checkpoint is damaged or not of this
                 run. The model is as it was then.
         """
-        latest, names = self.latest(), []
+        latest, names = source or self.latest(), []
         if latest is None:
             return None
         try:
@@ -180,7 +194,7 @@ class Checkpoints:
             raise FileNotFoundError(f"{error}; {self._way_out(latest)}") from error
         except ValueError as error:
             advice = self._way_out(latest)
-            if isinstance(error, Misfit):
+            if isinstance(error, Misfit) and source is None:
                 advice = f"{OTHER_SETTINGS}{'' if names else f'; if it is damaged, {advice}'}"
             raise ValueError(f"{error}; {advice}") from error
         return state
@@ -202,8 +216,10 @@ class Checkpoints:
         return weights
 
     def _way_out(self, damaged: Path) -> str:
-        """Sentence on how to continue without the newest checkpoint."""
-        older = [path.name for path in self._all() if path != damaged]
+        """Sentence on how to continue without a checkpoint."""
+        if damaged.parent != self.folder:
+            return "name another checkpoint in loop.continue_from"
+        older = [path.name for path in self.all() if path != damaged]
         before = f"continue from {older[-1]}, the checkpoint before it" if older else "train from the start"
         return f"remove the folder {damaged} to {before}"
 

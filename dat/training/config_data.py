@@ -10,7 +10,7 @@ import dataclasses
 import re
 import types
 import typing
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -250,6 +250,24 @@ def build(kind: type[Config], values: Mapping[str, Any], default: Config | None 
     if missing:
         raise ValueError(f"expected a value for {' and '.join(missing)}, got none")
     return kind(**given) if default is None else dataclasses.replace(typing.cast(Any, default), **given)
+
+
+def differing(
+    older: Mapping[str, Any], newer: Mapping[str, Any], free: Collection[str], group: str = ""
+) -> list[tuple[str, Any, Any]]:
+    """The dotted keys in which two configurations of a kind differ, as dicts, with both values.
+
+    Args:
+        free: keys, and groups of keys, that are not compared.
+    """
+    found = []
+    for name in (name for name in older if group + name not in free):
+        before, now = older[name], newer[name]
+        if isinstance(before, Mapping) and isinstance(now, Mapping):
+            found += differing(before, now, free, f"{group}{name}.")
+        elif before != now:
+            found.append((group + name, before, now))
+    return found
 
 
 def defaults_of(kind: type, instance: Any = None) -> dict[str, Any]:

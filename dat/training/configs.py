@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
-from math import inf
+from math import ceil, inf
 from pathlib import PurePath
 from typing import Any, Literal, Protocol
 
@@ -77,6 +77,7 @@ WIDEST = 1 << 20
 
 
 OptimizerName = Literal["adam", "adamw", "muon"]
+ScheduleName = Literal["constant", "cosine", "wsd"]
 
 
 @dataclass(frozen=True)
@@ -94,10 +95,13 @@ class OptimConfig:
     """Added to Adam's denominator."""
     weight_decay: float = 0.0
     """Weight decay of every parameter."""
-    schedule: Literal["constant", "cosine"] = "constant"
-    """Learning rate after the warm-up: constant, or a half cosine that ends at zero with the last step."""
+    schedule: ScheduleName = "constant"
+    """Learning rate after the warm-up: constant, a half cosine that ends at zero with the last step, or constant until
+    it falls to zero on a line (warm-up, stable, decay; see decay_steps)."""
     warmup_steps: int = 0
     """Steps over which the learning rate rises linearly from zero."""
+    decay_steps: int | None = None
+    """Last steps, over which the learning rate falls with schedule=wsd; null takes a fifth of all steps."""
     grad_clip: float | None = None
     """Largest norm of the whole gradient; null leaves gradients as they are."""
     muon_lr: float | None = None
@@ -108,6 +112,9 @@ class OptimConfig:
     mup_base_width: int | None = None
     """Width (model.d_model) at which lr and the initial weights are as they say; those of the model follow by muP, so
     that what is tuned at this width serves others. null leaves all as it is."""
+    average_decay: float | None = None
+    """Decay of the moving average of the weights, 0.999 for instance, which evaluations and the final weights are then
+    of; training goes on with the weights themselves. Early steps are averaged over fewer. null keeps no average."""
 
     def __post_init__(self) -> None:
         check(0 < self.lr < inf, "optim.lr", "a positive number", self.lr)
@@ -116,6 +123,9 @@ class OptimConfig:
         decay, clip = self.weight_decay, self.grad_clip
         check(0 <= decay < inf, "optim.weight_decay", "a number of at least 0", decay)
         check_integers(self, "optim", "warmup_steps", least=0, most=MOST_STEPS)
+        check_integers(self, "optim", "decay_steps", most=MOST_STEPS)
+        fits = self.decay_steps is None or self.schedule == "wsd"
+        check(fits, "optim.decay_steps", "null without optim.schedule=wsd", self.decay_steps)
         check(clip is None or 0 < clip < inf, "optim.grad_clip", "a positive number or null", clip)
         muon, momentum = self.muon_lr, self.muon_momentum
         only = " or null" if self.optimizer == "muon" else f", with optim.optimizer={self.optimizer} only null"
@@ -123,13 +133,15 @@ class OptimConfig:
         check(fits, "optim.muon_lr", f"a positive number{only}", muon)
         check(0 <= momentum < 1, "optim.muon_momentum", "a number in [0, 1)", momentum)
         check_integers(self, "optim", "mup_base_width", most=WIDEST)
+        average = self.average_decay
+        check(average is None or 0 < average < 1, "optim.average_decay", "a number between 0 and 1 or null", average)
         if self.optimizer == "adam" and decay > 0:
             expected = "null with L2 weight decay (optimizer=adam), which no factor makes the same at all widths"
             check(self.mup_base_width is None, "optim.mup_base_width", expected, self.mup_base_width)
 
     @property
     def lowest_lr(self) -> float:
-        """Learning rate at which a cosine ends."""
+        """Learning rate at which a schedule ends."""
         return 0.0
 
     @property
@@ -147,8 +159,26 @@ class OptimConfig:
         return True
 
 
+@dataclass(frozen=True, kw_only=True)
+class BeginningConfig:
+    """What training begins with."""
+
+    continue_from: str | None = None
+    """Run of the same data, model and seed, or one of its checkpoints, RUN/checkpoints/NAME, that a new run goes on
+    from: its weights, optimiser and place in the data. Steps and learning rates may differ. null begins anew."""
+    weights_from: str | None = None
+    """Trained model whose weights a new run begins with, and nothing else of it: a run or one of its checkpoints, a
+    folder, or OWNER/NAME on the hub. Widths are the same; the new model may have more tokens and another context. null
+    draws the weights."""
+
+    def check_beginning(self) -> None:
+        """Check that there is one beginning."""
+        both = self.continue_from is not None and self.weights_from is not None
+        check(not both, "loop.weights_from", "null with loop.continue_from", self.weights_from)
+
+
 @dataclass(frozen=True)
-class LoopConfig:
+class LoopConfig(BeginningConfig):
     """Length of training, batch sizes, and how often to evaluate and to save."""
 
     epochs: int = 50
@@ -166,6 +196,7 @@ class LoopConfig:
     shorter runs end with. Training is the same with and without."""
 
     def __post_init__(self) -> None:
+        self.check_beginning()
         check_integers(self, "loop", "epochs", most=MOST_EPOCHS)
         inside = all(1 <= epoch <= self.epochs for epoch in self.measure_at)
         expected = f"different epochs from 1 to {self.epochs:,} (loop.epochs)"
@@ -175,7 +206,7 @@ class LoopConfig:
 
 
 @dataclass(frozen=True)
-class StepLoopConfig:
+class StepLoopConfig(BeginningConfig):
     """Length of training in steps, for data that is a stream rather than a set to pass through."""
 
     steps: int = 1000
@@ -193,11 +224,31 @@ class StepLoopConfig:
     """Steps between evaluations on the validation set; 0 evaluates only after the last step."""
     checkpoint_every: int = 500
     """Steps between checkpoints; Ctrl-C writes one more, after any step. 0 writes only that one."""
+    milestones: tuple[int, ...] = ()
+    """Steps after which a checkpoint is written that is kept; of others only the newest two are."""
+    milestone_tokens: tuple[int, ...] = ()
+    """Likewise after so many tokens of training, with the first step that reaches them."""
+    milestone_words: tuple[int, ...] = ()
+    """Likewise after so many words, counted in the text to train on, where white space separates them."""
 
     def __post_init__(self) -> None:
+        self.check_beginning()
         check_integers(self, "loop", "steps", most=MOST_STEPS)
+        self.steps_of("milestones", 1)
         check_integers(self, "loop", "batch_size", "micro_batch_size", "eval_batch_size", most=MOST_EXAMPLES)
         check_integers(self, "loop", "report_every", "eval_every", "checkpoint_every", least=0)
+
+    def steps_of(self, name: str, per_step: float) -> set[int]:
+        """The first steps after which milestones of some key are reached, of which each step brings so many.
+
+        Raises:
+            ValueError: naming the key, if one of them is none or past the end.
+        """
+        values, most = getattr(self, name), int(self.steps * per_step)
+        expected = f"different integers from 1 to {most:,}, what loop.steps={self.steps:,} has"
+        inside = all(1 <= value <= most for value in values)
+        check(inside and len({*values}) == len(values), f"loop.{name}", expected, values)
+        return {ceil(value / per_step) for value in values}
 
 
 @dataclass(frozen=True)

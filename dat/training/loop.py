@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from .average import averaged, exchange_average, update_average
+from .branch import rebase
 from .checkpoint import Checkpoints, random_state, restore_random_state
 from .configs import RunConfig
 from .device import peak_memory
@@ -21,9 +24,10 @@ from .placement import Placement
 from .plan import make_plan
 from .problem import Batch, Examples, LossFunction, Problem, Weigh
 from .progress import Progress
-from .saved_state import check_state, optimizer_state
+from .saved_state import check_state, names_of, optimizer_state
 from .seeding import derive_seed
 from .sharding import local
+from .warm_start import take_weights, weights_named
 
 if TYPE_CHECKING:
     from .sharded_checkpoint import PartsWriter
@@ -171,7 +175,9 @@ class Trainer:
         self.stop = lambda: self.workers.any(stop())
         self.progress = progress or Progress()
         self.optimizer = build_optimizer(problem.model, config.optim, problem.factors)
-        self.plan = make_plan(config.loop, len(problem.train), config.seed)
+        self.plan = make_plan(config, len(problem.train), problem.per_step)
+        if checkpoints is not None:
+            checkpoints.milestones = self.plan.milestones
         self.epoch = self.step = 0
         self.seconds = 0.0
         self.metrics_mark: MetricsMark | None = None
@@ -180,9 +186,10 @@ class Trainer:
         self._running = RunningMeans()
         self._log: MetricsLog | None = None
         self._parts: PartsWriter | None = None
+        self._resumed = self._borrowed = False
 
     def resume(self) -> bool:
-        """Continue from the newest checkpoint; False when there is none.
+        """Continue from the newest checkpoint, or else that of another run which is to go on; False without either.
 
         Raises:
             ValueError, FileNotFoundError: naming the file and the way out, if it is damaged or of another run; nothing
@@ -190,19 +197,26 @@ class Trainer:
         """
         if self.checkpoints is None:
             return False
-        state = self.checkpoints.load(
-            self.problem.model,
-            lambda state: check_state(state, self.plan, self.optimizer, self.device),
-            optimizer=self.optimizer,
-            workers=self.workers,
-        )
+        given = self.config.loop.continue_from
+        source = Path(given) if given is not None and self.checkpoints.latest() is None else None
+
+        def fit(state: dict[str, Any]) -> None:
+            if source is not None:
+                rebase(state, self.plan, self.optimizer)
+            check_state(state, self.plan, self.optimizer, self.device, own=source is None)
+
+        how = {"optimizer": self.optimizer, "workers": self.workers, "source": source}
+        state = self.checkpoints.load(self.problem.model, fit, **how)
         if state is None:
             return False
         self._load_state(state)
+        self._resumed, self._borrowed = True, source is not None
         return True
 
     def fit(self, log: MetricsLog | None = None) -> dict[str, float]:
         """Train to the end, then evaluate every set. One row a span of the plan goes to ``log``.
+
+        Afterwards the model has the average of its weights, if there is one.
 
         Returns:
             ``{"<set>_<metric>": mean}`` for every evaluation set.
@@ -212,17 +226,27 @@ class Trainer:
             Diverged: if the loss, a weight or the loss of an evaluation set is no longer finite.
         """
         self._log = log
+        if not self._resumed and (given := self.config.loop.weights_from) is not None:
+            with self.workers.first_first():  # which may download them
+                weights = weights_named(given)
+            take_weights(self.problem.model, weights)
+            self._borrowed = True
         if self.step == 0:
             torch.manual_seed(derive_seed(self.config.seed, "dropout"))
         self.progress.start(self.plan, self.step)
         try:
+            if self._borrowed:  # what it came from may go away
+                self._save()
+                self._finish_saving()
             while self.epoch < self.plan.spans:
                 self._train_epoch()
                 self._end_epoch()
             self.progress.close()
             self._check_weights()
             self._finish_saving()
-            return self._checked(self.evaluate(tuple(self.problem.evaluation)))
+            final = self._checked(self.evaluate(tuple(self.problem.evaluation)))
+            exchange_average(self.optimizer)
+            return final
         except Interrupted:
             self._save()
             self._finish_saving()
@@ -234,15 +258,14 @@ class Trainer:
             self.progress.close()
 
     def evaluate(self, names: tuple[str, ...]) -> dict[str, float]:
-        """Means over the evaluation sets ``names``, as ``{"<set>_<metric>": mean}``."""
-        results = {}
-        for name in names:
-            examples, size = self.problem.evaluation[name], self.config.loop.eval_batch_size
-            options = {"batch_size": size, "stop": self.stop, "placement": self.placement}
-            means = mean_measures(
-                self.problem.model, examples, self.problem.loss, weights=self.problem.weights, **options
-            )
-            results.update({f"{name}_{metric}": value for metric, value in means.items()})
+        """Means over the evaluation sets ``names``, as ``{"<set>_<metric>": mean}``, of the average of the weights."""
+        problem, results = self.problem, {}
+        how = {"batch_size": self.config.loop.eval_batch_size, "stop": self.stop, "placement": self.placement}
+        with averaged(self.optimizer):
+            for name in names:
+                examples = problem.evaluation[name]
+                means = mean_measures(problem.model, examples, problem.loss, weights=problem.weights, **how)
+                results.update({f"{name}_{metric}": value for metric, value in means.items()})
         return results
 
     def _train_epoch(self) -> None:
@@ -277,6 +300,7 @@ class Trainer:
             nn.utils.clip_grad_norm_(self.problem.model.parameters(), clip)
         self.optimizer.step()
         self.step += 1
+        update_average(self.optimizer, self.step)
         self._note(passes, len(indices))
 
     def _add_gradients(self, indices: Tensor) -> list[_Pass]:
@@ -398,6 +422,7 @@ class Trainer:
             "sums": {name: total.cpu() for name, total in self._running.sums.items()},
             "count": self._running.count,
             "optimizer": optimizer,
+            "names": names_of(self.problem.model, self.optimizer),
             "random": random_state(self.device),
             "metrics": None if self._log is None else self._log.mark(),
             "measured": list(self.measured),

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from dual_attention.symbol_retrieval import RelationalSymbolicAttention, SymbolicAttention
 from dual_attention.transformer_blocks import Block
 
+from .average import DECAY
 from .configs import OptimConfig, check
 
 
@@ -97,6 +98,7 @@ def _groups(
             "weight_decay": 0.0 if spared else config.weight_decay / factor,
             "lr_scale": own * factor,
             **({} if muon else {"eps": eps * config.eps}),
+            **({} if config.average_decay is None else {DECAY: config.average_decay}),
         }
         for (spared, factor, eps), parameters in sorted(found.items(), key=lambda item: item[0])
     ]
@@ -154,7 +156,11 @@ def learning_rate(config: OptimConfig, step: int, total_steps: int) -> float:
         return config.lr * (step + 1) / config.warmup_steps
     if config.schedule == "constant":
         return config.lr
-    length = config.cosine_steps or max(1, total_steps - config.warmup_steps)
-    progress = (step - config.warmup_steps) / length
-    share = 0.5 * (1 + math.cos(math.pi * min(1.0, progress)))
+    if config.schedule == "wsd":
+        length = config.decay_steps or max(1, total_steps // 5)
+        share = min(1.0, (total_steps - step) / length)
+    else:
+        length = config.cosine_steps or max(1, total_steps - config.warmup_steps)
+        progress = (step - config.warmup_steps) / length
+        share = 0.5 * (1 + math.cos(math.pi * min(1.0, progress)))
     return config.lowest_lr + (config.lr - config.lowest_lr) * share

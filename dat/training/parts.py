@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from dual_attention._extras import require
@@ -31,11 +32,13 @@ class StoredBlock(NamedTuple):
         place: index of its first number in the tensor.
         shape: of the block.
         dtype: as safetensors files name it.
+        file: that holds it.
     """
 
     place: tuple[int, ...]
     shape: tuple[int, ...]
     dtype: str
+    file: Path
 
     @property
     def end(self) -> tuple[int, ...]:
@@ -60,10 +63,38 @@ def parts_in(folder: Path) -> dict[str, list[StoredBlock]]:
                     place = places[name][PLACE] if places else [0] * len(shape)
                     if [type(first) for first in place] != [int] * len(shape) or min(place, default=0) < 0:
                         raise ValueError(f"the place of {name} is {shortened(str(place))}")
-                    found.setdefault(name, []).append(StoredBlock(tuple(place), shape, dtype))
+                    found.setdefault(name, []).append(StoredBlock(tuple(place), shape, dtype, path))
         except Exception as error:  # the library has an exception of its own for files
             raise ValueError(f"{path}: damaged or incomplete ({first_line(error)})") from error
     return found
+
+
+def read_whole(folder: Path, *, meta: bool = False) -> dict[str, Tensor]:
+    """The tensors in the files of a folder, each put together of its parts.
+
+    Args:
+        meta: only shapes and dtypes, as tensors on the meta device.
+
+    Raises:
+        ValueError: naming the folder or a file, if parts do not make up a tensor, each number once.
+    """
+    parts, kinds = parts_in(folder), {name: dtype for dtype, name in SAFETENSORS.items()}
+    whole: dict[str, Tensor] = {}
+    for name, blocks in parts.items():
+        shape = tuple(map(max, zip(*(block.end for block in blocks), strict=False)))
+        fits = math.prod(shape) == sum(math.prod(block.shape) for block in blocks)  # so that a tensor can be made
+        whole[name] = torch.empty(shape if fits else (0,), dtype=kinds[blocks[0].dtype], device="meta")
+    if problems := misfits_of_parts(parts, whole):
+        raise ValueError(f"{folder}: the parts of a tensor do not make it up: {'; '.join(problems[:8])}")
+    if meta:
+        return whole
+    whole = {name: torch.empty_like(tensor, device="cpu") for name, tensor in whole.items()}
+    for name, blocks in parts.items():
+        for block in blocks:
+            with require("safetensors", extra="train").safe_open(str(block.file), framework="pt") as file:
+                where = tuple(slice(first, end) for first, end in zip(block.place, block.end, strict=True))
+                whole[name][where] = file.get_tensor(name)
+    return whole
 
 
 def misfits_of_parts(parts: Mapping[str, Sequence[StoredBlock]], wanted: Mapping[str, Tensor]) -> list[str]:

@@ -6,12 +6,15 @@ A plan divides the steps into spans, epochs or stretches of steps; a row is logg
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence, Set
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from .configs import LoopConfig, StepLoopConfig
+from .checkpoint import step_of
+from .configs import LoopConfig, RunConfig, StepLoopConfig, check
 from .seeding import epoch_order
 
 
@@ -26,15 +29,21 @@ class Plan(ABC):
     Attributes:
         unit: name of a span, in rows and names of checkpoints.
         spans, total_steps: how many there are.
+        milestones: steps after which a checkpoint is written that is kept.
         micro_batch_size: examples in one forward and backward pass, of those of a step; None takes all at once.
     """
 
     unit: str
     micro_batch_size: int | None = None
+    milestones: Set[int] = frozenset()
 
     def __init__(self, loop: LoopConfig | StepLoopConfig, ends: Sequence[int], done: Sequence[int]) -> None:
         self.loop, self.spans, self.total_steps = loop, len(ends), ends[-1]
         self._ends, self._done = ends, done
+
+    def spans_until(self, step: int) -> int:
+        """How many spans end by a step."""
+        return bisect_right(self._ends, step)
 
     def first_step(self, span: int) -> int:
         """The first step of a span."""
@@ -54,7 +63,7 @@ class Plan(ABC):
 
     def saves(self, span: int) -> bool:
         """Whether a checkpoint is written after the span."""
-        return self._due(span, self.loop.checkpoint_every)
+        return self._due(span, self.loop.checkpoint_every) or self._ends[span] in self.milestones
 
     def _due(self, span: int, every: int) -> bool:
         """Whether something that happens every so often, and at last, happens now; never, if ``every`` is 0."""
@@ -81,15 +90,23 @@ class EpochPlan(Plan):
 class StepPlan(Plan):
     """A number of steps through an endless stream of examples: step s takes the next ``batch_size`` of them.
 
-    The examples decide what the stream holds and in which order; their indices grow without end.
+    The examples decide what the stream holds and in which order; their indices grow without end. Where training goes
+    on from another run's checkpoint, a span ends there, and so does one at each milestone.
     """
 
     unit = "report"
 
-    def __init__(self, loop: StepLoopConfig) -> None:
+    def __init__(self, loop: StepLoopConfig, per_step: Mapping[str, float] | None = None) -> None:
         intervals = (loop.report_every, loop.eval_every, loop.checkpoint_every)
         ends = {end for every in intervals if every for end in range(every, loop.steps, every)}
-        steps = sorted(ends | {loop.steps})
+        milestones, known = loop.steps_of("milestones", 1), per_step or {}
+        for unit in ("tokens", "words"):
+            if values := getattr(loop, key := f"milestone_{unit}"):
+                check(unit in known, f"loop.{key}", f"none in an experiment without {unit}", values)
+                milestones |= loop.steps_of(key, known[unit])
+        self.milestones = milestones
+        start = _start(loop.continue_from)
+        steps = sorted({end for end in ends | milestones if end > start} | {start, loop.steps} - {0})
         super().__init__(loop, steps, steps)
         self.micro_batch_size = loop.micro_batch_size
 
@@ -98,6 +115,29 @@ class StepPlan(Plan):
         return torch.arange(self.first_step(span) * size, self._ends[span] * size).split(size)
 
 
-def make_plan(loop: LoopConfig | StepLoopConfig, n: int, seed: int) -> Plan:
-    """The plan of a configuration for ``n`` examples."""
-    return StepPlan(loop) if isinstance(loop, StepLoopConfig) else EpochPlan(loop, n, seed)
+def make_plan(config: RunConfig, n: int, per_step: Mapping[str, float] | None = None) -> Plan:
+    """The plan of a configuration for ``n`` examples.
+
+    Args:
+        per_step: see :class:`.problem.Problem`.
+
+    Raises:
+        ValueError: naming the key, if training would end where it begins, a milestone is past the end, or the learning
+            rate falls for longer than it can.
+    """
+    loop, optim = config.loop, config.optim
+    plan = StepPlan(loop, per_step) if isinstance(loop, StepLoopConfig) else EpochPlan(loop, n, config.seed)
+    start, total, warmup = _start(loop.continue_from), plan.total_steps, min(optim.warmup_steps, plan.total_steps)
+    key = "loop.steps" if plan.unit == "report" else "loop.epochs"
+    expected = f"more than the {start:,} steps of the checkpoint in loop.continue_from"
+    check(total > start, key, expected, f"{total:,} steps")
+    expected = f"at most {total - warmup:,}, the steps after the warm-up"
+    check((optim.decay_steps or 0) <= total - warmup, "optim.decay_steps", expected, optim.decay_steps)
+    return plan
+
+
+def _start(checkpoint: str | None) -> int:
+    """Steps that were done at the checkpoint where training goes on; 0 without one."""
+    step = 0 if checkpoint is None else step_of(Path(checkpoint))
+    check(step is not None, "loop.continue_from", "RUN/checkpoints/NAME", checkpoint)
+    return step or 0

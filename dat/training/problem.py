@@ -51,6 +51,7 @@ class Problem:
     tokens: so a step that is divided, and an evaluation, has the loss of all of its examples at once.
     ``metric_weights`` is the same for metrics, by the parts of their names before a slash. A ``model`` on the meta
     device has a function ``draw`` that gives it its initial values on whatever device it is then (:mod:`.deferred`).
+    ``per_step`` says how many ``tokens`` or ``words`` a step takes, of those by which milestones are given.
     """
 
     model: nn.Module
@@ -63,6 +64,7 @@ class Problem:
     weigh: Weigh | None = None
     metric_weights: Mapping[str, Weigh] = field(default_factory=dict)
     draw: Callable[[], None] | None = None
+    per_step: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if len(self.train) == 0:

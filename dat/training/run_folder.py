@@ -26,7 +26,7 @@ from dual_attention._files import (
     write_atomically,
 )
 
-from .checkpoint import WEIGHTS, Checkpoints
+from .checkpoint import NAME, WEIGHTS, Checkpoints
 from .config_data import read_mapping
 from .lock import locked
 
@@ -116,6 +116,21 @@ class RunFolder:
         if not folder.config.is_file():
             raise FileNotFoundError(f"{path}: not a run folder (it has no config.yaml)")
         return folder
+
+    @classmethod
+    def at(cls, path: str | Path) -> tuple[RunFolder, Path | None]:
+        """The folder of a run and, if the path is ``RUN/checkpoints/NAME``, that checkpoint of it.
+
+        Raises:
+            FileNotFoundError: if there is no such checkpoint; it names those that there are.
+        """
+        folder = cls(Path(path).parent.parent)
+        if Path(path).parent.name != folder.checkpoints.folder.name or not folder.config.is_file():
+            return cls(path), None
+        if not (NAME.fullmatch(Path(path).name) and Path(path).is_dir()):
+            known = [checkpoint.name for checkpoint in folder.checkpoints.all()]
+            raise FileNotFoundError(f"{path}: no checkpoint; expected one of {', '.join(known) or 'none'}")
+        return folder, Path(path)
 
     def read_values(self) -> dict[str, Any]:
         """The keys and values of the configuration; ``ValueError`` naming the file, if it holds something else."""

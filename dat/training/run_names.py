@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from .config_data import differing
 from .config_io import read_config
 from .run_folder import RunFolder
 
@@ -30,7 +31,18 @@ def _is_for(folder: RunFolder, config: Any) -> bool:
     if not folder.config.is_file():
         return not folder.path.exists()
     try:
-        found = read_config(type(config), folder.config)
+        return not settings_that_differ(folder, config)
     except (OSError, ValueError):
         return False
-    return replace(found, machine=config.machine, output=config.output) == config
+
+
+def settings_that_differ(folder: RunFolder, config: Any) -> list[tuple[str, Any, Any]]:
+    """The keys in which the run in a folder differs from a configuration, with both values.
+
+    Machine and output do not count, nor does a checkpoint that was the newest of ``loop.continue_from`` when it began.
+    """
+    found = read_config(type(config), folder.config)
+    given, kept = config.loop.continue_from, found.loop.continue_from
+    if given is not None and kept is not None and Path(kept).is_relative_to(Path(given).resolve()):
+        config = replace(config, loop=replace(config.loop, continue_from=kept))
+    return differing(asdict(found), asdict(config), ("experiment", "machine", "output"))

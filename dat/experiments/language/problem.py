@@ -18,6 +18,7 @@ from dual_attention.generation.tokenizer import FOLDER, Tokenizer, load_tokenize
 from dual_attention.language_models import LanguageModel
 from dual_attention.language_presets import LanguageModelConfig
 
+from ...training.configs import check
 from ...training.deferred import deferred
 from ...training.device import check_memory, prepare_device
 from ...training.experiment import Prepared, count_parameters, without_values
@@ -26,9 +27,10 @@ from ...training.optim import Factors
 from ...training.peak import known_peak, measured_peak
 from ...training.problem import Batch, Derive, LossFunction, Problem
 from ...training.seeding import derive_seed
+from ...training.warm_start import source_run
 from ..base_width import scaled_from_base
 from .config import LanguageConfig, LanguageDataConfig
-from .data import LanguageData, load_data, make_tokenizer
+from .data import LanguageData, count_words, load_data, make_tokenizer
 from .progress import tokenization_progress
 
 ARGUMENTS = "config.json"
@@ -78,6 +80,8 @@ def prepare_text(config: LanguageConfig, *, cache: Path, run: Path | None = None
     """Model, data and loss of a run, see :meth:`~dat.training.experiment.Experiment.prepare`."""
     device = prepare_device(config.machine)
     tokenizer = make_tokenizer(config.data) if run is None else load_tokenizer(run / FOLDER)
+    if run is None:
+        check_same_tokens(config.loop.weights_from, tokenizer)
     model_config = config.model.language_config(tokenizer.vocab_size)
     # Without memory for weights, and before the text is read: the model may be impossible.
     with without_values():
@@ -113,9 +117,32 @@ def prepare_text(config: LanguageConfig, *, cache: Path, run: Path | None = None
         derive=derived_numbers(config.tokens_per_step, data, share_of_peak(config, model, device)),
         factors=factors,
         draw=None if draw is None else partial(_draw_scaled, model, draw, factors),
+        per_step=taken_by_a_step(config, data, tokenizer),
     )
     tf32 = config.machine.tf32
     return PreparedText(problem, device, tokenizer, data, model_config, tf32, about=data.about)
+
+
+def check_same_tokens(weights_from: str | None, tokenizer: Tokenizer) -> None:
+    """Raise ``ValueError`` if the weights are of a run whose tokens stand for other text than those of a tokenizer."""
+    run = None if weights_from is None else source_run(weights_from)
+    if run is None or not (run / FOLDER).is_dir():
+        return
+    theirs = load_tokenizer(run / FOLDER)
+    number = min(theirs.vocab_size, tokenizer.vocab_size)
+    alike = theirs.end == tokenizer.end and all(
+        theirs.token_bytes(token) == tokenizer.token_bytes(token) for token in range(number)
+    )
+    expected = "a run with the same tokens (data.tokenizer_folder takes over those that one has learned)"
+    check(alike, "loop.weights_from", expected, weights_from)
+
+
+def taken_by_a_step(config: LanguageConfig, data: LanguageData, tokenizer: Tokenizer) -> dict[str, float]:
+    """Tokens that a step predicts and, if milestones ask for them, the words that these are on average."""
+    found: dict[str, float] = {"tokens": config.tokens_per_step}
+    if config.loop.milestone_words:
+        found["words"] = config.tokens_per_step * count_words(data.train, tokenizer) / data.train.size
+    return found
 
 
 def build_language_model(config: LanguageModelConfig, *, seed: int) -> LanguageModel:

@@ -150,6 +150,8 @@ CASES = {
     ),
     "copies, muon": (2, COPIED, {"optim": replace(OPTIM, optimizer="muon")}),
     "sharded, muon": (2, SHARDED, {"optim": replace(OPTIM, optimizer="muon"), "dtype": torch.float32}),
+    "copies, averaged": (2, COPIED, {"optim": replace(OPTIM, average_decay=0.8)}),
+    "sharded, averaged": (2, SHARDED, {"optim": replace(OPTIM, average_decay=0.8)}),
     "a Transformer": (2, SHARDED, {"model": replace(MODEL, n_heads_ra=0, n_heads_sa=2)}),
     "relative symbols": (
         2,
@@ -256,8 +258,9 @@ def test_training_goes_on_in_any_number_of_processes(name, tmp_path):
     ("size", "machine"), [(2, COPIED), (2, SHARDED), (4, COPIED)], ids=["copies", "sharded", "copies in four"]
 )
 def test_the_same_number_of_processes_gives_the_same_bits(size, machine, tmp_path):
-    """Dropout included, whose masks follow from seed, step and process."""
+    """Dropout included, whose masks follow from seed, step and process, and the average of the weights."""
     changes: dict[str, Any] = {"model": replace(MODEL, dropout_rate=0.2), "dtype": torch.float32}
+    changes["optim"] = replace(OPTIM, average_decay=0.8)
     (tmp_path / "whole").mkdir()
     whole = stopped_and_resumed(tmp_path / "whole", (size, machine, None), **changes)
     parts = stopped_and_resumed(tmp_path, *((size, machine, last) for last in (1, 4, None)), **changes)

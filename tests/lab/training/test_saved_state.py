@@ -103,6 +103,7 @@ CRAFTED = [
     ),
     (("measured",), [{"val_loss": 1.0}], "measured"),
     (("watched",), [{"epoch": 1, "val_loss": "low"}], "watched: expected rows of numbers, each with its epoch"),
+    (("names",), [1], "names: expected names of parameters"),
     (("random",), {}, "random"),
     (("random", "cpu"), torch.zeros(5056, dtype=torch.uint8), "random"),
     (("random", "cpu"), torch.zeros(7, dtype=torch.uint8), "random"),

@@ -1,0 +1,68 @@
+"""Runs that go on from a checkpoint of another run: with other steps, or another learning rate, on the same data."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import asdict, replace
+from typing import Any, TypeVar
+
+import torch
+
+from .average import AVERAGE, DECAY
+from .config_data import differing
+from .config_io import read_config
+from .configs import RunConfig, check
+from .plan import Plan
+from .run_folder import RunFolder
+
+KEY = "loop.continue_from"
+FREE = ("experiment", "optim", "loop", "machine", "output")
+"""Keys of a configuration in which a run may differ from the one that it goes on from."""
+
+Config = TypeVar("Config", bound=RunConfig)
+
+
+def resolved(kind: type, config: Config) -> tuple[Config, RunFolder | None]:
+    """A configuration with the whole path of the checkpoint that it goes on from, and the run that this is of.
+
+    Args:
+        kind: dataclass of the configuration.
+
+    Raises:
+        FileNotFoundError: if there is no such run or checkpoint.
+        ValueError: naming the first key in which the run is of other data, another model or another seed.
+    """
+    given = config.loop.continue_from
+    if given is None:
+        return config, None
+    try:
+        run, checkpoint = RunFolder.at(given)
+        folder = run.open(run.path)
+        folder.check_beginning()
+        checkpoint = checkpoint or folder.checkpoints.latest()
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"{KEY}: {error}") from error
+    if checkpoint is None:
+        raise FileNotFoundError(f"{KEY}: {given} has no checkpoint")
+    source = read_config(kind, folder.config)
+    for key, before, now in differing(asdict(source), asdict(config), FREE):  # pyright: ignore[reportArgumentType]
+        check(before == now, key, f"{before!r}, that of the run in {KEY}", now)
+    size, ours = source.loop.batch_size, config.loop.batch_size
+    check(size == ours, "loop.batch_size", f"{size}, that of the run in {KEY}", ours)
+    loop = replace(config.loop, continue_from=str(checkpoint.resolve()))
+    return replace(config, loop=loop), folder  # pyright: ignore[reportArgumentType]
+
+
+def rebase(state: dict[str, Any], plan: Plan, optimizer: torch.optim.Optimizer) -> None:
+    """Make the state of a checkpoint of another run that of the beginning of this one, which is to be checked.
+
+    An average of the weights is dropped unless this run has one. Running means of steps begin here; those of an epoch
+    go on.
+    """
+    state.update(metrics=None, measured=[], watched=[])
+    if plan.unit != "epoch" and type(state.get("step")) is int:
+        state.update(epoch=plan.spans_until(state["step"]), sums={}, count=0)
+    if not any(DECAY in group for group in optimizer.param_groups):
+        with suppress(AttributeError, KeyError, TypeError):  # what is no state of an optimiser the check says
+            for entry in state["optimizer"]["state"].values():
+                entry.pop(AVERAGE, None)
