@@ -69,7 +69,7 @@ def _evaluate_text(options: Any, machine: MachineConfig) -> int:
     from ..experiments.language.config import LanguageConfig
     from ..experiments.language.evaluation import evaluate_text
     from ..experiments.language.experiment import numbers_in_words
-    from ..experiments.language.problem import documents_of
+    from ..experiments.language.problem import DocumentMask, documents_of
 
     tokens, size = options.tokens, 16 if options.batch_size is None else options.batch_size
     check(tokens is None or tokens >= 1, "tokens", "a positive integer", tokens)
@@ -84,6 +84,8 @@ def _evaluate_text(options: Any, machine: MachineConfig) -> int:
     documents = None
     if checkpoint.run is not None:
         documents = documents_of(read_config(LanguageConfig, checkpoint.run.config).data, tokenizer)
+    elif checkpoint.kind == "babylm format":
+        documents = DocumentMask(tokenizer.end, restart=False)  # as all of them were trained
     numbers = evaluate_text(
         checkpoint.model,
         tokenizer,
