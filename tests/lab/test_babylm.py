@@ -58,6 +58,9 @@ def test_a_folder_of_theirs_opens_in_every_command(theirs: Path, capsys):
     Path("text.txt").write_text(TEXT)
     assert dat("evaluate", "theirs", "--text=text.txt", "--json") == 0
     assert json.loads(capsys.readouterr().out.partition("\n")[2])["text"]["loss"] > 0
+    Path("pairs.jsonl").write_text('{"sentence_good": "Mom laughs.", "sentence_bad": "Mom laugh."}\n')
+    assert dat("evaluate", "theirs", "--pairs=pairs.jsonl", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["all"]["all"]["pairs"] == 1
 
 
 @pytest.mark.parametrize("to", ["transformers", "hub"])
