@@ -3,7 +3,7 @@
 A run folder is one that ``dat train`` made; ``RUN/checkpoints/NAME`` is one of its checkpoints. A folder of the hub's
 format holds ``config.json``, the arguments of the model's class, and ``model.safetensors``, its weights; so do the
 repositories of the published models, such as ``awni00/DAT-sa8-ra8-ns1024-sh8-nkvh4-343M``. Those of transformers are
-what ``save_pretrained`` of the classes of :mod:`dual_attention.hf` writes.
+what ``save_pretrained`` of the classes of :mod:`dual_attention.hf` writes. Folders of ``babylm_dat_2026`` open, too.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ class Checkpoint:
 
     Attributes:
         source: the name that the user gave.
-        kind: of its folder: ``"<experiment> run"``, ``"hub format"``, ``"transformers format"`` or ``"adapter"``.
+        kind: of its folder: ``"<experiment> run"``, ``"hub format"``, ``"transformers format"``, ``"babylm
+            format"`` or ``"adapter"``.
         config: the arguments of a language model's class, the configuration of a run of another experiment, or that
             of transformers for encoders and image classifiers.
         model: in evaluation mode, of this library.

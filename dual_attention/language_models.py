@@ -144,14 +144,16 @@ class DualAttnTransformerLM(LanguageModel):
         symbol_retrieval_kwargs: arguments of that class of :mod:`dual_attention.symbol_retrieval`. By default it has
             as many heads as a layer, ``d_model`` symbols, a symbol for each position, or for relative ones up to 64.
         symbol_retriever_config: ``{"shared_symbol_retriever": True, "weight_tie_symbol_library": False}`` by default:
-            one retriever for all layers, or one for each, with symbols of its own or those of the first.
+            one retriever for all layers, or one for each, with symbols of its own or those of the first. With
+            ``"normalized_input": True``, they are retrieved from what the attention of a block sees, with pre-norm the
+            normalised tokens.
         bias: biases in the feed-forward blocks, if ``ff_bias`` is None. Dual attention has none unless ``sa_kwargs``
             and ``ra_kwargs`` ask for them.
         ff_bias: biases in the feed-forward blocks; True by default whatever ``bias`` is, as in the published package,
             whose checkpoints have them with ``bias=False``.
         block_kwargs: further arguments of the blocks, for instance ``{"post_norm_dropout": False}``.
-        update_symbols_each_layer: retrieve symbols anew for each block, from what enters it before its normalisation,
-            as the published package does; otherwise once, for the first, which needs a shared retriever.
+        update_symbols_each_layer: retrieve symbols anew for each block, by default from what enters it before its
+            normalisation, as the published package does; otherwise once, for the first, which needs a shared retriever.
         others: as :class:`TransformerLM`.
     """
 
@@ -263,6 +265,9 @@ class DualAttnTransformerLM(LanguageModel):
     def _retrieve(self, number: int, x: Tensor, inputs: BlockInputs, cache: Cache | None) -> Symbols:
         if not self.n_heads_ra:
             return x  # not read
+        if self.symbol_retriever_config["normalized_input"]:
+            block = self.layers.blocks[number]
+            x = block.pre_norm(x, block.norm1)
         return retrieve_symbols(self.layers.symbol_retrievers[number], x, inputs.positions, cache)
 
     def _retrievers_used(self) -> Sequence[nn.Module]:

@@ -77,8 +77,8 @@ class RelationalAttention(SymbolHeads):
             average over initial weights; it is measured on random projections from a fixed seed, so no generator moves
             and there is no new state. None leaves it to ``wr_init``; with ``"large"``, R = 2 and p = d / 2, that is 0.5
             for symmetric relations, 0.2 for others, and 1 for symmetric squared distances.
-        dropout, key_dim, add_bias_out, total_n_heads, attn_scale, out_dropout, shaw_max_rel_pos, window: of the
-            attention, as :class:`~dual_attention.attention.Attention`.
+        dropout, key_dim, add_bias_out, total_n_heads, attn_scale, out_dropout, shaw_max_rel_pos, window, add_bias_q: of
+            the attention, as :class:`~dual_attention.attention.Attention`.
     """
 
     rel_score: RelationScore = "dot"  # default for layers pickled before this argument existed
@@ -118,8 +118,10 @@ class RelationalAttention(SymbolHeads):
         out_dropout: float | None = None,
         shaw_max_rel_pos: int | None = None,
         window: int | None = None,
+        add_bias_q: bool = False,
     ) -> None:
         check_boolean(
+            add_bias_q=add_bias_q,
             add_bias_kv=add_bias_kv,
             add_bias_out=add_bias_out,
             symmetric_rels=symmetric_rels,
@@ -145,7 +147,7 @@ class RelationalAttention(SymbolHeads):
             require_rate("rel_init_size", rel_init_size)
         self.rel_init_size = rel_init_size
 
-        self.wq_attn = nn.Linear(d_model, n_heads * self.key_dim, bias=False)
+        self.wq_attn = nn.Linear(d_model, n_heads * self.key_dim, bias=add_bias_q)
         self.wk_attn = nn.Linear(d_model, self.n_kv_heads * self.key_dim, bias=add_bias_kv)
         self.wq_rel = nn.Linear(d_model, self.n_relations * self.rel_proj_dim, bias=False)
         self.wk_rel = self.wq_rel

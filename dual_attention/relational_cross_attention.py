@@ -53,8 +53,10 @@ class RelationalCrossAttention(SymbolHeads):
         *,
         out_dropout: float | None = None,
         window: int | None = None,
+        add_bias_q: bool = False,
     ) -> None:
         check_boolean(
+            add_bias_q=add_bias_q,
             add_bias_kv=add_bias_kv,
             add_bias_out=add_bias_out,
             use_relative_positional_symbols=use_relative_positional_symbols,
@@ -63,7 +65,7 @@ class RelationalCrossAttention(SymbolHeads):
         self.use_relative_positional_symbols = use_relative_positional_symbols
         activation_function(activation)
         self.activation = activation
-        self.wq = nn.Linear(d_model, n_heads * self.head_dim, bias=False)
+        self.wq = nn.Linear(d_model, n_heads * self.head_dim, bias=add_bias_q)
         self.wk = nn.Linear(d_model, self.n_kv_heads * self.head_dim, bias=add_bias_kv)
         self._add_output(add_bias_kv, add_bias_out, out_dropout)
 
@@ -156,8 +158,10 @@ class DisentangledRelationalCrossAttention(SymbolHeads):
         *,
         out_dropout: float | None = None,
         window: int | None = None,
+        add_bias_q: bool = False,
     ) -> None:
         check_boolean(
+            add_bias_q=add_bias_q,
             add_bias_kv=add_bias_kv,
             add_bias_out=add_bias_out,
             use_relative_positional_symbols=use_relative_positional_symbols,
@@ -167,7 +171,7 @@ class DisentangledRelationalCrossAttention(SymbolHeads):
         activation_function(rel_activation, "rel_activation")
         self.rel_activation = rel_activation
         width, kv_width = n_heads * self.head_dim, self.n_kv_heads * self.head_dim
-        self.wq_attn = nn.Linear(d_model, width, bias=False)
+        self.wq_attn = nn.Linear(d_model, width, bias=add_bias_q)
         self.wk_attn = nn.Linear(d_model, kv_width, bias=add_bias_kv)
         self.wq_rel = nn.Linear(d_model, width, bias=False)
         self.wk_rel = nn.Linear(d_model, kv_width, bias=add_bias_kv)

@@ -1,4 +1,4 @@
-"""``dat evaluate``: the numbers of a trained model, measured again, or those of a language model on a text."""
+"""``dat evaluate``: the numbers of a trained model, measured again, or of a language model on a text or on pairs."""
 
 from __future__ import annotations
 
@@ -33,28 +33,39 @@ class EvaluateConfig:
 def evaluate(prog: str, arguments: Sequence[str]) -> int:
     """``dat evaluate``."""
     about = (
-        "Measure a finished run from its weights, on the evaluation sets of its experiment; or, with --text, the loss "
-        "and perplexity of any language model on a text: of a run, a folder, an adapter, or a name on the hub."
+        "Measure a finished run from its weights, on the evaluation sets of its experiment. Or any language model, of "
+        "a run, a folder, an adapter, or a name on the hub: with --text, loss and perplexity on a text; with --pairs, "
+        "the share of minimal pairs in which it finds the good sentence more probable than the bad one."
     )
     parser = build_parser(EvaluateConfig, prog=prog, description=about)
-    parser.usage = "%(prog)s CHECKPOINT [--text FILE ...] [--KEY VALUE ...]"
+    parser.usage = "%(prog)s CHECKPOINT [--text FILE ... | --pairs FILE ...] [--KEY VALUE ...]"
     parser.add_argument("checkpoint", metavar="CHECKPOINT", help=CHECKPOINT)
     takes_file(parser)
     add = parser.add_argument
     text = "Text or tokens, as data.path of `dat train language`; may be given several times."
     add("--text", type=str, action="append", metavar="FILE", help=text)
+    pairs = (
+        'Minimal pairs in the format of BLiMP: JSON Lines with "sentence_good", "sentence_bad" and perhaps "field"; a '
+        "file, a folder or a pattern; may be given several times."
+    )
+    add("--pairs", type=str, action="append", metavar="FILE", help=pairs)
     add("--tokens", type=int, help="With --text: most tokens to score, the first ones; by default all.")
-    add("--batch_size", type=int, help="With --text: sequences at once; by default 16.")
-    add("--tokenizer", type=str, help="With --text: as of `dat generate`; by default that of the checkpoint.")
+    add("--batch_size", type=int, help="With --text or --pairs: sequences at once; by default 16.")
+    add(
+        "--tokenizer", type=str, help="With --text or --pairs: as of `dat generate`; by default that of the checkpoint."
+    )
     add("--json", action="store_true", help="Print the numbers as JSON instead of words or a table.")
     config, options = parse_config(parser, EvaluateConfig, arguments)
     run_given(options)
-    if options.text is not None:
-        return _evaluate_text(options, config.machine)
-    for name in ("tokens", "batch_size", "tokenizer"):
-        check(getattr(options, name) is None, name, "none without --text", getattr(options, name))
+    if options.text is not None or options.pairs is not None:
+        return _evaluate_language(options, config.machine)
+    for name, needed in (("tokens", "--text"), ("batch_size", "--text or --pairs"), ("tokenizer", "--text or --pairs")):
+        check(getattr(options, name) is None, name, f"none without {needed}", getattr(options, name))
     if Path(options.checkpoint).is_dir() and not RunFolder(options.checkpoint).config.is_file():
-        raise ValueError(f"{options.checkpoint}: no run, which has evaluation sets; name a text: --text FILE")
+        raise ValueError(
+            f"{options.checkpoint}: no run, which has evaluation sets; name a text (--text FILE) or minimal pairs "
+            "(--pairs FILE)"
+        )
     folder = RunFolder.open(options.checkpoint)
     experiment = experiment_of_run(folder)
     numbers = evaluate_run(experiment, options.checkpoint, config.machine)
@@ -65,25 +76,34 @@ def evaluate(prog: str, arguments: Sequence[str]) -> int:
     return 0
 
 
-def _evaluate_text(options: Any, machine: MachineConfig) -> int:
+def _evaluate_language(options: Any, machine: MachineConfig) -> int:
     from ..experiments.language.config import LanguageConfig
     from ..experiments.language.evaluation import evaluate_text
     from ..experiments.language.experiment import numbers_in_words
-    from ..experiments.language.problem import documents_of
+    from ..experiments.language.pairs import evaluate_pairs, read_minimal_pairs, table_of_pairs
+    from ..experiments.language.problem import DocumentMask, documents_of
 
+    check(options.text is None or options.pairs is None, "pairs", "none with --text", options.pairs)
+    check(options.pairs is None or options.tokens is None, "tokens", "none with --pairs", options.tokens)
     tokens, size = options.tokens, 16 if options.batch_size is None else options.batch_size
     check(tokens is None or tokens >= 1, "tokens", "a positive integer", tokens)
     check(size >= 1, "batch_size", "a positive integer", size)
-    device = prepare_device(machine)
+    device, pairs = prepare_device(machine), None if options.pairs is None else read_minimal_pairs(options.pairs)
     checkpoint = open_checkpoint(options.checkpoint, device=device)
     if not isinstance(checkpoint.model, LanguageModel):
         kind = type(checkpoint.model).__name__
         raise ValueError(f"{options.checkpoint}: expected a causal language model, got a {kind}")
     tokenizer = checkpoint.tokenizer(options.tokenizer)
     use_native(checkpoint.model)
+    if pairs is not None:
+        found = evaluate_pairs(checkpoint.model, tokenizer, pairs, device=device, batch_size=size)
+        print(json_text(found, indent=2)) if options.json else show(table_of_pairs(options.checkpoint, found))
+        return 0
     documents = None
     if checkpoint.run is not None:
         documents = documents_of(read_config(LanguageConfig, checkpoint.run.config).data, tokenizer)
+    elif checkpoint.kind == "babylm format":
+        documents = DocumentMask(tokenizer.end, restart=False)  # as all of them were trained
     numbers = evaluate_text(
         checkpoint.model,
         tokenizer,

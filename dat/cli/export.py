@@ -109,6 +109,6 @@ def _write_language_model(
         if to == "hub":
             to_hub(model, checkpoint.config).save_pretrained(folder)
         else:
-            tokens = {"bos_token_id": found.end, "eos_token_id": found.end, "pad_token_id": found.end}
+            tokens = {"bos_token_id": found.begin, "eos_token_id": found.end, "pad_token_id": found.end}
             to_transformers(model, checkpoint.config, **tokens).save_pretrained(folder, **saving)
         write_tokenizer_json(found, folder, context=model.block_size)

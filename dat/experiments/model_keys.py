@@ -64,7 +64,9 @@ class ModelKeys(DepthConfig, NamedConfig):
     """What a relation is: the inner product of its query and key, as in the paper (dot), or their negated squared
     distance times a learned strength (squared_distance)."""
     rel_activation: str = "identity"
-    """Activation applied to relations."""
+    """Activation applied to relations; of relational cross-attention, see rca_activation."""
+    rca_activation: str = "softmax"
+    """Activation of the scores of relational cross-attention, which are its relations."""
     wr_init: Literal["published", "large"] = "published"
     rel_init_size: float | None = None
     """How much relations contribute to messages at the start, in place of wr_init: root mean square of W_r r less its
@@ -112,9 +114,10 @@ class ModelKeys(DepthConfig, NamedConfig):
         if self.symbols in ("symbolic_attention", "rel_sym_attn"):
             fits, expected = self.d_model % self.symbol_heads == 0, f"a divisor of model.d_model={self.d_model}"
             check(fits, "model.symbol_heads", expected, self.symbol_heads)
+        for name in ("rel_activation", "rca_activation"):
+            value = getattr(self, name)
+            check(value in ACTIVATIONS, f"model.{name}", f"one of {', '.join(ACTIVATIONS)}", value)
         if self.ra_type == "relational_attention":
-            fits, expected = self.rel_activation in ACTIVATIONS, f"one of {', '.join(ACTIVATIONS)}"
-            check(fits, "model.rel_activation", expected, self.rel_activation)
             fits = not width or self.rel_proj_dim is not None or (self.n_relations or 1) <= width
             expected = f"at most {width}, the width of all relational heads, unless model.rel_proj_dim is given"
             check(fits, "model.n_relations", expected, self.n_relations)
@@ -163,9 +166,11 @@ class ModelKeys(DepthConfig, NamedConfig):
             expected = f"null with ra_type {self.ra_type}"
             check(self.rel_init_size is None, "model.rel_init_size", expected, self.rel_init_size)
             if relative:
-                raise ValueError(
-                    f"model.symbols: {self.symbols} needs ra_type relational_attention, not {self.ra_type}"
-                )
+                options["use_relative_positional_symbols"] = True
+            if self.ra_type == "rca" and self.rca_activation != "softmax":
+                options["activation"] = self.rca_activation
+            if self.ra_type == "disrca" and self.rel_activation != "identity":
+                options["rel_activation"] = self.rel_activation
             return options
         options |= {"n_relations": self.n_relations, "rel_proj_dim": self.rel_proj_dim}
         if self.symmetric_rels:

@@ -46,7 +46,7 @@ def numbers_table(
     for column in columns:
         table.add_column(column, justify="right")
     for name, values in numbers.items():
-        table.add_row(name, *(_in_words(values[column], column in shares) for column in columns))
+        table.add_row(escape(printable(name)), *(_in_words(values[column], column in shares) for column in columns))
     return table
 
 

@@ -1,11 +1,11 @@
-"""Language models from any folder or name on the hub, in either format.
+"""Language models from any folder or name on the hub, in any of the formats.
 
 A folder needs only safetensors, and a name on the hub huggingface_hub as well.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar, cast
 
@@ -14,12 +14,15 @@ from torch import nn
 
 from ..language_models import LanguageModel
 from ..language_presets import LanguageModelConfig
+from . import babylm
 from .files import CheckpointFiles, warn_of_misspelt
 from .weights import Weights, checkpoint_weights, filled
 
 __all__ = ["LoadedLanguageModel", "LoadedModel", "language_config", "load_language_model"]
 
 Model = TypeVar("Model", bound=nn.Module)
+Made = TypeVar("Made")
+Format = Literal["hub", "transformers", "babylm"]
 
 LANGUAGE_MODEL = "dual_attn"
 """The model type of language models, that of DualAttnConfig, which only transformers can import."""
@@ -46,7 +49,7 @@ class LoadedModel(NamedTuple):
 
     model: nn.Module
     config: Any
-    format: Literal["hub", "transformers", "adapter"]
+    format: Format | Literal["adapter"]
     files: tuple[Path, ...]
     dtype: torch.dtype
 
@@ -54,9 +57,10 @@ class LoadedModel(NamedTuple):
 def load_language_model(
     name_or_path: str | Path, *, device: torch.device | str = "cpu", dtype: torch.dtype | None = None, **download: Any
 ) -> LoadedLanguageModel:
-    """Load a language model of either format, from a folder or the hub, as one of this library, in evaluation mode.
+    """Load a language model of any format, from a folder or the hub, as one of this library, in evaluation mode.
 
-    transformers is not needed for either.
+    transformers is not needed for any. Folders of ``babylm_dat_2026`` open as well, see
+    :mod:`dual_attention._checkpoints.babylm`.
 
     Args:
         device: of the model; on ``"meta"`` weights are compared with the model by name and shape, but not read.
@@ -78,31 +82,41 @@ def load_language_checkpoint(
     """As :func:`load_language_model`, of files that have been found, with more of what they tell."""
     saved = files.config()
     config = language_config(saved, source=files.name)
-    model, weights = read_into(empty_language_model(config, source=files.name, dtype=dtype), files, device)
+    model, weights = read_into(empty_language_model(config, source=files.name, dtype=dtype), files, device, saved)
     return LoadedModel(model, config, format_of(saved), weights.files, weights.dtype)
 
 
-def format_of(saved: Mapping[str, Any]) -> Literal["hub", "transformers"]:
+def format_of(saved: Mapping[str, Any]) -> Format:
     """Format of a folder with this ``config.json``."""
+    if babylm.is_babylm(saved):
+        return "babylm"
     return "transformers" if "model_type" in saved else "hub"
 
 
-def read_into(model: Model, files: CheckpointFiles, device: torch.device | str) -> tuple[Model, Weights]:
-    """A model with the weights of a checkpoint, in evaluation mode, and what was read."""
-    weights = checkpoint_weights(files, meta=torch.device(device).type == "meta").named_as_ours()
+def read_into(
+    model: Model, files: CheckpointFiles, device: torch.device | str, saved: Mapping[str, Any]
+) -> tuple[Model, Weights]:
+    """A model with the weights of a checkpoint, in evaluation mode, and what was read.
+
+    ``saved``: contents of its ``config.json``.
+    """
+    weights = checkpoint_weights(files, meta=torch.device(device).type == "meta")
+    weights = babylm.named_as_ours(weights, saved) if babylm.is_babylm(saved) else weights.named_as_ours()
     return filled(model, weights, source=files.name, device=device).eval(), weights
 
 
 def is_language_model(saved: Mapping[str, Any]) -> bool:
-    """Whether a ``config.json`` of either format is that of a language model."""
-    return saved.get("model_type") in (None, LANGUAGE_MODEL)
+    """Whether a ``config.json`` of any format is that of a language model."""
+    return saved.get("model_type") in (None, LANGUAGE_MODEL) or babylm.is_babylm(saved)
 
 
 def language_config(saved: Mapping[str, Any], *, source: str) -> LanguageModelConfig:
-    """The configuration of a language model that a ``config.json`` of either format holds."""
+    """The configuration of a language model that a ``config.json`` of any format holds."""
     model_type = saved.get("model_type")
     if not is_language_model(saved):
         raise ValueError(f"{source}: expected a language model of this library, got model_type={model_type!r}")
+    if babylm.is_babylm(saved):
+        return _named(source, lambda: babylm.language_config_of(saved))
     if model_type is None:
         kind = "dat" if "n_heads_sa" in saved or "n_heads_ra" in saved else "transformer"
         values = {"model": kind, **saved}
@@ -110,17 +124,19 @@ def language_config(saved: Mapping[str, Any], *, source: str) -> LanguageModelCo
         names = LanguageModelConfig.__dataclass_fields__
         warn_of_misspelt(saved, names)
         values = {name: value for name, value in saved.items() if name in names}
-    try:
-        return LanguageModelConfig.from_dict(values)
-    except (TypeError, ValueError) as error:
-        raise type(error)(f"{source}: config.json is not that of a language model ({error})") from error
+    return _named(source, lambda: LanguageModelConfig.from_dict(values))
 
 
 def empty_language_model(
     config: LanguageModelConfig, *, source: str, dtype: torch.dtype | None = None
 ) -> LanguageModel:
     """The language model of a configuration, on the meta device; errors name the ``source``."""
+    return _named(source, lambda: config.build("meta", dtype))
+
+
+def _named(source: str, make: Callable[[], Made]) -> Made:
+    """The result of reading a ``config.json``; errors name the ``source``."""
     try:
-        return config.build("meta", dtype)
+        return make()
     except (TypeError, ValueError) as error:
         raise type(error)(f"{source}: config.json is not that of a language model ({error})") from error

@@ -27,6 +27,7 @@ class _HeadOptions(TypedDict, total=False):
     key_dim: int | None
     n_kv_heads: int | None
     add_bias_kv: bool
+    add_bias_q: bool
     add_bias_out: bool
     total_n_heads: int | None
     attn_scale: float | None
@@ -40,7 +41,6 @@ class AttentionOptions(_HeadOptions, total=False):
 
     shaw_values: bool
     output_gate: str | Activation | None
-    add_bias_q: bool
 
 
 class RelationalOptions(_HeadOptions, total=False):
@@ -88,10 +88,11 @@ class SymbolOptions(TypedDict, total=False):
 
 
 class RetrieverOptions(TypedDict, total=False):
-    """Symbols that layers share, ``symbol_retriever_config``."""
+    """Symbols that layers share, and what they are retrieved from, ``symbol_retriever_config``."""
 
     shared_symbol_retriever: bool
     weight_tie_symbol_library: bool
+    normalized_input: bool
 
 
 class BlockOptions(TypedDict, total=False):

@@ -67,7 +67,7 @@ class DecoderLanguageConfig(TokensConfig, OutputLayerConfig, HeadOptionsConfig, 
 
     symbol_retrieval: SequenceSymbolRetrieval = "symbolic_attention"
     symbol_retriever_config: RetrieverOptions | Options | None = None
-    """Whether layers share one symbol retriever, or else one symbol library."""
+    """Whether layers share one symbol retriever, or else one symbol library; and what symbols are retrieved from."""
     use_flash_attention: bool = True
     """Fused attention in a Transformer; otherwise attention weights are built."""
     block_kwargs: BlockOptions | Options | None = None

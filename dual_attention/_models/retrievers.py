@@ -92,7 +92,7 @@ def check_symbols_fit(
 
 def retriever_options(options: RetrieverOptions | Options | None) -> dict[str, bool]:
     """``symbol_retriever_config`` with its defaults, as a new dict; ``ValueError`` for an unknown key."""
-    defaults = {"shared_symbol_retriever": True, "weight_tie_symbol_library": False}
+    defaults = {"shared_symbol_retriever": True, "weight_tie_symbol_library": False, "normalized_input": False}
     given = options_dict("symbol_retriever_config", options)
     unknown = sorted(set(given) - set(defaults))
     if unknown:

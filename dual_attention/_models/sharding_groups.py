@@ -34,11 +34,14 @@ def sharding_groups(model: nn.Module, *, lowered: bool) -> list[ShardingGroup]:
 
     Everything outside of blocks is one group: embeddings and the output layer, which may be tied, and symbol
     retrievers, which may be shared by blocks and have tied libraries. Blocks may be gathered in ``lowered`` precision,
-    except for their normalisations, which autocast does not round.
+    except for their normalisations, which autocast does not round. These have a group of their own also where symbols
+    are retrieved from normalised tokens, before the block is called.
     """
+    retrieval = getattr(model, "symbol_retriever_config", None) or {}
+    apart = lowered or retrieval.get("normalized_input", False)
     groups = []
     for block in blocks_of(model):
-        if lowered:
+        if apart:
             norms = tuple(module for module in block.modules() if isinstance(module, nn.LayerNorm | RMSNorm))
             groups += [ShardingGroup(norms)] if norms else []
         groups.append(ShardingGroup((block,), lowered))

@@ -46,6 +46,11 @@ class Tokenizer(ABC):
     vocab_size: int
     end: int
 
+    @property
+    def begin(self) -> int:
+        """The token that a text begins with where it stands alone: here the end of another."""
+        return self.end
+
     @abstractmethod
     def encode(self, text: str) -> list[int]:
         """The tokens of a text, never :attr:`end`, whatever the text says; ``ValueError`` for half a surrogate pair."""

@@ -30,13 +30,15 @@ def write_tokenizer_json(tokenizer: Tokenizer, folder: Path, *, context: int) ->
         context: the most tokens that the model sees.
     """
     write_json(folder / TOKENIZER_JSON, as_tokenizer_json(tokenizer))
+    special = {"bos_token": END, "eos_token": END}
+    if isinstance(tokenizer, JsonTokenizer):
+        special = tokenizer.special_texts()
     write_json(
         folder / TOKENIZER_CONFIG,
         {
             "tokenizer_class": "PreTrainedTokenizerFast",
-            "bos_token": END,
-            "eos_token": END,
-            "pad_token": END,
+            **special,
+            "pad_token": special["eos_token"],
             "model_max_length": context,
             "clean_up_tokenization_spaces": False,
             "padding_side": "left",
@@ -105,7 +107,8 @@ class JsonTokenizer(Tokenizer):
             raise ValueError(f"{path}: expected a tokenizer of byte-level pairs, got {self._tokenizer.decoder!r}"[:300])
         self._tokenizer.encode_special_tokens = True  # what the text says is text
         self.vocab_size = max(self._tokenizer.get_vocab().values(), default=-1) + 1
-        self.end = self._end(path)
+        self.end = self._named(path, "eos_token")
+        self._begin = self._named(path, "bos_token", self.end)
         self._byte_of = {character: byte for byte, character in characters_of_bytes().items()}
         added = self._tokenizer.get_added_tokens_decoder()
         self._special = {number for number, token in added.items() if token.special}
@@ -120,20 +123,34 @@ class JsonTokenizer(Tokenizer):
         except BaseException as error:
             raise ValueError(f"{self._path}: {problem} ({' '.join(str(error).split())[:200]})") from error
 
-    def _end(self, path: Path) -> int:
-        """The token that ends a text: the one that ``tokenizer_config.json`` names, or else GPT-2's."""
+    @property
+    def begin(self) -> int:
+        return self._begin
+
+    def special_texts(self) -> dict[str, str]:
+        """Texts of the tokens that begin and end a text, as ``tokenizer_config.json`` has them."""
+        return {
+            name: self._tokenizer.id_to_token(token)
+            for name, token in (("bos_token", self.begin), ("eos_token", self.end))
+        }
+
+    def _named(self, path: Path, name: str, otherwise: int | None = None) -> int:
+        """A token that ``tokenizer_config.json`` names, or else that one, or the end of GPT-2's texts."""
         beside = path.with_name(TOKENIZER_CONFIG)
-        named = read_json_object(beside).get("eos_token") if beside.is_file() else None
+        named = read_json_object(beside).get(name) if beside.is_file() else None
+        if named is None and otherwise is not None:
+            return otherwise
         text = named.get("content") if isinstance(named, dict) else named or END
         found = self._tokenizer.token_to_id(text) if isinstance(text, str) else None
         if found is None:
-            raise ValueError(f"{path}: expected an end token {text!r} in the vocabulary, got none")
+            role = "an end token" if name == "eos_token" else f"the {name}"
+            raise ValueError(f"{path}: expected {role} {text!r} in the vocabulary, got none")
         return found
 
     def save(self, folder: Path) -> None:
         super().save(folder)
         write_json(folder / TOKENIZER_JSON, self.contents)
-        write_json(folder / TOKENIZER_CONFIG, {"eos_token": self._tokenizer.id_to_token(self.end)})
+        write_json(folder / TOKENIZER_CONFIG, self.special_texts())
 
     def encode(self, text: str) -> list[int]:
         text.encode("utf-8")  # half a surrogate pair is an error, as in other tokenizers

@@ -47,7 +47,7 @@ def load_model(
     if is_language_model(saved):
         return load_language_checkpoint(files, device=device, dtype=dtype)
     config, model = model_from_config(saved, source=files.name, dtype=dtype)
-    model, weights = read_into(model, files, device)
+    model, weights = read_into(model, files, device, saved)
     return LoadedModel(model, config, format_of(saved), weights.files, weights.dtype)
 
 

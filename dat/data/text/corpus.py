@@ -1,4 +1,4 @@
-"""One clean file of text from folders of unpacked packages: each file a document, tidied, none twice."""
+"""One clean file of text from folders, of unpacked packages or of BabyLM: documents tidied, none twice."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import json
 import os
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import Literal, NamedTuple, NoReturn
 
 from dual_attention._files import read_file, replaced_atomically
 from dual_attention._hashing import document_hash
@@ -18,19 +18,27 @@ from dual_attention._hashing import document_hash
 from .documents import hash_of_text
 
 _BLANK_LINES = re.compile(r"\n{3,}")
+_MARKER = re.compile(r"^[ \t]*= = = (.*?)(?: = = =)?[ \t]*$\n?", re.MULTILINE)
+_WITHOUT_TITLES = ("childes", "gutenberg")
+
+Layout = Literal["files", "babylm"]
+"""What a document is: a file, or in the corpora of BabyLM what follows a line ``= = = Title = = =``."""
+PATTERNS: Mapping[Layout, tuple[str, ...]] = {"files": ("*.txt", "*.md", "*.rst"), "babylm": ("*.train", "*.train.txt")}
+"""Names of files."""
 
 
 class Written(NamedTuple):
     """A file that was written.
 
     Attributes:
-        documents, characters: their number.
-        duplicates, short: files that were left out.
+        documents, characters, words: their number; words are what white space parts.
+        duplicates, short: documents that were left out.
         sha256: of the file.
     """
 
     documents: int
     characters: int
+    words: int
     duplicates: int
     short: int
     sha256: str
@@ -74,22 +82,45 @@ def read_text(path: Path) -> str:
     return text
 
 
-def write_corpus(out: Path, folders: Sequence[Path], patterns: Sequence[str], *, shortest: int) -> Written:
+def documents_in(text: str, name: str, layout: Layout) -> Iterator[str]:
+    """The documents of a file: all of it, or in BabyLM's layout what is between its markers.
+
+    A file of that layout without markers is one document. Titles begin the document that follows, except in CHILDES and
+    Project Gutenberg, where they are paths and numbers.
+    """
+    if layout == "files":
+        yield text
+        return
+    without = Path(name).name.startswith(_WITHOUT_TITLES)
+    begin, title = 0, ""
+    for marker in _MARKER.finditer(text):
+        yield title + text[begin : marker.start()]
+        begin, title = marker.end(), "" if without else marker[1] + "\n"
+    yield title + text[begin:]
+
+
+def write_corpus(
+    out: Path, folders: Sequence[Path], patterns: Sequence[str], *, shortest: int, layout: Layout = "files"
+) -> Written:
     """Write a JSON Lines file with a ``text`` and its ``source`` in each line.
 
     Args:
         patterns: names of files, for instance ``*.txt``.
-        shortest: characters of a document; shorter ones are left out.
+        shortest: characters of a document; shorter ones are left out, as are empty ones.
+        layout: see :data:`Layout`.
 
     Raises:
         ValueError: naming a file that is no text, or if there is none.
         OSError: for a folder that is not there, or cannot be read.
     """
     seen: set[int] = set()
-    characters = duplicates = short = 0
+    characters = words = duplicates = short = 0
     with replaced_atomically(out) as file:
-        for name, path in find_texts(folders, patterns):
-            text = clean_text(read_text(path))
+        found = find_texts(folders, patterns)
+        texts = ((name, text) for name, path in found for text in documents_in(read_text(path), name, layout))
+        for name, text in ((name, clean_text(text)) for name, text in texts):
+            if not text:
+                continue
             digest = document_hash()
             digest.update(text.encode())
             if len(text) < shortest:
@@ -99,8 +130,9 @@ def write_corpus(out: Path, folders: Sequence[Path], patterns: Sequence[str], *,
             else:
                 seen.add(hash_of_text(digest))
                 characters += len(text)
+                words += len(text.split())
                 file.write((json.dumps({"text": text, "source": name}, ensure_ascii=False) + "\n").encode())
         if not seen:
             raise ValueError(f"path: there is no text of {shortest} characters in {', '.join(map(str, folders))}")
         sha256 = file.digest()
-    return Written(len(seen), characters, duplicates, short, sha256)
+    return Written(len(seen), characters, words, duplicates, short, sha256)

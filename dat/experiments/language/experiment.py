@@ -43,8 +43,8 @@ class LanguageModelling(SweptExperiment[LanguageConfig, PreparedText]):
         "plot": "Curves of perplexity from the results of one or several grids, finished or not: results.csv of all "
         "of them, comparison.md and perplexity.png.",
         "data": "Make one clean file of text, for data.path, of the texts in folders: of packages that you have "
-        "downloaded and unpacked, for instance. Each file is a document; spaces at the ends of lines and empty lines "
-        "are tidied, and what is there twice is written once.",
+        "downloaded and unpacked, for instance, or of a corpus of BabyLM (--layout babylm). Spaces at the ends of "
+        "lines and empty lines are tidied, and what is there twice is written once.",
     }
     Config = LanguageConfig
     Grid = LanguageGrid

@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+import torch
 
 from dat.experiments import EXPERIMENTS
+from dat.experiments.language.presets import PRESETS
+from dual_attention._checkpoints.babylm import language_config_of
 
 MODEL = EXPERIMENTS["language"].load().Config().model
 
@@ -26,3 +29,55 @@ def test_symbols_may_be_sinusoids(symbols: str):
 def test_symbols_that_objects_retrieve_are_no_sinusoids(symbols: str):
     with pytest.raises(ValueError, match=f"model.symbols: expected positional_symbols, .*got '{symbols}'"):
         replace(MODEL, symbols=symbols, sinusoidal_symbols=True)
+
+
+# Their fields in configs/submitted_18l and submitted_16l_wide; the rest has its default.
+SUBMITTED = {
+    "model_type": "dat",
+    "max_seq_len": 512,
+    "norm_type": "layernorm",
+    "ffn_activation": "swiglu",
+    "symbol_retrieval": "relative",
+    "relative_symbols_rope": True,
+    "max_rel_pos": 512,
+    "tie_lm_head": False,
+    "use_bias_out": False,
+}
+SCALES = {
+    "DAT-babylm-191M": {"hidden_dim": 768, "n_layers": 18, "n_heads_sa": 9, "n_heads_ra": 3, "ra_type": "rca"},
+    "DAT-babylm-304M": {"hidden_dim": 1024, "n_layers": 16, "n_heads_sa": 12, "n_heads_ra": 4, "ra_type": "ra"},
+}
+
+
+@pytest.mark.parametrize("name", SCALES)
+def test_models_of_babylm_have_the_parameters_that_their_fields_imply(name: str):
+    """Every name and shape, and by hand: embedding and output, then in each layer dual attention, SwiGLU and norms."""
+    fields = {**SUBMITTED, **SCALES[name]}
+    built = [
+        language_config_of(fields).build(device="meta"),
+        PRESETS[name].language_config(16384).build(device="meta"),
+    ]
+    shapes = [{key: w.shape for key, w in model.state_dict().items()} for model in built]
+    assert shapes[0] == shapes[1]
+    d, heads, ra = fields["hidden_dim"], fields["n_heads_sa"] + fields["n_heads_ra"], fields["n_heads_ra"]
+    sensory, relational = d * fields["n_heads_sa"] // heads, d * ra // heads
+    attention = 3 * d * d + sensory**2 + relational**2
+    if fields["ra_type"] == "ra":
+        attention += 2 * d * relational + relational * ra
+    layer = attention + 3 * 4 * d * d + 9 * d + 4 * d
+    count = sum(w.numel() for w in built[1].parameters())
+    assert count == 2 * 16384 * d + fields["n_layers"] * layer + 2 * d
+    assert f"{round(count / 1e6)}M" in name
+
+
+@torch.no_grad()
+def test_the_preset_is_their_model():
+    """Its logits are those of their fields, for the same weights under our names."""
+    sizes = {"vocab_size": 300, "hidden_dim": 96, "n_layers": 2, "max_seq_len": 16}
+    for name, relations in SCALES.items():
+        small = replace(PRESETS[name], vocab_size=300, d_model=96, n_layers=2, context=16)
+        theirs = language_config_of({**SUBMITTED, **relations, **sizes}).build().eval()
+        ours = small.language_config(300).build().eval()
+        ours.load_state_dict(theirs.state_dict())
+        x = torch.randint(300, (2, 16))
+        torch.testing.assert_close(ours(x).logits, theirs(x).logits)

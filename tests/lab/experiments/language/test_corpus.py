@@ -36,7 +36,9 @@ def test_a_file_of_documents(tmp_path, capsys):
         {"text": ("c " * 20).strip(), "source": "deep/c.md.gz"},
     ]
     said = capsys.readouterr().out
-    assert "2 documents, 78 characters; left out: 1 that are there already, 1 shorter than 20 characters" in said
+    assert (
+        "2 documents, 40 words, 78 characters; left out: 1 that are there already, 1 shorter than 20 characters" in said
+    )
     assert main(command) == 2 and "exists already and is not overwritten" in capsys.readouterr().err
 
 
@@ -57,3 +59,26 @@ def test_what_is_no_text(tmp_path, capsys, name, content, message):
     assert message in capsys.readouterr().err and not (tmp_path / "o.jsonl").exists()
     assert main(["data", "language", "--out", str(tmp_path / "o.jsonl"), "--path", f"[{tmp_path / 'none'}]"]) == 2
     assert "path: expected folders, got" in capsys.readouterr().err
+
+
+def test_a_corpus_of_babylm(tmp_path, capsys):
+    """Markers part documents; titles are text, but not in CHILDES and Project Gutenberg, where they are paths."""
+    folder = tmp_path / "train_10M"
+    folder.mkdir()
+    (folder / "simple_wiki.train").write_text("= = = Water = = =\nIt is wet.\n\n= = = Salt = = =\nIt is = = = salty.\n")
+    (folder / "childes.train").write_text("= = = /a/b.cha = = =\n*CHI: more.  \n= = = /a/c.cha = = =\n*MOT: no.\n")
+    (folder / "gutenberg.train.txt").write_text("before\n = = = PG11 = = =\nOnce.\n")
+    (folder / "switchboard.train.txt").write_text("A: hi\nB: hi\n")
+    (folder / "notes.txt").write_text("no part of it")
+    out = tmp_path / "out.jsonl"
+    assert main(["data", "language", "--layout=babylm", f"--path={folder}", f"--out={out}"]) == 0
+    assert [(line["source"], line["text"]) for line in lines(out)] == [
+        ("childes.train", "*CHI: more."),
+        ("childes.train", "*MOT: no."),
+        ("gutenberg.train.txt", "before"),
+        ("gutenberg.train.txt", "Once."),
+        ("simple_wiki.train", "Water\nIt is wet."),
+        ("simple_wiki.train", "Salt\nIt is = = = salty."),
+        ("switchboard.train.txt", "A: hi\nB: hi"),
+    ]
+    assert "7 documents, 21 words" in capsys.readouterr().out

@@ -175,10 +175,6 @@ def test_the_esbn_is_about_as_large_as_the_dat():
 @pytest.mark.parametrize("symbols", get_args(get_type_hints(GamesModelConfig)["symbols"]))
 def test_every_symbol_mechanism_classifies(symbols, ra_type):
     config = replace(PRESETS["dat-1+1-sym"], symbols=symbols, ra_type=ra_type)
-    if symbols.startswith("position_relative") and ra_type != "relational_attention":
-        with pytest.raises(ValueError, match=f"{symbols} needs ra_type relational_attention"):
-            build_games_model(config, 2, seed=0)
-        return
     model = build_games_model(config, 2, seed=0)
     logits = model(torch.rand(3, 3, 36, 36))
     assert logits.shape == (3, 2)
@@ -209,11 +205,3 @@ def test_symbols_of_abstractors(symbols):
 def test_unknown_preset():
     with pytest.raises(ValueError, match=r"preset: expected one of .*dat-0\+2-sym.*got 'resnet'"):
         RelationalGames().preset_config("resnet")
-
-
-def test_relative_symbols_need_relational_attention():
-    config = GamesModelConfig(ra_type="rca", symbols="position_relative")
-    with pytest.raises(
-        ValueError, match=r"model\.symbols: position_relative.* needs ra_type relational_attention, not rca"
-    ):
-        build_games_model(config, 2, seed=0)
