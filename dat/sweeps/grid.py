@@ -102,8 +102,9 @@ class GridConfig(ABC):
         check_seed(self, name="first_seed")
         rates = (self.lr_of or {}).values()
         check(all(0 < rate < inf for rate in rates), "lr_of", "positive numbers", self.lr_of)
-        begun = getattr(getattr(self, "loop", None), "continue_from", None)
-        check(begun is None, "loop.continue_from", "null in a grid", begun)
+        for name in ("continue_from", "stop_patience"):
+            value = getattr(getattr(self, "loop", None), name, None)
+            check(value is None, f"loop.{name}", "null in a grid", value)
         for about in fields(self):
             values = getattr(self, about.name)
             if isinstance(values, tuple):

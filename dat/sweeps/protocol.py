@@ -22,7 +22,7 @@ UNCOMPARED = ("experiment", "seed", "machine", "output")
 """Keys of a run's configuration that are no settings; the folder of a grid has one device and one precision."""
 IDLE = (
     *("eval_batch_size", "micro_batch_size", "report_every", "eval_every", "checkpoint_every", "measure_at"),
-    *("milestones", "milestone_tokens", "milestone_words"),
+    *("milestones", "milestone_tokens", "milestone_words", "activation_stats"),
 )
 """Keys of the loop that change no result, or only by rounding."""
 

@@ -27,7 +27,8 @@ from .._native import use_native
 from .._processes import follow_parent
 from ..training.configs import RunConfig
 from ..training.interrupt import Interrupted
-from ..training.loop import Trainer, never
+from ..training.loop import Trainer
+from ..training.measuring import never
 from ..training.run_folder import versions
 from ..training.weights_file import save_weights
 from .experiment import AnySwept

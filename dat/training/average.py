@@ -42,7 +42,7 @@ def update_average(optimizer: torch.optim.Optimizer, steps: int) -> None:
                 weights.append(local(parameter.detach()))
         if averages:
             decay = min(group[DECAY], (1 + steps) / (10 + steps))
-            torch._foreach_lerp_(averages, weights, 1 - decay)
+            torch._foreach_lerp_(averages, weights, 1 - decay)  # pyright: ignore[reportPrivateImportUsage]
 
 
 @torch.no_grad()

@@ -160,8 +160,8 @@ class OptimConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BeginningConfig:
-    """What training begins with."""
+class TrainingConfig:
+    """What training begins with, what is noted of it, and when it ends early."""
 
     continue_from: str | None = None
     """Run of the same data, model and seed, or one of its checkpoints, RUN/checkpoints/NAME, that a new run goes on
@@ -171,14 +171,23 @@ class BeginningConfig:
     folder, or OWNER/NAME on the hub. Widths are the same; the new model may have more tokens and another context. null
     draws the weights."""
 
-    def check_beginning(self) -> None:
-        """Check that there is one beginning."""
+    activation_stats: bool = False
+    """Note in each row the root mean square of the residual stream after each block, of one more forward pass."""
+    stop_patience: int | None = None
+    """Evaluations without a lower loss on the validation set after which training ends. The final weights are the last
+    ones; the checkpoint with the lowest loss is kept, too. null trains to the end."""
+
+    def check_common(self, eval_every: int) -> None:
+        """Check these keys; evaluations come every so often."""
         both = self.continue_from is not None and self.weights_from is not None
         check(not both, "loop.weights_from", "null with loop.continue_from", self.weights_from)
+        check_integers(self, "loop", "stop_patience", most=MOST_STEPS)
+        fits = self.stop_patience is None or eval_every > 0
+        check(fits, "loop.stop_patience", "null with loop.eval_every=0", self.stop_patience)
 
 
 @dataclass(frozen=True)
-class LoopConfig(BeginningConfig):
+class LoopConfig(TrainingConfig):
     """Length of training, batch sizes, and how often to evaluate and to save."""
 
     epochs: int = 50
@@ -196,7 +205,7 @@ class LoopConfig(BeginningConfig):
     shorter runs end with. Training is the same with and without."""
 
     def __post_init__(self) -> None:
-        self.check_beginning()
+        self.check_common(self.eval_every)
         check_integers(self, "loop", "epochs", most=MOST_EPOCHS)
         inside = all(1 <= epoch <= self.epochs for epoch in self.measure_at)
         expected = f"different epochs from 1 to {self.epochs:,} (loop.epochs)"
@@ -206,7 +215,7 @@ class LoopConfig(BeginningConfig):
 
 
 @dataclass(frozen=True)
-class StepLoopConfig(BeginningConfig):
+class StepLoopConfig(TrainingConfig):
     """Length of training in steps, for data that is a stream rather than a set to pass through."""
 
     steps: int = 1000
@@ -232,7 +241,7 @@ class StepLoopConfig(BeginningConfig):
     """Likewise after so many words, counted in the text to train on, where white space separates them."""
 
     def __post_init__(self) -> None:
-        self.check_beginning()
+        self.check_common(self.eval_every)
         check_integers(self, "loop", "steps", most=MOST_STEPS)
         self.steps_of("milestones", 1)
         check_integers(self, "loop", "batch_size", "micro_batch_size", "eval_batch_size", most=MOST_EXAMPLES)

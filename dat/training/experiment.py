@@ -106,7 +106,7 @@ class Experiment(ABC, Generic[Config, Ready]):
         """
         problem, loop, metrics = prepared.problem, config.loop, self.table.metrics
         steps = isinstance(loop, StepLoopConfig)
-        examples = trainer.step * loop.batch_size if steps else loop.epochs * len(problem.train)
+        examples = trainer.step * loop.batch_size if steps else trainer.epoch * len(problem.train)
         measured = []
         for row in trainer.measured:
             numbers = {name: numbers_of_set(problem, name, row) for name in problem.evaluation}
@@ -118,6 +118,7 @@ class Experiment(ABC, Generic[Config, Ready]):
             "parameters": count_parameters(problem.model),
             **by_metric(metrics, ends),
             **({"measured": measured} if measured else {}),
+            **({"best": trainer.best, "ended_early": trainer.ended_early} if trainer.best is not None else {}),
             "steps": trainer.step,
             "seconds": round(trainer.seconds, 3),
             "examples_per_second": round(examples / max(trainer.seconds, 1e-9), 1),

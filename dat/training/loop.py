@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from .average import averaged, exchange_average, update_average
 from .branch import rebase
 from .checkpoint import Checkpoints, random_state, restore_random_state
-from .configs import RunConfig
+from .configs import RunConfig, check
 from .device import peak_memory
-from .distributed import Workers
 from .interrupt import Interrupted
+from .measuring import RunningMeans, mean_measures, never, stream_sizes
 from .metrics import MetricsLog, MetricsMark, Row
-from .optim import build_optimizer, learning_rate
+from .optim import build_optimizer, clip_gradients, learning_rate
 from .placement import Placement
 from .plan import make_plan
-from .problem import Batch, Examples, LossFunction, Problem, Weigh
+from .problem import Batch, Problem
 from .progress import Progress
 from .saved_state import check_state, names_of, optimizer_state
 from .seeding import derive_seed
@@ -32,43 +32,14 @@ from .warm_start import take_weights, weights_named
 if TYPE_CHECKING:
     from .sharded_checkpoint import PartsWriter
 
+NORM = "grad_norm"
+"""Of the whole gradient before clipping, in rows: the mean over the steps of a span."""
 CHECK_LOSS_EVERY = 16
 """Steps between looks at the running loss; each look waits for the device."""
 
 
 class Diverged(RuntimeError):
     """The loss is no longer a finite number, or a weight."""
-
-
-class RunningMeans:
-    """Means of scalars over examples, summed in float64 on the device."""
-
-    def __init__(self) -> None:
-        self.sums: dict[str, Tensor] = {}
-        self.count = 0
-
-    def add(self, values: dict[str, Tensor], count: int) -> None:
-        """Add means ``values`` over ``count`` examples."""
-        self.add_sums({name: value.detach().double() * count for name, value in values.items()}, count)
-
-    def add_sums(self, sums: dict[str, Tensor], count: int) -> None:
-        """Add float64 sums over ``count`` examples."""
-        for name, term in sums.items():
-            self.sums[name] = self.sums[name] + term if name in self.sums else term
-        self.count += count
-
-    def means(self) -> dict[str, float]:
-        """The means so far."""
-        return {name: float(total) / self.count for name, total in self.sums.items()}
-
-    def gathered(self, workers: Workers, count: int) -> RunningMeans:
-        """Those of all processes, which have taken ``count`` examples and added numbers of the same names."""
-        if workers.size == 1:
-            return self
-        names, found = list(self.sums), RunningMeans()
-        sums = workers.sum(torch.stack([self.sums[name] for name in names]))
-        found.add_sums(dict(zip(names, sums, strict=True)), count)
-        return found
 
 
 class _Pass(NamedTuple):
@@ -83,58 +54,6 @@ class _Pass(NamedTuple):
     means: dict[str, Tensor]
     examples: int
     share: float | Tensor
-
-
-def never() -> bool:
-    """The stop condition of a loop that nobody interrupts."""
-    return False
-
-
-def mean_measures(
-    model: nn.Module,
-    examples: Examples,
-    loss: LossFunction,
-    *,
-    batch_size: int,
-    weights: Mapping[str, Weigh] | None = None,
-    stop: Callable[[], bool] = never,
-    placement: Placement | None = None,
-) -> dict[str, float]:
-    """Mean loss and metrics of ``model`` over all ``examples`` in evaluation mode; its mode is left as it was.
-
-    Args:
-        weights: see :attr:`.problem.Problem.weights`; with them the means do not depend on ``batch_size``.
-        stop: looked at before each batch; the same in all processes.
-        placement: of the model in several processes, which take the batches in turn; None: whole in this one.
-
-    Raises:
-        Interrupted: if ``stop()`` became true.
-    """
-    placement = placement or Placement(model)
-    workers, training, weights = placement.workers, model.training, weights or {}
-    totals, counts = RunningMeans(), RunningMeans()
-    model.eval()
-    batches = torch.arange(len(examples)).split(batch_size)
-    try:
-        with placement.measuring():
-            for first in range(0, len(batches), workers.size):
-                if stop():
-                    raise Interrupted
-                number = first + workers.rank
-                indices = batches[min(number, len(batches) - 1)]  # at the end some only keep step with the others
-                batch = examples.batch(indices)
-                value, metrics = loss(model, batch)
-                means = {name: mean.detach().double() for name, mean in {"loss": value, **metrics}.items()}
-                n = value.new_tensor(len(indices), dtype=torch.float64)
-                own = {name: weigh(batch).double() for name, weigh in weights.items()}
-                taken = number < len(batches)
-                count = {name: own.get(name.partition("/")[0], n) * taken for name in means}
-                totals.add_sums({name: mean * count[name] for name, mean in means.items()}, 0)
-                counts.add_sums(count, 0)
-    finally:
-        model.train(training)
-    totals, counts = (sums.gathered(workers, len(examples)).sums for sums in (totals, counts))
-    return {name: float(total / counts[name]) for name, total in totals.items()}
 
 
 class Trainer:
@@ -176,8 +95,10 @@ class Trainer:
         self.progress = progress or Progress()
         self.optimizer = build_optimizer(problem.model, config.optim, problem.factors)
         self.plan = make_plan(config, len(problem.train), problem.per_step)
-        if checkpoints is not None:
-            checkpoints.milestones = self.plan.milestones
+        watched = next((name for name in problem.watch if name in problem.evaluation), None)
+        patience = config.loop.stop_patience
+        check(patience is None or watched is not None, "loop.stop_patience", "null without a validation set", patience)
+        self._watched_loss = f"{watched}_loss"
         self.epoch = self.step = 0
         self.seconds = 0.0
         self.metrics_mark: MetricsMark | None = None
@@ -238,7 +159,7 @@ class Trainer:
             if self._borrowed:  # what it came from may go away
                 self._save()
                 self._finish_saving()
-            while self.epoch < self.plan.spans:
+            while self.epoch < self.plan.spans and not self.ended_early:
                 self._train_epoch()
                 self._end_epoch()
             self.progress.close()
@@ -296,12 +217,12 @@ class Trainer:
             group["lr"] = group["lr_scale"] * rate
         self.optimizer.zero_grad(set_to_none=True)
         passes = self._add_gradients(indices)
-        if (clip := self.config.optim.grad_clip) is not None:
-            nn.utils.clip_grad_norm_(self.problem.model.parameters(), clip)
+        norm = clip_gradients(self.problem.model, self.config.optim.grad_clip)
         self.optimizer.step()
         self.step += 1
         update_average(self.optimizer, self.step)
         self._note(passes, len(indices))
+        self._running.add_sums({NORM: norm.double() * len(indices)}, 0)
 
     def _add_gradients(self, indices: Tensor) -> list[_Pass]:
         """Add the gradients of the mean loss of a step, in the passes of this process."""
@@ -345,7 +266,11 @@ class Trainer:
         span, plan = self.epoch, self.plan
         rate = learning_rate(self.config.optim, self.step - 1, plan.total_steps)
         row: Row = {plan.unit: span + 1, "step": self.step, "lr": rate}
-        row.update({f"train_{name}": value for name, value in self._running.means().items()})
+        means = self._running.means()
+        norm = {NORM: means.pop(NORM)} if NORM in means else {}
+        row.update({f"train_{name}": value for name, value in means.items()} | norm)
+        if self.config.loop.activation_stats:
+            row.update(self._stream_sizes())
         if plan.measures(span):
             means = self.evaluate(tuple(self.problem.evaluation))
             self.measured.append({plan.unit: span + 1, "step": self.step, **means})
@@ -362,8 +287,33 @@ class Trainer:
         self.progress.row(row)
         self.epoch = span + 1
         self._running = RunningMeans()
-        if plan.saves(span):
+        if plan.saves(span) or (self.best is not None and self.best["step"] == self.step):
             self._save()
+
+    def _stream_sizes(self) -> dict[str, float]:
+        """Of the first pass of the last step."""
+        indices = self.plan.batches(self.epoch)[-1]
+        part = self.placement.parts(indices, self.plan.micro_batch_size)[0]
+        problem = self.problem
+        return stream_sizes(problem.model, problem.train.batch(part.indices), problem.loss, self.placement)
+
+    @property
+    def best(self) -> dict[str, float] | None:
+        """The evaluation with the lowest loss so far, if ``loop.stop_patience`` asks for it."""
+        evaluations = self._evaluations()
+        return min(evaluations, key=lambda row: row[self._watched_loss]) if evaluations else None
+
+    @property
+    def ended_early(self) -> bool:
+        """Whether so many evaluations as ``loop.stop_patience`` says have brought no lower loss."""
+        evaluations = self._evaluations()
+        since = len(evaluations) - evaluations.index(self.best) - 1 if self.best is not None else 0
+        return since >= (self.config.loop.stop_patience or math.inf)
+
+    def _evaluations(self) -> list[dict[str, float]]:
+        if self.config.loop.stop_patience is None:
+            return []
+        return sorted((*self.watched, *self.measured), key=lambda row: row["step"])
 
     def _check_loss(self) -> None:
         loss = self._running.means().get("loss", 0.0)
@@ -394,6 +344,7 @@ class Trainer:
             return
         self._check_loss()
         self._check_weights()
+        self.checkpoints.milestones = self.plan.milestones | ({int(self.best["step"])} if self.best else set())
         if self.placement.saves_parts:
             if self._parts is None:
                 from .sharded_checkpoint import PartsWriter
@@ -434,6 +385,8 @@ class Trainer:
         self._running = RunningMeans()
         self._running.sums = {name: total.detach().to(self.device) for name, total in state["sums"].items()}
         self._running.count = state["count"]
+        if self._running.count:  # older versions kept no norm: it is not known of the whole span
+            self._running.sums.setdefault(NORM, torch.tensor(math.nan, dtype=torch.float64, device=self.device))
         self.metrics_mark = state.get("metrics")
         self.measured = list(state.get("measured", []))
         self.watched = list(state.get("watched", []))

@@ -21,6 +21,7 @@ from dual_attention.transformer_blocks import Block
 
 from .average import DECAY
 from .configs import OptimConfig, check
+from .sharding import is_sharded, whole_norm
 
 
 class Factors(NamedTuple):
@@ -147,6 +148,20 @@ class MuonAndAdamW(_eager(torch.optim.Optimizer)):
         """Load the state of both."""
         super().load_state_dict(state_dict)
         self._share()
+
+
+def clip_gradients(model: nn.Module, largest: float | None) -> Tensor:
+    """Clip the gradients of a model to a norm, of all of them together, unless it is None.
+
+    Returns:
+        Their norm before, a scalar that is the same in all processes.
+    """
+    gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
+    if largest is None:
+        return whole_norm(gradients)
+    before = whole_norm(gradients) if any(map(is_sharded, gradients)) else None
+    norm = nn.utils.clip_grad_norm_(model.parameters(), largest)
+    return norm if before is None else before
 
 
 def learning_rate(config: OptimConfig, step: int, total_steps: int) -> float:

@@ -23,7 +23,8 @@ from .configs import MachineConfig, ParallelMachineConfig, RunConfig, StepLoopCo
 from .distributed import ALONE, Workers
 from .experiment import AnyExperiment, Prepared
 from .interrupt import Interrupted, StopOnSignal, Terminated
-from .loop import Trainer, mean_measures
+from .loop import Trainer
+from .measuring import mean_measures
 from .metrics import MetricsLog
 from .optim import build_optimizer
 from .placement import check_divisible, place_model

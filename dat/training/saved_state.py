@@ -157,7 +157,7 @@ def _check_entry(entry: Any, expected: Sequence[str], parameter: Tensor, name: s
     if "step" in expected:
         count = entry["step"]
         check(_is_plain(count, (), torch.float32), f"{name}.step", "a float32 scalar", _described(count))
-        taken = float(count)
+        taken = float(count.detach())
         check(taken == taken // 1 and 1 <= taken <= step, f"{name}.step", f"an integer from 1 to {step}", taken)
         squares = local(entry["exp_avg_sq"])
         check(bool((squares >= 0).all()), f"{name}.exp_avg_sq", "numbers of at least 0", "negative ones")

@@ -6,7 +6,7 @@ tensors as well, which are whole in every process.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -36,6 +36,17 @@ def whole_tensor(tensor: Any) -> Tensor:
     parts = [torch.empty_like(padded) for _ in range(dist.get_world_size(group))]
     dist.all_gather(parts, padded, group=group)
     return torch.cat(parts)[: tensor.shape[0]]
+
+
+def whole_norm(tensors: Sequence[Any]) -> Tensor:
+    """The norm of all numbers of some tensors, all sharded alike or none; every process asks at the same time."""
+    norm = nn.utils.get_total_norm([local(tensor) for tensor in tensors])
+    if not any(map(is_sharded, tensors)):
+        return norm
+    axis = next(axis for axis, placement in enumerate(tensors[0].placements) if placement.is_shard())
+    square = norm.square()
+    dist.all_reduce(square, group=tensors[0].device_mesh.get_group(axis))
+    return square.sqrt()
 
 
 def local(tensor: Any) -> Tensor:

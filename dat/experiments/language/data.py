@@ -369,9 +369,11 @@ def count_words(sequences: TextSequences, tokenizer: Tokenizer) -> int:
         apart = True
         for first in range(0, len(array), MOST_AT_ONCE):
             tokens = np.minimum(array[first : first + MOST_AT_ONCE].astype(np.int64), tokenizer.vocab_size)
-            after = np.concatenate(([apart], closes[tokens[:-1]]))
-            total += int(inner[tokens].sum() + (opens[tokens] & after).sum())
-            apart = closes[tokens[-1]]
+            begins = opens[tokens]
+            begins[1:] &= closes[tokens[:-1]]
+            begins[0] &= apart
+            total += int(inner[tokens].sum() + begins.sum())
+            apart = bool(closes[tokens[-1]])
     return total
 
 

@@ -11,7 +11,7 @@ import torch
 from dual_attention.generation.tokenizer import Tokenizer
 from dual_attention.language_models import LanguageModel
 
-from ...training.loop import mean_measures
+from ...training.measuring import mean_measures
 from .config import LanguageDataConfig
 from .data import TextSequences, count_bytes, first_tokens, tokens_of
 from .problem import DocumentMask, language_loss, numbers_of_text

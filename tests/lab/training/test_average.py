@@ -9,7 +9,7 @@ import torch
 
 from dat.training.configs import OptimConfig
 from dat.training.interrupt import Interrupted
-from dat.training.loop import mean_measures
+from dat.training.measuring import mean_measures
 from dat.training.metrics import MetricsLog, read_rows
 
 from .test_loop import LOOP, make_trainer, squared_error, stop_after, weights, without_time

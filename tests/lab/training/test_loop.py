@@ -15,7 +15,8 @@ from torch import nn
 from dat.training.checkpoint import Checkpoints
 from dat.training.configs import LoopConfig, OptimConfig, StepLoopConfig
 from dat.training.interrupt import Interrupted
-from dat.training.loop import Diverged, Trainer, mean_measures
+from dat.training.loop import Diverged, Trainer
+from dat.training.measuring import mean_measures
 from dat.training.metrics import OF_THE_MACHINE, MetricsLog, read_rows
 from dat.training.optim import learning_rate
 from dat.training.problem import Problem, TensorExamples

@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from dat.training.checkpoint import STATE, Checkpoints, read_state
 from dat.training.configs import OptimConfig
 from dat.training.interrupt import Interrupted
-from dat.training.loop import Trainer, never
+from dat.training.loop import Trainer
+from dat.training.measuring import never
 from dat.training.optim import Factors, build_optimizer, hidden_matrices
 from dat.training.problem import Problem
 from dual_attention import DualAttnTransformerLM, EncoderBlock

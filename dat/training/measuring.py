@@ -1,0 +1,125 @@
+"""Means over examples: running ones of training, those of an evaluation, and sizes of what flows through a model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from dual_attention._models.sharding_groups import blocks_of
+
+from .distributed import Workers
+from .interrupt import Interrupted
+from .placement import Placement
+from .problem import Batch, Examples, LossFunction, Weigh
+
+
+class RunningMeans:
+    """Means of scalars over examples, summed in float64 on the device."""
+
+    def __init__(self) -> None:
+        self.sums: dict[str, Tensor] = {}
+        self.count = 0
+
+    def add(self, values: dict[str, Tensor], count: int) -> None:
+        """Add means ``values`` over ``count`` examples."""
+        self.add_sums({name: value.detach().double() * count for name, value in values.items()}, count)
+
+    def add_sums(self, sums: dict[str, Tensor], count: int) -> None:
+        """Add float64 sums over ``count`` examples."""
+        for name, term in sums.items():
+            self.sums[name] = self.sums[name] + term if name in self.sums else term
+        self.count += count
+
+    def means(self) -> dict[str, float]:
+        """The means so far."""
+        return {name: float(total) / self.count for name, total in self.sums.items()}
+
+    def gathered(self, workers: Workers, count: int) -> RunningMeans:
+        """Those of all processes, which have taken ``count`` examples and added numbers of the same names."""
+        if workers.size == 1:
+            return self
+        names, found = list(self.sums), RunningMeans()
+        sums = workers.sum(torch.stack([self.sums[name] for name in names]))
+        found.add_sums(dict(zip(names, sums, strict=True)), count)
+        return found
+
+
+def never() -> bool:
+    """The stop condition of a loop that nobody interrupts."""
+    return False
+
+
+def mean_measures(
+    model: nn.Module,
+    examples: Examples,
+    loss: LossFunction,
+    *,
+    batch_size: int,
+    weights: Mapping[str, Weigh] | None = None,
+    stop: Callable[[], bool] = never,
+    placement: Placement | None = None,
+) -> dict[str, float]:
+    """Mean loss and metrics of ``model`` over all ``examples`` in evaluation mode; its mode is left as it was.
+
+    Args:
+        weights: see :attr:`.problem.Problem.weights`; with them the means do not depend on ``batch_size``.
+        stop: looked at before each batch; the same in all processes.
+        placement: of the model in several processes, which take the batches in turn; None: whole in this one.
+
+    Raises:
+        Interrupted: if ``stop()`` became true.
+    """
+    placement = placement or Placement(model)
+    workers, training, weights = placement.workers, model.training, weights or {}
+    totals, counts = RunningMeans(), RunningMeans()
+    model.eval()
+    batches = torch.arange(len(examples)).split(batch_size)
+    try:
+        with placement.measuring():
+            for first in range(0, len(batches), workers.size):
+                if stop():
+                    raise Interrupted
+                number = first + workers.rank
+                indices = batches[min(number, len(batches) - 1)]  # at the end some only keep step with the others
+                batch = examples.batch(indices)
+                value, metrics = loss(model, batch)
+                means = {name: mean.detach().double() for name, mean in {"loss": value, **metrics}.items()}
+                n = value.new_tensor(len(indices), dtype=torch.float64)
+                own = {name: weigh(batch).double() for name, weigh in weights.items()}
+                taken = number < len(batches)
+                count = {name: own.get(name.partition("/")[0], n) * taken for name in means}
+                totals.add_sums({name: mean * count[name] for name, mean in means.items()}, 0)
+                counts.add_sums(count, 0)
+    finally:
+        model.train(training)
+    totals, counts = (sums.gathered(workers, len(examples)).sums for sums in (totals, counts))
+    return {name: float(total / counts[name]) for name, total in totals.items()}
+
+
+def stream_sizes(model: nn.Module, batch: Batch, loss: LossFunction, placement: Placement) -> dict[str, float]:
+    """Root mean square of the residual stream after each block, in a forward pass in evaluation mode.
+
+    Each process gives a batch of its own; what is returned is of all of them.
+    """
+    squares: list[Tensor] = []
+
+    def note(block: nn.Module, inputs: Any, output: Any) -> None:
+        stream = output[0] if isinstance(output, tuple) else output
+        squares.append(stream.detach().double().square().mean())
+
+    hooks, training = [block.register_forward_hook(note) for block in blocks_of(model)], model.training
+    model.eval()
+    try:
+        with placement.measuring():
+            loss(model, batch)
+    finally:
+        model.train(training)
+        for hook in hooks:
+            hook.remove()
+    if not squares:
+        return {}
+    means = placement.workers.sum(torch.stack(squares)) / placement.workers.size
+    return {f"rms_block_{number}": float(mean.sqrt()) for number, mean in enumerate(means)}
