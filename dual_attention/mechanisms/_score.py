@@ -57,7 +57,7 @@ class Score(TypedModule, ABC):
 
     def for_softmax(self, query: Tensor | None, key: Tensor) -> Tensor:
         """As ``forward``, but inner products of float16 in float32, since they may lie beyond it."""
-        if query is None or not (self.factorises and query.dtype == key.dtype == torch.float16):
+        if query is None or not (query.dtype == key.dtype == torch.float16 and self.factorises):
             return self(query, key)
         wide = {name: parameter.float() for name, parameter in self.named_parameters()}
         with without_autocast(query):
