@@ -134,7 +134,7 @@ def beginning(config: Any, *, auto: bool = False) -> tuple[Any, Path | None]:
 
 
 def state_of(folder: RunFolder) -> tuple[str, bool]:
-    """How far the run in a folder is, in words, and whether it is finished."""
+    """The position of the run in a folder, in words, and whether it is finished."""
     if not folder.config.is_file():
         return "a new run", False
     if folder.finished:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, fields, replace
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -14,6 +14,7 @@ from dual_attention._checksums import damaged_files, read_checksums, sha256_of, 
 from dual_attention._files import write_atomically
 from dual_attention._words import printable, suggestion
 
+from ..training.config_data import differing
 from ..training.config_io import commented_yaml, read_config
 from ..training.configs import (
     MOST_THREADS,
@@ -132,7 +133,7 @@ class GridConfig(ABC):
         for name in SETTINGS:
             if not hasattr(self, name):
                 continue
-            for key, before, now in differing(name, getattr(older, name), getattr(self, name)):
+            for key, before, now in differing(getattr(older, name), getattr(self, name), name):
                 raise ValueError(
                     f"{key}: {self.out} holds cells run with {before}, got {now}; give another --out or the same "
                     "settings"
@@ -149,15 +150,6 @@ class GridConfig(ABC):
             config = replace(config, optim=replace(config.optim, lr=cell.lr))
         machine: MachineConfig = replace(config.machine, device=self.device, threads=1)
         return replace(config, machine=machine, output=OutputConfig(name=cell.name, tensorboard=False, progress=False))
-
-
-def differing(key: str, older: Any, newer: Any) -> Iterator[tuple[str, Any, Any]]:
-    """The dotted keys, and both values, in which two settings differ; those of a group one by one."""
-    if is_dataclass(newer) and type(older) is type(newer):
-        for about in fields(newer):
-            yield from differing(f"{key}.{about.name}", getattr(older, about.name), getattr(newer, about.name))
-    elif older != newer:
-        yield key, older, newer
 
 
 def cells(experiment: AnySwept, grid: GridConfig) -> list[Cell]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import torch
@@ -45,8 +45,8 @@ def resolved(kind: type, config: Config) -> tuple[Config, RunFolder | None]:
     if checkpoint is None:
         raise FileNotFoundError(f"{KEY}: {given} has no checkpoint")
     source = read_config(kind, folder.config)
-    for key, before, now in differing(asdict(source), asdict(config), FREE):  # pyright: ignore[reportArgumentType]
-        check(before == now, key, f"{before!r}, that of the run in {KEY}", now)
+    for key, before, now in differing(source, config, free=FREE):
+        check(False, key, f"{before!r}, that of the run in {KEY}", now)
     size, ours = source.loop.batch_size, config.loop.batch_size
     check(size == ours, "loop.batch_size", f"{size}, that of the run in {KEY}", ours)
     loop = replace(config.loop, continue_from=str(checkpoint.resolve()))

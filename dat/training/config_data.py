@@ -252,22 +252,20 @@ def build(kind: type[Config], values: Mapping[str, Any], default: Config | None 
     return kind(**given) if default is None else dataclasses.replace(typing.cast(Any, default), **given)
 
 
-def differing(
-    older: Mapping[str, Any], newer: Mapping[str, Any], free: Collection[str], group: str = ""
-) -> list[tuple[str, Any, Any]]:
-    """The dotted keys in which two configurations of a kind differ, as dicts, with both values.
+def differing(older: Any, newer: Any, key: str = "", *, free: Collection[str] = ()) -> Iterator[tuple[str, Any, Any]]:
+    """The dotted keys, and both values, in which two configurations differ; those of a group one by one.
 
     Args:
-        free: keys, and groups of keys, that are not compared.
+        key: of the two, if they are groups or values themselves.
+        free: keys, of groups or values, that are not compared.
     """
-    found = []
-    for name in (name for name in older if group + name not in free):
-        before, now = older[name], newer[name]
-        if isinstance(before, Mapping) and isinstance(now, Mapping):
-            found += differing(before, now, free, f"{group}{name}.")
-        elif before != now:
-            found.append((group + name, before, now))
-    return found
+    if dataclasses.is_dataclass(newer) and type(older) is type(newer):
+        for about in dataclasses.fields(newer):
+            name = f"{key}.{about.name}".lstrip(".")
+            if name not in free:
+                yield from differing(getattr(older, about.name), getattr(newer, about.name), name, free=free)
+    elif older != newer:
+        yield key, older, newer
 
 
 def defaults_of(kind: type, instance: Any = None) -> dict[str, Any]:

@@ -161,7 +161,7 @@ class OptimConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingConfig:
-    """What training begins with, what is noted of it, and when it ends early."""
+    """Beginning of a training, what is noted of it, and its early end."""
 
     continue_from: str | None = None
     """Run of the same data, model and seed, or one of its checkpoints, RUN/checkpoints/NAME, that a new run goes on

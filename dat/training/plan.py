@@ -42,7 +42,7 @@ class Plan(ABC):
         self._ends, self._done = ends, done
 
     def spans_until(self, step: int) -> int:
-        """How many spans end by a step."""
+        """Number of spans that end by a step."""
         return bisect_right(self._ends, step)
 
     def first_step(self, span: int) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -45,4 +45,4 @@ def settings_that_differ(folder: RunFolder, config: Any) -> list[tuple[str, Any,
     given, kept = config.loop.continue_from, found.loop.continue_from
     if given is not None and kept is not None and Path(kept).is_relative_to(Path(given).resolve()):
         config = replace(config, loop=replace(config.loop, continue_from=kept))
-    return differing(asdict(found), asdict(config), ("experiment", "machine", "output"))
+    return list(differing(found, config, free=("experiment", "machine", "output")))

@@ -58,6 +58,10 @@ def rows_taken(model: nn.Module, weights: Weights) -> dict[str, tuple[Tensor, in
             problems.append(f"{names[0]} is missing")
             continue
         value, own = tensors[name], wanted[name]
+        others = [other for other in names if other in tensors and not value.is_meta]
+        if any(not torch.equal(value, tensors[other]) for other in others):
+            problems.append(f"{' and '.join(others)} differ, and are one tensor in {type(model).__name__}")
+            continue
         n, m = (shape[0] if (shape := tuple(tensor.shape)) else 0 for tensor in (value, own))
         by_row = value.shape[1:] == own.shape[1:] and (
             name.endswith(OF_POSITIONS) or (name.endswith(OF_TOKENS) and m >= n)

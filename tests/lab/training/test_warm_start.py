@@ -195,3 +195,14 @@ def test_processes_begin_alike(tmp_path, machine, monkeypatch):
     assert found == pytest.approx(expected, rel=1e-11)
     for name, tensor in whole.items():
         torch.testing.assert_close(weights[name], tensor, rtol=1e-9, atol=1e-9)
+
+
+def test_an_output_layer_of_its_own(tmp_path):
+    """Weights that are one serve a model in which they are two, but not the other way round."""
+    config = trained_config(tmp_path, "rotary")
+    tied, apart = config.model, replace(config.model, tie_weights=False)
+    source = start_run(LANGUAGE, named(config, "tied"))
+    weights, run = begun(tmp_path / "a", config, source.path, model=apart)
+    assert torch.equal(weights["layers.token_embedder.weight"], weights["layers.final_out.weight"])
+    with pytest.raises(ValueError, match=r"final_out\.weight differ, and are one tensor in DualAttnTransformerLM"):
+        begun(tmp_path / "b", config, run.path, model=tied)
