@@ -107,7 +107,7 @@ def _evaluate_language(options: Any, machine: MachineConfig) -> int:
     numbers = evaluate_text(
         checkpoint.model,
         tokenizer,
-        tuple(options.text),
+        tuple(options.text or ()),
         device=device,
         tokens=tokens,
         batch_size=size,

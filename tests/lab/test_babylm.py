@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from dat.checkpoints import open_checkpoint
+from dat.cli.generate import continuations
 from tests.lab.cli.commands import dat, fails
 from tests.library.hf.test_babylm import BASE, documents, written
 
@@ -77,6 +78,16 @@ def test_an_exported_one_is_the_same_model(to: str, theirs: Path, capsys):
     if to == "transformers":
         config = json.loads(Path("ours/config.json").read_text())
         assert (config["bos_token_id"], config["eos_token_id"]) == (1, 2)
+
+
+def test_a_prompt_begins_with_the_token_that_begins_their_texts(theirs: Path):
+    opened = open_checkpoint(theirs)
+    model: Any = opened.model
+    tokenizer = opened.tokenizer()
+    found = "".join(continuations(model, tokenizer, "The child", max_new_tokens=4, temperature=0))
+    idx = torch.tensor([[1, *tokenizer.encode("The child")]])
+    tokens = model.generate(idx, 4, temperature=0, stop_tokens=2)[0, idx.shape[1] :]
+    assert found == tokenizer.decode(tokens.tolist())
 
 
 def test_a_text_is_scored_document_by_document(theirs: Path, capsys):

@@ -67,10 +67,10 @@ def _pairs_in(path: Path) -> Iterator[Pair]:
             values = json.loads(line)
         except (ValueError, RecursionError) as error:
             raise ValueError(f"{source}: not JSON ({error})") from error
-        found = [values.get(name) for name in SENTENCES] if isinstance(values, dict) else []
-        if not found or not all(isinstance(text, str) and text.strip() for text in found):
+        good, bad = (values.get(name) if isinstance(values, dict) else None for name in SENTENCES)
+        if not (isinstance(good, str) and isinstance(bad, str) and good.strip() and bad.strip()):
             raise ValueError(f"{source}: expected an object with texts {' and '.join(SENTENCES)}")
-        yield Pair(*found, source, path.stem, str(values.get("field") or ""))
+        yield Pair(good, bad, source, path.stem, str(values.get("field") or ""))
 
 
 @torch.no_grad()

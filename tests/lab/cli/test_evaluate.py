@@ -131,7 +131,7 @@ def test_adapters_of_other_models(run, about, message, capsys):
 
 def test_wrong_calls(run, hub_folder, capsys):
     for words, message in (
-        (["hub"], "hub: no run, which has evaluation sets; name a text: --text FILE"),
+        (["hub"], "hub: no run, which has evaluation sets; name a text (--text FILE)"),
         (["nowhere"], "nowhere"),
         (["someone/model", "--text=text.txt"], "someone/model: there is no such folder here, no copy of its"),
         ([str(run), "--tokens=3"], "tokens: expected none without --text, got 3"),

@@ -217,17 +217,15 @@ def test_what_a_killed_export_left_is_no_hindrance(run, capsys):
 
 def test_an_evaluation_harness_scores_sentences_as_we_do(run, capsys):
     """lm-eval, on which BabyLM's evaluation stands: log-probabilities after the token that begins a text."""
-    pytest.importorskip("lm_eval")
-    from lm_eval.api.instance import Instance
-    from lm_eval.models.huggingface import HFLM
-
+    harness = pytest.importorskip("lm_eval.models.huggingface")
+    instance = pytest.importorskip("lm_eval.api.instance")
     import dual_attention.hf  # noqa: F401  (registers the Auto classes)
 
     printed(capsys, "export", run, "--out=folder")
     texts = ["1 ünd 2", "2 ünd", "ünd ünd ünd"]
-    harness = HFLM(pretrained="folder", device="cpu", dtype="float32", batch_size=2)
-    asked = [Instance("loglikelihood", {}, ("", text), number) for number, text in enumerate(texts)]
-    found = [score for score, _ in harness.loglikelihood(asked, disable_tqdm=True)]
+    model = harness.HFLM(pretrained="folder", device="cpu", dtype="float32", batch_size=2)
+    asked = [instance.Instance("loglikelihood", {}, ("", text), number) for number, text in enumerate(texts)]
+    found = [score for score, _ in model.loglikelihood(asked, disable_tqdm=True)]
     opened = open_checkpoint(run)
     sums, _ = log_probabilities(opened.model, opened.tokenizer(), [(text, "") for text in texts])
     assert found == pytest.approx(sums.tolist(), rel=1e-5)
