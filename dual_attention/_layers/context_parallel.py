@@ -59,7 +59,7 @@ class GatheredTokens(TokenCache):
         super().reset()
         self._length = self._rank * self.n
 
-    def once(self, table: Tensor, make: Any) -> Tensor:
+    def once(self, key: Tensor | int, make: Any) -> Tensor:
         return make()
 
     def append(self, batch: int, n: int, **new: Tensor) -> tuple[Tensor, ...]:
