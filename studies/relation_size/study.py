@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from statistics import fmean
+from typing import Any, NamedTuple
+
+import pandas as pd
 
 from dat.experiments.relational_games.config import EPOCHS, GamesModelConfig
 from dat.experiments.relational_games.grid import GamesGrid, GridData
 from dat.experiments.relational_games.presets import PRESETS as GAMES
 from dat.experiments.relational_games.toolbox_config import ToolboxConfig
 from dat.training.configs import LoopConfig
+from dat.training.metrics import Row
+from dual_attention.model_analysis.views.plots import house_style, matplotlib_figure, save_figure
+from studies._lib.inference import equivalence_p, half_width, holm, sign_flip_p
+from studies._lib.tables import Frame, by_seed, markdown, read_results
 
 EXPERIMENT = "relational-games"
+RESULTS = Path(__file__).parent / "results"
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What can be run
+# ---------------------------------------------------------------------------------------------------------------------
 
 SIZES = (0.17, 0.5, 1.0)
 """Initial sizes of W_r r: about those with which asymmetric, symmetric and squared-distance relations begin as
@@ -60,4 +74,216 @@ GRIDS: dict[str, Any] = {
     "further": grid("further", "norms", "64-relations"),
 }
 
-TABLES: dict[str, Callable[[], str]] = {}
+# ---------------------------------------------------------------------------------------------------------------------
+# What it shows: the rules are those of ANNOUNCED.md
+# ---------------------------------------------------------------------------------------------------------------------
+
+SEEDS = 10
+"""Seeds with which readings are decided."""
+BOUND = 2.0
+"""Points below which a difference is small."""
+SETS = {"test": "points", "hexominoes": "hexominoes", "stripes": "stripes"}
+
+
+def means_over_tasks(measure: str, rows: Frame, kinds: Sequence[str]) -> Frame:
+    """A measure by seed and arm, for the seeds that have all arms of these kinds in both tasks."""
+    arms = [f"{kind}-{size:g}" for kind in kinds for size in SIZES]
+    table = by_seed(rows[rows["model"].isin(arms)], "model", measure, points=["task"])
+    return table.reindex(columns=arms).dropna()
+
+
+class Results:
+    """Accuracies of the grids that were run, by seed and arm."""
+
+    def __init__(self) -> None:
+        files = [RESULTS / name / "results.csv" for name in GRIDS]
+        self.rows = read_results(*(file for file in files if file.is_file()))
+        self.kinds = FIRST if not files[1].is_file() else tuple(KINDS)
+
+    def of(self, measure: str, *kinds: str) -> Frame:
+        return means_over_tasks(measure, self.rows, tuple(dict.fromkeys((*FIRST, *kinds))))
+
+    def best(self, kind: str) -> str:
+        """The arm of a kind with the highest mean validation accuracy; the smaller size of two that are equal."""
+        means = self.of("val", kind).mean()
+        return max((f"{kind}-{size:g}" for size in SIZES), key=lambda arm: means[arm])
+
+
+class Compared(NamedTuple):
+    """Differences by seed; p of their sign flips, before or after Holm, and of lying within the bound."""
+
+    values: Sequence[float]
+    p: float
+    within: float
+
+    @property
+    def mean(self) -> float:
+        return fmean(self.values)
+
+    def verdict(self) -> str:
+        """``ahead``, ``behind``, ``within`` or ``undecided``."""
+        if self.p < 0.05 and abs(self.mean) >= BOUND:
+            return "ahead" if self.mean > 0 else "behind"
+        return "within" if self.within < 0.05 else "undecided"
+
+
+def compared(values: Mapping[str, Sequence[float]]) -> dict[str, Compared]:
+    """Comparisons of a family, corrected by Holm."""
+    adjusted = holm([sign_flip_p(some) for some in values.values()])
+    return {
+        name: Compared(some, p, equivalence_p(some, BOUND))
+        for (name, some), p in zip(values.items(), adjusted, strict=True)
+    }
+
+
+def interval(values: Sequence[float], *, sign: bool = True) -> str:
+    """Mean ± half of its 95 % t-interval."""
+    return f"{fmean(values):{'+' if sign else ''}.1f} ± {half_width(values):.1f}".replace("-", "−")
+
+
+def p_text(p: float) -> str:
+    return f"{p:.3f}" if p < 0.1 else f"{p:.2f}"
+
+
+def slopes(table: Frame, kind: str) -> list[float]:
+    """Slopes by seed of accuracy over log2 of the size, by least squares."""
+    x = [math.log2(size) for size in SIZES]
+    centred = [value - fmean(x) for value in x]
+    arms = table[[f"{kind}-{size:g}" for size in SIZES]].to_numpy()
+    return (arms @ centred / sum(value**2 for value in centred)).tolist()
+
+
+def table_of_sizes() -> str:
+    """Accuracy by kind and size, the size that validation chose, and the slope over doublings."""
+    results, lines = Results(), []
+    for family in (FIRST, [kind for kind in results.kinds if kind not in FIRST]):
+        found = {kind: results.of("test", kind) for kind in family}
+        corrected = compared({kind: slopes(table, kind) for kind, table in found.items()})
+        for kind, table in found.items():
+            line = {"kind": f"`{kind}`", "seeds": len(table)}
+            line |= {f"size {size:g}": interval(table[f"{kind}-{size:g}"], sign=False) for size in SIZES}
+            line |= {"best (validation)": results.best(kind).rpartition("-")[2]}
+            slope = corrected[kind]
+            lines.append(line | {"by doubling": interval(slope.values), "p (Holm)": p_text(slope.p)})
+    return markdown(pd.DataFrame(lines))
+
+
+def table_of_best() -> str:
+    """Each kind at its best size less symmetric inner products at theirs, and at equal sizes."""
+    results, lines = Results(), []
+    symmetric = results.best("symmetric")
+    for family in (FIRST[1:], [kind for kind in results.kinds if kind not in FIRST]):
+        tables = {kind: {measure: results.of(measure, kind) for measure in SETS} for kind in family}
+        less = {kind: {m: t[results.best(kind)] - t[symmetric] for m, t in of.items()} for kind, of in tables.items()}
+        corrected = compared({kind: found["test"].tolist() for kind, found in less.items()})
+        for kind, found in less.items():
+            line = {"kind": f"`{kind}`", "at its best": interval(found["test"]), "p (Holm)": p_text(corrected[kind].p)}
+            table = tables[kind]["test"]
+            line |= {f"both {s:g}": interval(table[f"{kind}-{s:g}"] - table[f"symmetric-{s:g}"]) for s in SIZES}
+            lines.append(line | {m: interval(found[m]) for m in ("hexominoes", "stripes")})
+    return markdown(pd.DataFrame(lines))
+
+
+def equal_sizes(table: Frame, kind: str) -> Any:
+    """Mean lead of a kind over symmetric inner products of the same size, by seed."""
+    return sum(table[f"{kind}-{size:g}"] - table[f"symmetric-{size:g}"] for size in SIZES) / len(SIZES)
+
+
+def questions(results: Results) -> dict[str, tuple[Compared, Mapping[str, str]]]:
+    """The announced comparisons, and what is said of each verdict."""
+    table, best = results.of("test"), {kind: results.best(kind) for kind in results.kinds}
+
+    def less(arm: str, other: str, table: Frame = table) -> list[float]:
+        return (table[arm] - table[other]).tolist()
+
+    primary = compared({kind: less(best[kind], best["symmetric"]) for kind in FIRST[1:]})
+    part = (table["distance-1"] - table["symmetric-0.5"] - equal_sizes(table, "distance")).tolist()
+    maps = {other: less("asymmetric-0.5", other) for other in ("symmetric-0.5", "asymmetric-0.17")}
+    equal, larger = compared(maps).values()
+    norms = compared({"": less(best["distance"], best["cosine"])})[""]
+    found: dict[str, tuple[Compared, Mapping[str, str]]] = {
+        "1 `distance` less `symmetric`, best sizes": (
+            primary["distance"],
+            {"ahead": "better by kind", "within": "the lead was size", "behind": "worse by kind"},
+        ),
+        "1 lead as published less lead at equal sizes": (
+            compared({"": part})[""],
+            {"ahead": "size has a part in it", "within": "size has no part of two points"},
+        ),
+        "2 `asymmetric-0.5` less `symmetric-0.5`": (
+            equal,
+            {"within": "Figure 8 is size", "behind": "Figure 8 is kind", "ahead": "asymmetric ones are better"},
+        ),
+        "2 `asymmetric-0.5` less `asymmetric-0.17`": (larger, {"ahead": "Figure 8 is in part size"}),
+        "3 `distance` less `cosine`, best sizes": (norms, {"ahead": "norms matter", "within": "norms do not matter"}),
+    }
+    if "norms" in results.kinds:
+        table = results.of("test", "norms", "64-relations")
+        further = compared(
+            {
+                "norms": less(best["norms"], best["symmetric"], table),
+                "64-relations": equal_sizes(table, "64-relations").tolist(),
+            }
+        )
+        rest = compared({"": less(best["distance"], best["norms"], table)})[""]
+        found |= {
+            "4 `norms` less `symmetric`, best sizes": (further["norms"], {"ahead": "norms add something"}),
+            "4 `distance` less `norms`, best sizes": (
+                rest,
+                {"within": "it is the norms", "ahead": "the norms are a part at most"},
+            ),
+            "5 `64-relations` less `symmetric`, equal sizes": (
+                further["64-relations"],
+                {
+                    "within": "number against width was size",
+                    "behind": "wide ones are better",
+                    "ahead": "many are better",
+                },
+            ),
+        }
+    return found
+
+
+def table_of_readings() -> str:
+    """The announced comparisons, and what they decide."""
+    lines = []
+    for question, (found, words) in questions(Results()).items():
+        enough, verdict = len(found.values) == SEEDS, found.verdict()
+        reading = words.get(verdict, "undecided") if enough else "undecided, so far"
+        line = {"question": question, "points": interval(found.values), "p": p_text(found.p)}
+        lines.append(line | {"p within ±2": p_text(found.within), "reading": reading})
+    return markdown(pd.DataFrame(lines))
+
+
+COLOURS = dict(zip(KINDS, ("#1f6fb4", "#63b0e8", "#08306b", "#17becf", "#d1495b", "#8c8c8c"), strict=True))
+
+
+def draw_sizes(rows: Sequence[Row], path: Path) -> None:
+    """Draw accuracy against the initial size, a line for each kind whose arms have two seeds."""
+    frame = pd.DataFrame(rows)
+    with house_style():
+        figure, axis = matplotlib_figure(figsize=(6, 3.6))
+        for number, (kind, colour) in enumerate(COLOURS.items()):
+            table = means_over_tasks("test", frame, [kind])
+            if len(table) < 2:
+                continue
+            arms = [table[f"{kind}-{size:g}"].tolist() for size in SIZES]
+            places = [size * 1.02**number for size in SIZES]  # beside, not behind each other
+            means, widths = [fmean(arm) for arm in arms], [half_width(arm) for arm in arms]
+            axis.errorbar(places, means, widths, label=kind, color=colour, marker="o", markersize=4, capsize=2)
+        axis.set_xscale("log")
+        axis.set_xticks(SIZES, [f"{size:g}" for size in SIZES])
+        axis.minorticks_off()
+        axis.set_xlabel("initial size of relations in the messages")
+        axis.set_ylabel("accuracy, new pentominoes (%)")
+        axis.set_title("same and occurs, 500 images: means over seeds, 95 % t-intervals", fontsize=9)
+        axis.legend(frameon=False, loc="upper left")
+        save_figure(figure, path)
+
+
+FIGURES: dict[str, Callable[[Sequence[Row], Path], None]] = {"sizes.png": draw_sizes}
+TABLES: dict[str, Callable[[], str]] = {
+    "sizes": table_of_sizes,
+    "best": table_of_best,
+    "readings": table_of_readings,
+}
