@@ -172,7 +172,7 @@ def _fused(
         dropout_p=dropout,
         is_causal=is_causal,
         scale=scale,
-        enable_gqa=bool(k.shape[1] != q.shape[1]),  # a trace compares sizes into tensors
+        enable_gqa=not k.shape[1] == q.shape[1],  # noqa: SIM201 (a trace compares sizes into tensors)
     )
     return out if nothing is None else out.masked_fill(nothing, 0.0)
 

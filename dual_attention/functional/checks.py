@@ -128,8 +128,8 @@ def check_same_dtype(**tensors: Tensor) -> None:
 def check_broadcast(name: str, x: Tensor, like: Tensor) -> None:
     """Raise ``ValueError`` unless ``x`` broadcasts to the shape of another tensor."""
     have, want = tuple(x.shape), tuple(like.shape)
-    wrong = [a for a, b in zip(reversed(have), reversed(want), strict=False) if a not in (1, b)]
-    if len(have) > len(want) or wrong:
+    last = want[max(len(want) - len(have), 0) :]
+    if len(have) > len(want) or [a for a, b in zip(have, last, strict=True) if a not in (1, b)]:
         raise ValueError(f"{name}: expected a shape that broadcasts to {want}, got {have}")
 
 

@@ -253,7 +253,8 @@ class GeneralAttention(TypedModule):
     def join(self, blocks: list[GeneralAttentionOutput]) -> GeneralAttentionOutput:
         """Outputs for successive queries as one. Scores of features have one more axis behind that of the queries."""
         last = 1 if self.score.multidim else 0
-        context, *others = zip(*(block[:4] for block in blocks), strict=True)
+        parts = [(block.context, block.weights, block.log_prob, block.entropy) for block in blocks]
+        context, *others = zip(*parts, strict=True)
         axes = (-2 - last, -1 - last, -1 - last)  # of queries in weights, log-probability and entropy
         weights, log_prob, entropy = (
             None if pieces[0] is None else torch.cat(pieces, dim=axis)
