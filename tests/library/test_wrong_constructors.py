@@ -112,7 +112,11 @@ def parameters(build: Any) -> list[inspect.Parameter]:
 
 def right(build: Any) -> dict[str, Any]:
     """The arguments that must be given, and those that they need."""
-    needed = [p.name for p in parameters(build) if p.default is p.empty or p.name in ("symbol_retrieval", "hops")]
+    needed = [
+        p.name
+        for p in parameters(build)
+        if p.default is p.empty or p.name in ("symbol_retrieval", "hops", "max_rel_pos")
+    ]
     given = {name: PARTS[name]() if name in PARTS else SIZES[name] for name in needed}
     if build is Seq2SeqDualAttnTransformer:
         heads = {"n_heads_sa": 2, "n_heads_ra": 2}

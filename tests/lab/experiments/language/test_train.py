@@ -231,7 +231,7 @@ def test_every_kind_of_model_learns_to_predict(changes):
     ("changes", "message"),
     [
         ({"vocab_size": 100}, r"model\.vocab_size: expected null or at least 257"),
-        ({"symbols": "position_relative", "ra_type": "rca"}, r"model\.symbols"),
+        ({"symbols": "symbolic_attention", "sinusoidal_symbols": True}, r"model\.symbols"),
     ],
 )
 def test_impossible_models(changes, message):
