@@ -13,7 +13,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from ._layers.calls import NamedCalls, TypedModule
+from ._layers.calls import TypedModule
 from ._layers.inputs import (
     check_boolean,
     check_dropout,
@@ -95,7 +95,7 @@ def check_positions(positions: Tensor, batch: int, length: int, last: int, why: 
         )
 
 
-class _AddedPositions(NamedCalls, TypedModule):
+class _AddedPositions(TypedModule):
     def __init__(self, d_model: int, scale: bool, dropout: float, max_len: int) -> None:
         super().__init__()
         check_boolean(scale=scale)

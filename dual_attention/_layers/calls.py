@@ -8,8 +8,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import WRAPPER_ASSIGNMENTS
-from types import FunctionType
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, TypedDict, TypeVar, overload
 
 from torch import Tensor, nn
@@ -108,20 +106,6 @@ class TypedModule(nn.Module):
     if TYPE_CHECKING:
 
         def __call__(self: _Forwards[P, T], *args: P.args, **kwargs: P.kwargs) -> T: ...
-
-
-class NamedCalls(nn.Module):
-    """A base with a ``forward``: errors of Python about a call name the class that was called, which inherits it."""
-
-    def __init_subclass__(cls, **arguments: Any) -> None:
-        super().__init_subclass__(**arguments)
-        forward: Any = cls.forward
-        if "forward" not in vars(cls) and forward is not nn.Module.forward:
-            named = FunctionType(forward.__code__, forward.__globals__, "forward", closure=forward.__closure__)
-            for name in (*WRAPPER_ASSIGNMENTS, "__defaults__", "__kwdefaults__"):
-                setattr(named, name, getattr(forward, name))
-            named.__qualname__ = f"{cls.__qualname__}.forward"
-            cls.forward = named
 
 
 class _BlockInputs(TypedDict, total=False):

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor, nn
 
 from .._layers.cache import Cache, CacheGroup
-from .._layers.calls import NamedCalls
 from .._layers.continuation import cache_parts, transaction
 from .._layers.inputs import check_choice, check_depth, check_dropout, check_padding, check_positive
 from .._layers.options import check_complete, checked_options, options_dict
@@ -40,7 +39,7 @@ _EMBEDDING, _OUTPUT = "layers.target_embedder.", "layers.final_out."
 _PUBLISHED = "layers.target_embedder.weights."
 
 
-class Seq2SeqModel(NamedCalls, GeneratesTargets, TiesWeights, Arithmetic):
+class Seq2SeqModel(GeneratesTargets, TiesWeights, Arithmetic):
     """A sequence-to-sequence model; its subclasses make the blocks and retrieve their symbols.
 
     Parts are in one ``ModuleDict``, ``layers``, under the names of the published state dicts.

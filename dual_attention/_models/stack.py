@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from .._layers.cache import Cache
-from .._layers.calls import NamedCalls, TypedModule
+from .._layers.calls import TypedModule
 from .._layers.context_parallel import gathers
 from .._layers.symbols import Symbols
 from ..dual_attention import DualAttentionOutput
@@ -52,7 +52,7 @@ class BlockInputs(NamedTuple):
     grid_size: tuple[int, int] = (0, 0)
 
 
-class StackModel(NamedCalls, TypedModule):
+class StackModel(TypedModule):
     """A model with one stack of equal blocks, which are given symbols if they have relational heads."""
 
     gradient_checkpointing: bool = False

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, TypedDict
 
 from torch import Tensor, nn
 
-from .._layers.calls import NamedCalls, TypedBlock
+from .._layers.calls import TypedBlock
 from .._layers.inputs import check_boolean, check_choice, check_depth, check_positive, check_sequence
 from .._layers.options import NormType, Options, SymbolOptions, arguments_of
 from .._models.inputs import count_positions
@@ -41,7 +41,7 @@ class AbstractorMaps(NamedTuple):
     symbol_weights: Tensor | MaybeNone
 
 
-class AbstractorBlock(NamedCalls, Block):
+class AbstractorBlock(Block):
     """One layer of an Abstractor: objects decide, by their relations, which symbols are combined.
 
     Math: A <- A + SelfAttn(A);  A <- A + RCA(X, A);  A <- A + FF(A)

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from .._layers.calls import NamedCalls, TypedModule
+from .._layers.calls import TypedModule
 from .._layers.inputs import check_choice, check_like, check_not_negative, check_positive
 from .._layers.options import Options, SymbolOptions, arguments_of
 from .._models.vision import checked_sizes, patch_embedding, patch_grid
@@ -25,7 +25,7 @@ from .esbn import ESBN
 from .predinet import PrediNet
 
 
-class ObjectClassifier(NamedCalls, TypedModule, ABC):
+class ObjectClassifier(TypedModule, ABC):
     """Base of the classifiers: patches are objects, which a relational module summarises for ``classifier``."""
 
     classifier: nn.Module
