@@ -13,7 +13,7 @@ from ._layers.cache import Cache
 from ._layers.config import SymbolRetrieval, arguments_for
 from ._layers.options import AttentionOptions, NormType, Options, RelationalHeadType, RelationalOptions, SymbolOptions
 from ._layers.symbols import Symbols
-from ._models.config import PatchPositions, Pool, VisionConfig
+from ._models.config import ImagePool, PatchPositions, VisionConfig
 from ._models.retrievers import check_symbols_fit, create_symbol_retriever, retrieve_symbols, symbol_sizes
 from ._models.stack import BlockInputs
 from ._models.vision import VisionModel, VisionTrace
@@ -36,7 +36,8 @@ class VisionTransformer(VisionModel):
         d_model: width of the model.
         n_layers, n_heads, dff, dropout_rate, activation, norm_first, norm_type, bias: of the encoder blocks, see
             :class:`~dual_attention.transformer_blocks.EncoderBlock`; ``dropout_rate`` also acts on the embeddings.
-        pool: classify the class token (``"cls"``) or the mean of all tokens, the class token included (``"mean"``).
+        pool: classify the class token (``"cls"``), the mean of all tokens, the class token included (``"mean"``), or
+            the mean of the patches (``"patches"``).
         final_norm: normalise before pooling. The published package does not; the paper's CIFAR runs did.
         pos_enc: ``"learned"`` positions, for images of ``image_shape`` only; ``"interpolated"``: learned, resized
             (bicubic) for other sizes; ``"none"``.
@@ -56,7 +57,7 @@ class VisionTransformer(VisionModel):
         norm_first: bool = True,
         norm_type: NormType = "layernorm",
         bias: bool = True,
-        pool: Pool = "cls",
+        pool: ImagePool = "cls",
         *,
         final_norm: bool = False,
         pos_enc: PatchPositions = "learned",
@@ -121,7 +122,7 @@ class VisionDualAttnTransformer(VisionModel):
         sa_kwargs: AttentionOptions | Options | None = None,
         norm_type: NormType = "layernorm",
         bias: bool = True,
-        pool: Pool = "cls",
+        pool: ImagePool = "cls",
         *,
         final_norm: bool = False,
         pos_enc: PatchPositions = "learned",

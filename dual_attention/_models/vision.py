@@ -1,25 +1,31 @@
 """Base of the image classifiers: patches, class token and positions before the blocks, the classifier after them.
 
+Beside the methods of the other models it has those that timm's models have, by their names.
+
 Shapes: B batch, C channels, height and width of the image in pixels, T tokens (a class token and the patches), d width
 of the model.
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import torch
 import torch.nn.functional as F
 from einops.layers.torch import Rearrange
 from torch import Tensor, nn
 
-from .._layers.inputs import check_choice, check_depth, check_dropout, check_like, check_positive
+from .._layers.inputs import check_choice, check_depth, check_dropout, check_like, check_not_negative, check_positive
 from ..dual_attention import DualAttentionOutput
 from ..functional import MaskPattern
 from ..functional.checks import check_tensor
+from ..positional_encoding import RelativePositionalEncoding
+from ..symbol_retrieval import PositionalSymbolRetriever, PositionRelativeSymbolRetriever2D
 from ..transformer_blocks import create_norm
-from .config import PatchPositions, Pool, VisionConfig
+from .config import ImagePool, PatchPositions, VisionConfig
+from .features import FeatureFormat, VisionFeatures, taken_blocks
 from .stack import BlockInputs, StackModel
 
 PROJECTION = 2
@@ -56,6 +62,16 @@ def checked_sizes(name: str, given: Iterable[int], number: int) -> tuple[int, ..
     return sizes
 
 
+OWN_TOKENS = ("cls_token", "pos_embedding")
+"""Parameters of the model itself."""
+
+POOLS_OF_TIMM = {"token": "cls", "avg": "patches"}
+"""timm's names of kinds of pooling -> ours."""
+
+PLACES = {"norm": -2, "final_out": -1}
+"""Parts behind the blocks -> their groups among those of :meth:`VisionModel.layer_groups`."""
+
+
 class VisionTrace(NamedTuple):
     """Everything that passed through the L blocks of an image classifier.
 
@@ -81,9 +97,10 @@ class VisionModel(StackModel):
         check_positive(d_model=width, num_classes=config.num_classes)
         self.image_channels, image_width, image_height = checked_sizes("image_shape", config.image_shape, 3)
         self.patch_width, self.patch_height = checked_sizes("patch_size", config.patch_size, 2)
-        check_choice("pool", pool, Pool)
+        check_choice("pool", pool, ImagePool)
         check_choice("pos_enc", pos_enc, PatchPositions)
-        self.pool = pool
+        self.pool: str = pool
+        self.num_classes = config.num_classes
         self.pos_enc = pos_enc
         self.d_model = width
         self.grid_size = patch_grid(image_height, image_width, self.patch_height, self.patch_width)
@@ -107,7 +124,7 @@ class VisionModel(StackModel):
 
         ``ValueError`` if the patches do not tile the image, or the positions of the model do not allow its size.
         """
-        return self.final_out(self.pooled(self.hidden(x)))
+        return self.forward_head(self.hidden(x))
 
     def hidden(self, x: Tensor) -> Tensor:
         """Tokens ``(B, T, d)`` that are pooled, the class token first; ``x`` as :meth:`forward`."""
@@ -117,7 +134,7 @@ class VisionModel(StackModel):
         """Scores, all hidden states, and the maps of all blocks, which are built for this; ``x`` as :meth:`forward`."""
         states, maps = self._record(*self._enter(x))
         hidden = self.norm(states[-1])
-        return VisionTrace(self.final_out(self.pooled(hidden)), hidden, states, maps)
+        return VisionTrace(self.forward_head(hidden), hidden, states, maps)
 
     def _enter(self, x: Tensor) -> tuple[Tensor, BlockInputs]:
         """Images as tokens with positions, and the inputs of every block."""
@@ -132,7 +149,11 @@ class VisionModel(StackModel):
         return self.dropout(self._add_positions(x, grid_size)), BlockInputs(arguments, grid_size=grid_size)
 
     def pooled(self, hidden: Tensor) -> Tensor:
-        """Tokens as one vector: ``(B, T, d) -> (B, d)``."""
+        """Tokens as one vector: ``(B, T, d) -> (B, d)``; as they are without pooling."""
+        if self.pool == "":
+            return hidden
+        if self.pool == "patches":
+            hidden = hidden[:, self.num_prefix_tokens :]
         return hidden[:, 0] if self.pool == "cls" else hidden.mean(dim=1)
 
     def _add_positions(self, x: Tensor, grid_size: tuple[int, int]) -> Tensor:
@@ -148,3 +169,157 @@ class VisionModel(StackModel):
             grid = F.interpolate(grid, size=grid_size, mode="bicubic", align_corners=False)
             positions = torch.cat((positions[:, :1], grid.flatten(2).transpose(1, 2)), dim=1)
         return x + positions
+
+    @property
+    def num_features(self) -> int:
+        """Width of the tokens and of what is classified, d."""
+        return self.d_model
+
+    @property
+    def num_prefix_tokens(self) -> int:
+        """Tokens in front of the patches: the class token."""
+        return 1
+
+    @property
+    def feature_info(self) -> list[dict[str, Any]]:
+        """Of each block its name, channels, and pixels along the longer side of a patch, as timm tells them."""
+        reduction = max(self.patch_height, self.patch_width)
+        blocks = range(len(self.encoder_blocks))
+        return [{"module": f"encoder_blocks.{n}", "num_chs": self.d_model, "reduction": reduction} for n in blocks]
+
+    def forward_features(self, x: Tensor) -> Tensor:
+        """:meth:`hidden` by timm's name."""
+        return self.hidden(x)
+
+    def forward_head(self, x: Tensor, pre_logits: bool = False) -> Tensor:
+        """Class scores ``(B, num_classes)`` of the tokens ``(B, T, d)``, or what is classified, ``(B, d)``."""
+        x = self.pooled(x)
+        return x if pre_logits else self.final_out(x)
+
+    def forward_intermediates(
+        self,
+        x: Tensor,
+        indices: int | Iterable[int] | None = None,
+        return_prefix_tokens: bool = False,
+        norm: bool = False,
+        stop_early: bool = False,
+        output_fmt: FeatureFormat = "NCHW",
+        intermediates_only: bool = False,
+    ) -> Any:
+        """What blocks put out, and what :meth:`hidden` does; arguments in timm's order.
+
+        Args:
+            x: as :meth:`forward`.
+            indices: of the blocks, from 0 or, negative, from the last; a number for so many last ones; by default all.
+                They come by depth, in whatever order they are asked for.
+            return_prefix_tokens: pairs of the patches and the tokens in front of them, ``(B, prefix tokens, d)``.
+            norm: apply the last normalisation, if the model has any.
+            stop_early: leave out the blocks behind the last of these; the first of the pair is theirs then.
+            output_fmt: patches ``"NCHW"``, as ``(B, d, rows, columns)``, or ``"NLC"``, ``(B, rows * columns, d)``.
+            intermediates_only: only the list.
+
+        Returns:
+            The tokens ``(B, T, d)`` and a list with an entry a block; only the list with ``intermediates_only``.
+
+        Raises:
+            ValueError: for an index without a block or given twice, or another ``output_fmt``.
+        """
+        check_choice("output_fmt", output_fmt, FeatureFormat)
+        taken = taken_blocks(len(self.encoder_blocks), indices)
+        x, inputs = self._enter(x)
+        states: list[Tensor] = []
+
+        def seen(number: int, x: Tensor) -> None:
+            if number in taken:
+                states.append(self.norm(x) if norm else x)
+
+        x = self._pass(x, inputs, taken[-1] + 1 if stop_early else None, seen)
+        found: list[Any] = []
+        for state in states:
+            patches = state[:, self.num_prefix_tokens :]
+            if output_fmt == "NCHW":
+                patches = patches.unflatten(1, inputs.grid_size).permute(0, 3, 1, 2).contiguous()
+            found.append((patches, state[:, : self.num_prefix_tokens]) if return_prefix_tokens else patches)
+        return found if intermediates_only else (self.norm(x), found)
+
+    def prune_intermediate_layers(
+        self, indices: int | Iterable[int] | None = None, prune_norm: bool = False, prune_head: bool = True
+    ) -> list[int]:
+        """Remove the blocks behind the last of these, the last normalisation and the classifier; the numbers that stay.
+
+        ``indices`` as :meth:`forward_intermediates`.
+        """
+        taken = taken_blocks(len(self.encoder_blocks), indices)
+        self.encoder_blocks = self.encoder_blocks[: taken[-1] + 1]
+        if prune_norm:
+            self.norm = nn.Identity()
+        if prune_head:
+            self.reset_classifier(0, "")
+        return taken
+
+    def features_only(
+        self, indices: int | Iterable[int] | None = None, *, norm: bool = False, output_fmt: FeatureFormat = "NCHW"
+    ) -> VisionFeatures:
+        """A module of this model's parameters, ``x -> list``, without those that these features do not need.
+
+        Arguments and errors as :meth:`forward_intermediates`. The model itself stays as it is.
+        """
+        check_choice("output_fmt", output_fmt, FeatureFormat)
+        twin = copy.copy(self)
+        twin._modules = dict(self._modules)
+        return VisionFeatures(twin, twin.prune_intermediate_layers(indices, not norm), norm, output_fmt)
+
+    def get_classifier(self) -> nn.Module:
+        """The linear layer behind the pooling, or an identity where there is none."""
+        return self.final_out
+
+    def reset_classifier(self, num_classes: int, global_pool: str | None = None) -> None:
+        """Put a freshly drawn classifier in the place of the one that is there.
+
+        Args:
+            num_classes: 0 for no classifier.
+            global_pool: what is classified from now on: as ``pool`` of the constructor, or ``""``, each of the tokens.
+                timm's ``"token"`` and ``"avg"`` are ``"cls"`` and ``"patches"``.
+        """
+        check_not_negative(num_classes=num_classes)
+        if global_pool is not None:
+            check_choice("global_pool", global_pool, (*get_args(ImagePool), "", *POOLS_OF_TIMM))
+            self.pool = POOLS_OF_TIMM.get(global_pool, global_pool)
+        like = self.to_patch_embedding[PROJECTION].weight
+        self.num_classes = num_classes
+        self.final_out = nn.Identity()
+        if num_classes:
+            self.final_out = nn.Linear(self.d_model, num_classes, device=like.device, dtype=like.dtype)
+        self.final_out.train(self.training)
+
+    def set_grad_checkpointing(self, enable: bool = True) -> None:
+        """Set ``gradient_checkpointing``."""
+        self.gradient_checkpointing = enable
+
+    def no_weight_decay(self) -> set[str]:
+        """Names of the parameters that are no weights: the class token, positions, and symbols and keys by position."""
+        names = {name for name in OWN_TOKENS if getattr(self, name) is not None}
+        by_position = (RelativePositionalEncoding, PositionRelativeSymbolRetriever2D, PositionalSymbolRetriever)
+        for start, module in self.named_modules():
+            if isinstance(module, by_position):
+                names.update(f"{start}.{name}" for name, _ in module.named_parameters())
+        return names
+
+    def group_matcher(self, coarse: bool = False) -> dict[str, Any]:
+        """Patterns of names for timm's layer-wise rates; the groups are those of :meth:`layer_groups`."""
+        blocks = r"^encoder_blocks" if coarse else [(r"^encoder_blocks\.(\d+)", None), (r"^norm", (99999,))]
+        stem = "|".join((*OWN_TOKENS, "to_patch_embedding", "symbol_retriever"))
+        return {"stem": f"^({stem})", "blocks": blocks}
+
+    def layer_groups(self) -> list[dict[str, nn.Parameter]]:
+        """Parameters by depth and name, for layer-wise rates: L + 2 groups.
+
+        The first holds what comes before the blocks, and the symbol retriever, which all blocks read; then follows a
+        group for each block, the last with the last normalisation; then the classifier.
+        """
+        groups: list[dict[str, nn.Parameter]] = [{} for _ in range(len(self.encoder_blocks) + 2)]
+        for name, parameter in self.named_parameters():
+            part, _, rest = name.partition(".")
+            places = {"encoder_blocks": int(rest.split(".")[0]) + 1} if part == "encoder_blocks" else PLACES
+            groups[places.get(part, 0)][name] = parameter
+        return groups

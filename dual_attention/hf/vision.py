@@ -62,7 +62,7 @@ class DualAttnVisionModel(_Vision):
 
     def _build(self) -> nn.Module:
         model: Any = self.config.build()
-        model.final_out = nn.Identity()
+        model.reset_classifier(0)
         return model
 
     def forward(
