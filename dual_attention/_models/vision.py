@@ -13,7 +13,6 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple, get_args
 
 import torch
-import torch.nn.functional as F
 from einops.layers.torch import Rearrange
 from torch import Tensor, nn
 
@@ -26,6 +25,7 @@ from ..symbol_retrieval import PositionalSymbolRetriever, PositionRelativeSymbol
 from ..transformer_blocks import create_norm
 from .config import ImagePool, PatchPositions, VisionConfig
 from .features import FeatureFormat, VisionFeatures, taken_blocks
+from .image_size import check_resizable, like, resize_patches, resize_symbols, resized_rows
 from .stack import BlockInputs, StackModel
 
 PROJECTION = 2
@@ -70,6 +70,12 @@ POOLS_OF_TIMM = {"token": "cls", "avg": "patches"}
 
 PLACES = {"norm": -2, "final_out": -1}
 """Parts behind the blocks -> their groups among those of :meth:`VisionModel.layer_groups`."""
+
+
+def pair(name: str, size: int | tuple[int, int]) -> tuple[int, int]:
+    """Height and width, also where one number stands for both; errors as :func:`checked_sizes`."""
+    height, width = checked_sizes(name, (size, size) if isinstance(size, int) else size, 2)
+    return height, width
 
 
 class VisionTrace(NamedTuple):
@@ -165,10 +171,12 @@ class VisionModel(StackModel):
                 raise ValueError(
                     f"x: expected a grid of {self.grid_size} patches, or pos_enc='interpolated', got {grid_size}"
                 )
-            grid = positions[:, 1:].unflatten(1, self.grid_size).permute(0, 3, 1, 2)
-            grid = F.interpolate(grid, size=grid_size, mode="bicubic", align_corners=False)
-            positions = torch.cat((positions[:, :1], grid.flatten(2).transpose(1, 2)), dim=1)
+            positions = self._positions(positions, grid_size)
         return x + positions
+
+    def _positions(self, positions: Tensor, grid_size: tuple[int, int]) -> Tensor:
+        """Positions of the class token and of the patches of another grid."""
+        return torch.cat((positions[:, :1], resized_rows(positions[:, 1:], self.grid_size, grid_size)), dim=1)
 
     @property
     def num_features(self) -> int:
@@ -269,6 +277,43 @@ class VisionModel(StackModel):
         twin._modules = dict(self._modules)
         return VisionFeatures(twin, twin.prune_intermediate_layers(indices, not norm), norm, output_fmt)
 
+    @torch.no_grad()
+    def set_input_size(
+        self, img_size: int | tuple[int, int] | None = None, patch_size: int | tuple[int, int] | None = None
+    ) -> None:
+        """Take images of another size, or other patches, from now on; with the same sizes everything stays as it is.
+
+        Learned positions, and symbols by position, are resized (bicubic). Two-dimensional relative symbols name the
+        same distances in the image, linear between those that there were. A patch embedding is resized as
+        :func:`.image_size.resize_patches` says. All these become new parameters, which an optimizer has to be told of.
+
+        Args:
+            img_size: (height, width), as timm has it, and in the other order than ``image_shape``; or one number for
+                both; by default the size stays.
+            patch_size: likewise (height, width).
+
+        Raises:
+            ValueError: if patches do not tile the image; or another number of columns would move the tokens of a part
+                that tells them by their place in one row, such as the symbols ``"position_relative"``. The model is
+                then as it was.
+        """
+        old, old_patch = self.grid_size, (self.patch_height, self.patch_width)
+        size = (old[0] * old_patch[0], old[1] * old_patch[1]) if img_size is None else pair("img_size", img_size)
+        patch = old_patch if patch_size is None else pair("patch_size", patch_size)
+        new = patch_grid(*size, *patch)
+        if new != old:
+            check_resizable(self, old, new, self.num_prefix_tokens)
+        if patch != old_patch:
+            resized = patch_embedding(*patch, channels=self.image_channels, d_model=self.d_model)
+            resize_patches(self.to_patch_embedding, old_patch, resized, patch)
+            self.to_patch_embedding = resized.train(self.training)
+            self.patch_height, self.patch_width = patch
+        if new != old:
+            if self.pos_embedding is not None:
+                self.pos_embedding = like(self.pos_embedding, self._positions(self.pos_embedding, new))
+            resize_symbols(self, old, new, self.num_prefix_tokens)
+            self.grid_size = new
+
     def get_classifier(self) -> nn.Module:
         """The linear layer behind the pooling, or an identity where there is none."""
         return self.final_out
@@ -309,7 +354,7 @@ class VisionModel(StackModel):
         """Patterns of names for timm's layer-wise rates; the groups are those of :meth:`layer_groups`."""
         blocks = r"^encoder_blocks" if coarse else [(r"^encoder_blocks\.(\d+)", None), (r"^norm", (99999,))]
         stem = "|".join((*OWN_TOKENS, "to_patch_embedding", "symbol_retriever"))
-        return {"stem": f"^({stem})", "blocks": blocks}
+        return {"stem": f"^(?:{stem})", "blocks": blocks}
 
     def layer_groups(self) -> list[dict[str, nn.Parameter]]:
         """Parameters by depth and name, for layer-wise rates: L + 2 groups.

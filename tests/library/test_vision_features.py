@@ -128,3 +128,122 @@ def test_groups_of_parameters_cover_the_model_by_depth(symbols):
     assert {*undecayed} >= {"cls_token", "pos_embedding"}
     assert (len(undecayed) == 3) == (symbols in by_position)
     assert "pos_embedding" not in dual(symbols, pos_enc="none").no_weight_decay()
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Another size of images or patches
+# ---------------------------------------------------------------------------------------------------------------------
+
+SIZES = [(16, 12), (4, 24), (6, 16), (8, 20)]  # heights and widths, in pixels: from (4, 3) to other grids
+
+
+@pytest.mark.parametrize("symbols", SYMBOLS)
+@pytest.mark.parametrize(
+    "sizes", [{}, {"img_size": (8, 12)}, {"patch_size": (2, 4)}, {"img_size": (8, 12), "patch_size": (2, 4)}]
+)
+def test_the_same_size_changes_nothing(symbols, sizes):
+    model = dual(symbols)
+    before = {name: (id(p), p.clone()) for name, p in model.named_parameters()}
+    model.set_input_size(**sizes)
+    assert {name: id(p) for name, p in model.named_parameters()} == {name: key for name, (key, _) in before.items()}
+    assert all(torch.equal(p, before[name][1]) for name, p in model.named_parameters())
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("pos_enc", ["interpolated", "none"])
+@pytest.mark.parametrize("build", [vit, lambda **k: dual("symbolic_attention", **k)])
+def test_a_model_of_another_size_computes_what_resized_positions_did(build, pos_enc, size):
+    model, images = float64(build(pos_enc=pos_enc)), normal(2, 3, *size)
+    before = model(images)
+    model.set_input_size(size)
+    torch.testing.assert_close(model(images), before)
+    assert model.grid_size == (size[0] // 2, size[1] // 4)
+
+
+@pytest.mark.parametrize("symbols", ["symbolic_attention", "positional_symbols", "position_relative_2d"])
+@pytest.mark.parametrize("size", SIZES)
+def test_every_parameter_of_another_size_gets_a_gradient(symbols, size):
+    model = dual(symbols).bfloat16().eval()
+    model.pos_embedding.requires_grad_(False)
+    model.set_input_size(size)
+    assert {p.dtype for p in model.parameters()} == {torch.bfloat16}
+    model(torch.randn(2, 3, *size, dtype=torch.bfloat16)).square().sum().backward()
+    assert [name for name, p in model.named_parameters() if p.grad is None] == ["pos_embedding"]
+    with pytest.raises(ValueError, match="grid of"):
+        model(torch.randn(IMAGES, dtype=torch.bfloat16))
+
+
+@pytest.mark.parametrize("reach", [(0, 1), (1, 0), (2, 1), (3, 2), (5, 9)])  # the grid's offsets are up to (3, 2)
+@pytest.mark.parametrize("size", SIZES)
+def test_symbols_of_a_grid_name_the_same_distances_in_the_image(reach, size):
+    model = float64(vidat(symbol_retrieval_kwargs={"symbol_dim": 8, "max_rel_pos": reach}))
+    retriever, old = model.symbol_retriever, model.grid_size
+    slopes = normal(2, 8)
+
+    def distances(grid: tuple[int, int], unit: tuple[float, float]) -> torch.Tensor:
+        place = torch.cartesian_prod(
+            *(torch.arange(n, dtype=torch.float64) * u for n, u in zip(grid, unit, strict=True))
+        )
+        return place[None] - place[:, None]
+
+    steps = torch.cartesian_prod(*(torch.arange(-r, r + 1, dtype=torch.float64) for r in reach))
+    with torch.no_grad():
+        retriever.symbol_library[:-3] = steps @ slopes  # linear in the offset
+    ahead = retriever.symbol_library[-3:].clone()
+    model.set_input_size(size)
+    new = model.grid_size
+    unit = (old[0] / new[0], old[1] / new[1])
+    found = retriever(torch.zeros(1, 1 + new[0] * new[1], 8), new).dense()[1:, 1:]
+    bounds = torch.tensor([r if n == m else min(r, n - 1) for r, n, m in zip(reach, old, new, strict=True)])
+    wanted = distances(new, unit).clamp(-bounds, bounds) @ slopes
+    torch.testing.assert_close(found, wanted)
+    assert torch.equal(retriever.symbol_library[-3:], ahead)
+
+
+@pytest.mark.parametrize("reach", [(1, 1), (3, 2), (9, 9)])
+def test_symbols_come_back_from_twice_the_grid(reach):
+    model = float64(vidat(symbol_retrieval_kwargs={"symbol_dim": 8, "max_rel_pos": reach}))
+    x, before = torch.zeros(1, 13, 8), model.symbol_retriever(torch.zeros(1, 13, 8), (4, 3)).dense()
+    model.set_input_size((16, 24))
+    model.set_input_size((8, 12))
+    torch.testing.assert_close(model.symbol_retriever(x, (4, 3)).dense(), before)
+
+
+@pytest.mark.parametrize("symbols", SYMBOLS)
+@pytest.mark.parametrize("factor", [2, 3])
+def test_larger_patches_of_images_with_repeated_pixels_are_the_same_tokens(symbols, factor):
+    model, images = float64(dual(symbols)), normal(*IMAGES)
+    for part in (1, 3):  # normalisations that do something
+        for parameter in model.to_patch_embedding[part].parameters():
+            torch.nn.init.normal_(parameter)
+    before = model(images)
+    model.set_input_size((8 * factor, 12 * factor), (2 * factor, 4 * factor))
+    larger = images.repeat_interleave(factor, 2).repeat_interleave(factor, 3)
+    torch.testing.assert_close(model(larger), before, atol=1e-5, rtol=1e-5)  # of the epsilon of normalisation
+    assert model.grid_size == (4, 3)
+
+
+def test_what_cannot_be_resized_is_refused_by_name():
+    for symbols, name in (("position_relative", "symbol_retriever"), ("positional_symbols", "symbol_retriever")):
+        model = dual(symbols)
+        if symbols == "positional_symbols":
+            arguments = {"symbol_dim": 8, "max_length": 30, "sinusoidal": True}
+            model = dual(symbols, symbol_retrieval_kwargs=arguments)
+        before = {key: value.clone() for key, value in model.state_dict().items()}
+        with pytest.raises(ValueError, match=rf"img_size: {name} .*4 columns .*of 3"):
+            model.set_input_size((8, 16))
+        assert model.grid_size == (4, 3) and all(torch.equal(v, before[k]) for k, v in model.state_dict().items())
+        model.set_input_size((12, 12))  # only more rows
+        assert model(torch.randn(2, 3, 12, 12)).shape == (2, 5)
+    with pytest.raises(ValueError, match=r"img_size: 31 tokens .*max_length=30"):
+        model.set_input_size((20, 12))
+    model = dual("symbolic_attention", sa_kwargs={"shaw_max_rel_pos": 3})
+    with pytest.raises(ValueError, match=r"img_size: encoder_blocks\.0\..*rel_pos_keys"):
+        model.set_input_size((8, 16))
+    for arguments, message in (
+        ({"img_size": (9, 12)}, "do not tile"),
+        ({"img_size": (8, 12, 3)}, r"img_size: expected 2 sizes"),
+        ({"patch_size": 0}, "patch_size: .*0"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            vit().set_input_size(**arguments)
