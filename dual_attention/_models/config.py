@@ -117,6 +117,8 @@ class VisionConfig(PatchesConfig, DepthConfig, HeadOptionsConfig, SymbolsConfig)
     """Classes."""
     pos_enc: PatchPositions = "learned"
     """Positions: learned, learned and resized for images of other sizes, or none."""
+    n_registers: int = 0
+    """Learned tokens behind the class token that no score is read from."""
 
 
 @dataclass(frozen=True, kw_only=True)

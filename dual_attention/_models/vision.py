@@ -2,8 +2,8 @@
 
 Beside the methods of the other models it has those that timm's models have, by their names.
 
-Shapes: B batch, C channels, height and width of the image in pixels, T tokens (a class token and the patches), d width
-of the model.
+Shapes: B batch, C channels, height and width of the image in pixels, T tokens (a class token, registers if there are
+any, and the patches), d width of the model.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def checked_sizes(name: str, given: Iterable[int], number: int) -> tuple[int, ..
     return sizes
 
 
-OWN_TOKENS = ("cls_token", "pos_embedding")
+OWN_TOKENS = ("cls_token", "registers", "pos_embedding")
 """Parameters of the model itself."""
 
 POOLS_OF_TIMM = {"token": "cls", "avg": "patches"}
@@ -103,6 +103,7 @@ class VisionModel(StackModel):
         check_positive(d_model=width, num_classes=config.num_classes)
         self.image_channels, image_width, image_height = checked_sizes("image_shape", config.image_shape, 3)
         self.patch_width, self.patch_height = checked_sizes("patch_size", config.patch_size, 2)
+        check_not_negative(n_registers=config.n_registers)
         check_choice("pool", pool, ImagePool)
         check_choice("pos_enc", pos_enc, PatchPositions)
         self.pool: str = pool
@@ -117,6 +118,8 @@ class VisionModel(StackModel):
         if pos_enc != "none":
             self.pos_embedding = nn.Parameter(torch.randn(1, self.grid_size[0] * self.grid_size[1] + 1, width))
         self.cls_token = nn.Parameter(torch.randn(1, 1, width))
+        self.n_registers = config.n_registers
+        self.registers = nn.Parameter(torch.randn(1, config.n_registers, width)) if config.n_registers else None
         self.dropout = nn.Dropout(check_dropout("dropout_rate", config.dropout_rate))
         self.encoder_blocks: Any = nn.ModuleList()
         self.norm = create_norm(width, config.norm_type if config.final_norm else "none")
@@ -151,16 +154,23 @@ class VisionModel(StackModel):
         grid_size = patch_grid(x.shape[2], x.shape[3], self.patch_height, self.patch_width)
         x = self.to_patch_embedding(x)
         x = torch.cat((self.cls_token.expand(x.shape[0], -1, -1), x), dim=1)
+        x = self._add_positions(x, grid_size)
+        if self.registers is not None:
+            x = torch.cat((x[:, :1], self.registers.expand(x.shape[0], -1, -1), x[:, 1:]), dim=1)
         arguments = {"attn_mask": MaskPattern(x.shape[1], x.shape[1])}
-        return self.dropout(self._add_positions(x, grid_size)), BlockInputs(arguments, grid_size=grid_size)
+        return self.dropout(x), BlockInputs(arguments, grid_size=grid_size)
 
     def pooled(self, hidden: Tensor) -> Tensor:
-        """Tokens as one vector: ``(B, T, d) -> (B, d)``; as they are without pooling."""
+        """Tokens as one vector: ``(B, T, d) -> (B, d)``, without the registers; as they are without pooling."""
         if self.pool == "":
             return hidden
+        if self.pool == "cls":
+            return hidden[:, 0]
         if self.pool == "patches":
             hidden = hidden[:, self.num_prefix_tokens :]
-        return hidden[:, 0] if self.pool == "cls" else hidden.mean(dim=1)
+        elif self.n_registers:
+            hidden = torch.cat((hidden[:, :1], hidden[:, self.num_prefix_tokens :]), dim=1)
+        return hidden.mean(dim=1)
 
     def _add_positions(self, x: Tensor, grid_size: tuple[int, int]) -> Tensor:
         if self.pos_embedding is None:
@@ -185,8 +195,8 @@ class VisionModel(StackModel):
 
     @property
     def num_prefix_tokens(self) -> int:
-        """Tokens in front of the patches: the class token."""
-        return 1
+        """Tokens in front of the patches: the class token and the registers."""
+        return 1 + self.n_registers
 
     @property
     def feature_info(self) -> list[dict[str, Any]]:
@@ -342,7 +352,7 @@ class VisionModel(StackModel):
         self.gradient_checkpointing = enable
 
     def no_weight_decay(self) -> set[str]:
-        """Names of the parameters that are no weights: the class token, positions, and symbols and keys by position."""
+        """Names of the parameters that are no weights: its own, and symbols and keys by position."""
         names = {name for name in OWN_TOKENS if getattr(self, name) is not None}
         by_position = (RelativePositionalEncoding, PositionRelativeSymbolRetriever2D, PositionalSymbolRetriever)
         for start, module in self.named_modules():

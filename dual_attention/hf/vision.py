@@ -1,6 +1,6 @@
 """Vision models for transformers: image classifiers, and the same without a classifier.
 
-Shapes: B batch, T tokens (a class token and the patches), d width of the model, K classes.
+Shapes: B batch, T tokens (a class token, registers if there are any, and the patches), d width of the model, K classes.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor, nn
 from transformers.modeling_outputs import BaseModelOutputWithPooling, ImageClassifierOutput
 
-from .._models.vision import PROJECTION
+from .._models.vision import OWN_TOKENS, PROJECTION
 from ..relational_attention import RelationalAttention
 from .configuration import DualAttnVisionConfig
 from .modeling import OwnsModel, backbone_of, fetched, output_of, traced_fields
@@ -38,9 +38,9 @@ class _Vision(OwnsModel):
                 module.reset_relations()
             elif hasattr(module, "reset_parameters"):
                 module.reset_parameters()
-        nn.init.normal_(self.model.cls_token)
-        if self.model.pos_embedding is not None:
-            nn.init.normal_(self.model.pos_embedding)
+        for name in OWN_TOKENS:
+            if getattr(self.model, name) is not None:
+                nn.init.normal_(getattr(self.model, name))
 
     def get_input_embeddings(self) -> nn.Module:
         """The projection of patches, through which images enter the residual stream."""

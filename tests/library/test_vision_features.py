@@ -247,3 +247,61 @@ def test_what_cannot_be_resized_is_refused_by_name():
     ):
         with pytest.raises(ValueError, match=message):
             vit().set_input_size(**arguments)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Registers
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("symbols", SYMBOLS)
+@pytest.mark.parametrize("pool", ["cls", "mean", "patches"])
+def test_registers_are_attended_to_and_not_pooled(symbols, pool):
+    torch.manual_seed(0)
+    plain = dual(symbols, pool=pool).double()
+    torch.manual_seed(0)
+    model, images = dual(symbols, pool=pool, n_registers=2).double(), normal(*IMAGES)
+    assert {*model.state_dict()} - {*plain.state_dict()} == {"registers"}
+    hidden = model.hidden(images)
+    assert hidden.shape == (2, 1 + 2 + 12, 8) and model.num_prefix_tokens == 3
+    kept = torch.cat((hidden[:, :1], hidden[:, 3:]), 1)
+    torch.testing.assert_close(model.pooled(hidden), plain.pooled(kept))
+    patches, prefix = model.forward_intermediates(images, 1, return_prefix_tokens=True, intermediates_only=True)[0]
+    assert patches.shape == (2, 8, 4, 3) and torch.equal(prefix, hidden[:, :3])
+    model(images).square().sum().backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters() if p.requires_grad)
+    assert model.registers.grad.abs().sum() > 0 and "registers" in model.no_weight_decay()
+    assert "registers" in model.layer_groups()[0]
+
+
+@KINDS
+def test_registers_stand_between_class_token_and_patches_without_positions(build):
+    model = float64(build(n_registers=2))
+    entered = []
+    model.encoder_blocks[0].register_forward_pre_hook(lambda _, inputs: entered.append(inputs[0]))
+    model(normal(*IMAGES))
+    assert torch.equal(entered[0][:, 1:3], model.registers.expand(2, 2, 8))
+    torch.testing.assert_close(entered[0][:, :1], (model.cls_token + model.pos_embedding[:, :1]).expand(2, 1, 8))
+    images = normal(*IMAGES)
+    before = model(images)
+    model.load_state_dict({**model.state_dict(), "registers": model.registers.flip(1)})
+    torch.testing.assert_close(model(images), before)  # their order is nothing that tokens know
+
+
+@pytest.mark.parametrize("symbols", ["positional_symbols", "position_relative_2d"])
+def test_another_size_leaves_registers_and_their_symbols_as_they_are(symbols):
+    model = dual(symbols, n_registers=2)
+    ahead = model.symbol_retriever.state_dict()
+    model.set_input_size((16, 24))
+    assert model(torch.randn(2, 3, 16, 24)).shape == (2, 5)
+    (table,), (old,) = model.symbol_retriever.state_dict().values(), ahead.values()
+    kept = slice(3) if symbols == "positional_symbols" else slice(-3, None)
+    assert torch.equal(table[kept], old[kept])
+
+
+def test_wrong_numbers_of_registers_are_refused():
+    with pytest.raises(ValueError, match=r"n_registers: .*-1"):
+        vit(n_registers=-1)
+    symbols = {"symbol_dim": 8, "max_rel_pos": 3, "n_prefix_tokens": 1}
+    with pytest.raises(ValueError, match=r"symbol_retrieval_kwargs: expected n_prefix_tokens=3.*got 1"):
+        vidat(n_registers=2, symbol_retrieval_kwargs=symbols)
