@@ -59,7 +59,7 @@ class VisionFeatures(nn.Module):
     """
 
     def __init__(
-        self, model: Any, indices: Sequence[int], norm: bool = False, output_fmt: FeatureFormat = "NCHW"
+        self, model: Any, indices: Sequence[int], *, norm: bool = False, output_fmt: FeatureFormat = "NCHW"
     ) -> None:
         super().__init__()
         self.model = model

@@ -9,7 +9,7 @@ any, and the patches), d width of the model.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any, NamedTuple, get_args
 
 import torch
@@ -244,21 +244,34 @@ class VisionModel(StackModel):
         """
         check_choice("output_fmt", output_fmt, FeatureFormat)
         taken = taken_blocks(len(self.encoder_blocks), indices)
-        x, inputs = self._enter(x)
-        states: list[Tensor] = []
-
-        def seen(number: int, x: Tensor) -> None:
-            if number in taken:
-                states.append(self.norm(x) if norm else x)
-
-        x = self._pass(x, inputs, taken[-1] + 1 if stop_early else None, seen)
+        last, states, grid_size = self.selected_states(x, [n + 1 for n in taken], taken[-1] + 1 if stop_early else None)
         found: list[Any] = []
         for state in states:
-            patches = state[:, self.num_prefix_tokens :]
-            if output_fmt == "NCHW":
-                patches = patches.unflatten(1, inputs.grid_size).permute(0, 3, 1, 2).contiguous()
+            state = self.norm(state) if norm else state
+            patches = state[:, self.num_prefix_tokens :] if output_fmt == "NLC" else self.as_map(state, grid_size)
             found.append((patches, state[:, : self.num_prefix_tokens]) if return_prefix_tokens else patches)
-        return found if intermediates_only else (self.norm(x), found)
+        return found if intermediates_only else (self.norm(last), found)
+
+    def selected_states(
+        self, x: Tensor, numbers: Collection[int], n_blocks: int | None = None
+    ) -> tuple[Tensor, list[Tensor], tuple[int, int]]:
+        """Tokens behind all blocks, or the first ``n_blocks``; the states of a trace with these numbers; and the grid.
+
+        ``x`` as :meth:`forward`; state 0 is what enters the first block.
+        """
+        x, inputs = self._enter(x)
+        found = [x] if 0 in numbers else []
+
+        def seen(number: int, x: Tensor) -> None:
+            if number + 1 in numbers:
+                found.append(x)
+
+        return self._pass(x, inputs, n_blocks, seen), found, inputs.grid_size
+
+    def as_map(self, tokens: Tensor, grid_size: tuple[int, int]) -> Tensor:
+        """The patches of ``(B, T, d)`` as an image: ``(B, d, rows, columns)``."""
+        patches = tokens[:, self.num_prefix_tokens :]
+        return patches.unflatten(1, grid_size).permute(0, 3, 1, 2).contiguous()
 
     def prune_intermediate_layers(
         self, indices: int | Iterable[int] | None = None, prune_norm: bool = False, prune_head: bool = True
@@ -285,7 +298,8 @@ class VisionModel(StackModel):
         check_choice("output_fmt", output_fmt, FeatureFormat)
         twin = copy.copy(self)
         twin._modules = dict(self._modules)
-        return VisionFeatures(twin, twin.prune_intermediate_layers(indices, not norm), norm, output_fmt)
+        taken = twin.prune_intermediate_layers(indices, prune_norm=not norm)
+        return VisionFeatures(twin, taken, norm=norm, output_fmt=output_fmt)
 
     @torch.no_grad()
     def set_input_size(
