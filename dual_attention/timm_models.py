@@ -66,7 +66,7 @@ def register_with_timm() -> None:
 
 
 def _entry(name: str, kind: type[VisionModel], defaults: Mapping[str, Any]) -> Callable[..., nn.Module]:
-    """What timm calls for a model of that name."""
+    """Function that timm calls for a model of that name."""
 
     def create(
         pretrained: bool = False,
@@ -113,7 +113,7 @@ def _pair(size: Any) -> tuple[int, int]:
 
 
 def _about(name: str, model: VisionModel) -> dict[str, Any]:
-    """What timm's transforms and training scripts read of a model."""
+    """Entries that timm's transforms and training scripts read of a model."""
     rows, columns = model.grid_size
     return {
         "architecture": name,

@@ -30,7 +30,7 @@ def taken_blocks(n_blocks: int, indices: int | Iterable[int] | None) -> list[int
 
 
 class FeatureInfo:
-    """What features are: an entry a block of the model, of which some are put out."""
+    """Description of features: an entry a block of the model, and the numbers of those that are put out."""
 
     def __init__(self, info: Sequence[dict[str, Any]], out_indices: Sequence[int]) -> None:
         self.info = list(info)
@@ -50,7 +50,7 @@ class FeatureInfo:
 
 
 class VisionFeatures(nn.Module):
-    """An image model that puts out features: what its ``forward_intermediates`` lists.
+    """An image model that puts out the features that its ``forward_intermediates`` lists.
 
     Args:
         model: a model with ``forward_intermediates`` and ``feature_info``.

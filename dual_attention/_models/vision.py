@@ -224,7 +224,7 @@ class VisionModel(StackModel):
         output_fmt: FeatureFormat = "NCHW",
         intermediates_only: bool = False,
     ) -> Any:
-        """What blocks put out, and what :meth:`hidden` does; arguments in timm's order.
+        """Outputs of single blocks beside that of :meth:`hidden`; arguments in timm's order.
 
         Args:
             x: as :meth:`forward`.

@@ -402,7 +402,7 @@ class DualAttnVisionConfig(
 
     @property
     def stage_names(self) -> list[str]:
-        """What a backbone can put out: what enters the first block, and the output of each."""
+        """Stages that a backbone can put out: the input of the first block, and the output of each."""
         return ["stem", *(f"stage{number}" for number in range(1, self.n_layers + 1))]
 
     def to_dict(self) -> dict[str, Any]:
