@@ -1,6 +1,6 @@
 """Vision models: the Vision Transformer (ViT) and the Vision Dual Attention Transformer (ViDAT).
 
-Shapes: C channels, T tokens (a class token and the patches), d width of the model.
+Shapes: C channels, T tokens (a class token, registers if there are any, and the patches), d width of the model.
 """
 
 from __future__ import annotations
@@ -11,9 +11,17 @@ from torch import Tensor, nn
 
 from ._layers.cache import Cache
 from ._layers.config import SymbolRetrieval, arguments_for
-from ._layers.options import AttentionOptions, NormType, Options, RelationalHeadType, RelationalOptions, SymbolOptions
+from ._layers.options import (
+    AttentionOptions,
+    NormType,
+    Options,
+    RelationalHeadType,
+    RelationalOptions,
+    SymbolOptions,
+    options_dict,
+)
 from ._layers.symbols import Symbols
-from ._models.config import PatchPositions, Pool, VisionConfig
+from ._models.config import ImagePool, PatchPositions, VisionConfig
 from ._models.retrievers import check_symbols_fit, create_symbol_retriever, retrieve_symbols, symbol_sizes
 from ._models.stack import BlockInputs
 from ._models.vision import VisionModel, VisionTrace
@@ -36,10 +44,13 @@ class VisionTransformer(VisionModel):
         d_model: width of the model.
         n_layers, n_heads, dff, dropout_rate, activation, norm_first, norm_type, bias: of the encoder blocks, see
             :class:`~dual_attention.transformer_blocks.EncoderBlock`; ``dropout_rate`` also acts on the embeddings.
-        pool: classify the class token (``"cls"``) or the mean of all tokens, the class token included (``"mean"``).
+        pool: classify the class token (``"cls"``), the mean of all tokens, the class token included (``"mean"``), or
+            the mean of the patches (``"patches"``).
         final_norm: normalise before pooling. The published package does not; the paper's CIFAR runs did.
         pos_enc: ``"learned"`` positions, for images of ``image_shape`` only; ``"interpolated"``: learned, resized
             (bicubic) for other sizes; ``"none"``.
+        n_registers: learned tokens behind the class token, without positions, that the other tokens attend to and no
+            pooling reads, ``"mean"`` included (Darcet et al. 2024, arXiv 2309.16588).
     """
 
     def __init__(
@@ -56,10 +67,11 @@ class VisionTransformer(VisionModel):
         norm_first: bool = True,
         norm_type: NormType = "layernorm",
         bias: bool = True,
-        pool: Pool = "cls",
+        pool: ImagePool = "cls",
         *,
         final_norm: bool = False,
         pos_enc: PatchPositions = "learned",
+        n_registers: int = 0,
     ) -> None:
         config = VisionConfig(
             n_heads=n_heads,
@@ -77,6 +89,7 @@ class VisionTransformer(VisionModel):
             image_shape=image_shape,
             num_classes=num_classes,
             pos_enc=pos_enc,
+            n_registers=n_registers,
         )
         super().__init__(config)
         for _ in range(n_layers):
@@ -94,7 +107,8 @@ class VisionDualAttnTransformer(VisionModel):
             ``"position_relative"`` (along the sequence of tokens) or ``"position_relative_2d"`` (rows and columns of
             patches).
         symbol_retrieval_kwargs: arguments of that class of :mod:`dual_attention.symbol_retrieval`; by default as
-            :class:`~dual_attention.language_models.DualAttnTransformerLM`.
+            :class:`~dual_attention.language_models.DualAttnTransformerLM`. ``n_prefix_tokens`` of the last kind is set
+            by the model: the class token and registers are one kind of sender to it.
         ra_type, ra_kwargs, sa_kwargs: as :class:`~dual_attention.dual_attention.DualAttention`; the two
             position-relative retrievals need ``ra_kwargs={"use_relative_positional_symbols": True, ...}``.
         update_symbols_each_layer: retrieve symbols anew for each block, as the published package does, or only once.
@@ -121,11 +135,12 @@ class VisionDualAttnTransformer(VisionModel):
         sa_kwargs: AttentionOptions | Options | None = None,
         norm_type: NormType = "layernorm",
         bias: bool = True,
-        pool: Pool = "cls",
+        pool: ImagePool = "cls",
         *,
         final_norm: bool = False,
         pos_enc: PatchPositions = "learned",
         update_symbols_each_layer: bool = True,
+        n_registers: int = 0,
     ) -> None:
         config = VisionConfig(
             symbol_retrieval=symbol_retrieval,
@@ -150,16 +165,24 @@ class VisionDualAttnTransformer(VisionModel):
             image_shape=image_shape,
             num_classes=num_classes,
             pos_enc=pos_enc,
+            n_registers=n_registers,
         )
         super().__init__(config)
         self.update_symbols_each_layer = update_symbols_each_layer
         check_symbols_fit(symbol_retrieval, n_heads_ra, ra_kwargs)
         self.symbol_retriever: nn.Module | None = None
         if n_heads_ra:
-            sizes = symbol_sizes(d_model, n_heads_sa, n_heads_ra, math.prod(self.grid_size) + 1)
-            self.symbol_retriever = create_symbol_retriever(
-                symbol_retrieval, symbol_retrieval_kwargs, SymbolRetrieval, sizes=sizes
-            )
+            tokens = math.prod(self.grid_size) + self.num_prefix_tokens
+            sizes = symbol_sizes(d_model, n_heads_sa, n_heads_ra, tokens)
+            options = options_dict("symbol_retrieval_kwargs", symbol_retrieval_kwargs)
+            if symbol_retrieval == "position_relative_2d":
+                options = {"n_prefix_tokens": self.num_prefix_tokens} | options
+            self.symbol_retriever = create_symbol_retriever(symbol_retrieval, options, SymbolRetrieval, sizes=sizes)
+            if getattr(self.symbol_retriever, "n_prefix_tokens", self.num_prefix_tokens) != self.num_prefix_tokens:
+                raise ValueError(
+                    f"symbol_retrieval_kwargs: expected n_prefix_tokens={self.num_prefix_tokens}, a class token and "
+                    f"{n_registers} registers, got {options['n_prefix_tokens']}"
+                )
         else:
             ignore_weights(self, "symbol_retriever.")
         for _ in range(n_layers):

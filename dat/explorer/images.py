@@ -54,7 +54,7 @@ class Shown:
     Attributes:
         pixels: ``(C, height, width)`` uint8.
         grid: rows and columns of patches.
-        first: place of the first patch among the tokens: 1 behind a class token, otherwise 0.
+        first: place of the first patch among the tokens: behind a class token and registers, otherwise 0.
         classes: the likeliest classes and their probabilities, the likeliest first.
         about: where it comes from, and what was done to it.
     """
@@ -205,7 +205,9 @@ class ImageSession:
         x = ((pixels.float() / 255.0 - mean) / std)[None].to(parameter)
         rows, columns = self.model.grid_size
         patches = [f"row {r} col {c}" for r in range(1, rows + 1) for c in range(1, columns + 1)]
-        extra = ["class token"] if isinstance(self.model, VisionModel) else []
+        extra = []
+        if isinstance(self.model, VisionModel):
+            extra = ["class token", *(f"register {n}" for n in range(1, self.model.n_registers + 1))]
         sequences = {"patches": [*extra, *patches]}
         if isinstance(self.model, VisionPrediNet):
             sequences["pair"] = ["first object", "second object"]

@@ -19,6 +19,7 @@ PatchPositions = Literal["learned", "interpolated", "none"]
 LossType = Literal["cross_entropy", "mse"]
 EmbeddingInit = Literal["published", "scaled"]
 Pool = Literal["cls", "mean"]
+ImagePool = Literal[Pool, "patches"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,8 +100,9 @@ class PatchesConfig(FieldsConfig):
 
     patch_size: tuple[int, int]
     """Width and height of a patch in pixels."""
-    pool: Pool = "cls"
-    """Pooling of the tokens to one vector: their mean, class token included, or the class token."""
+    pool: ImagePool = "cls"
+    """Pooling of the tokens to one vector: their mean, class token included, the mean of the patches, or the class
+    token."""
     final_norm: bool = False
     """Normalise once more before pooling."""
 
@@ -115,6 +117,8 @@ class VisionConfig(PatchesConfig, DepthConfig, HeadOptionsConfig, SymbolsConfig)
     """Classes."""
     pos_enc: PatchPositions = "learned"
     """Positions: learned, learned and resized for images of other sizes, or none."""
+    n_registers: int = 0
+    """Learned tokens behind the class token that no score is read from."""
 
 
 @dataclass(frozen=True, kw_only=True)

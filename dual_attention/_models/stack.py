@@ -81,15 +81,22 @@ class StackModel(TypedModule):
         out = self._stack()[number](x, *given, need_weights=need_weights, **inputs.arguments, **cache)
         return out, None if self.update_symbols_each_layer else symbols
 
-    def _pass(self, x: Tensor, inputs: BlockInputs) -> Tensor:
-        """Tokens ``(B, N, d)`` after all blocks."""
+    def _pass(
+        self,
+        x: Tensor,
+        inputs: BlockInputs,
+        n_blocks: int | None = None,
+        seen: Callable[[int, Tensor], None] | None = None,
+    ) -> Tensor:
+        """Tokens ``(B, N, d)`` after all blocks, or the first ``n_blocks``; ``seen`` as :func:`apply_blocks`."""
         may_repeat = all(gathers(cache) for caches in inputs.caches for cache in caches.values())
         recompute = self.gradient_checkpointing and may_repeat
 
         def step(number: int, x: Tensor, symbols: Symbols | None) -> tuple[Any, Symbols | None]:
             return self._block(number, x, symbols, inputs)
 
-        return apply_blocks(step, len(self._stack()), x, recompute=recompute)
+        n_blocks = len(self._stack()) if n_blocks is None else n_blocks
+        return apply_blocks(step, n_blocks, x, recompute=recompute, seen=seen)
 
     def _record(self, x: Tensor, inputs: BlockInputs) -> tuple[tuple[Tensor, ...], tuple[Any, ...]]:
         """Tokens before, between and after the L blocks, L + 1 of them, and the maps of each block."""
@@ -108,11 +115,17 @@ def are_causal(blocks: Iterable[nn.Module]) -> bool:
 
 
 def apply_blocks(
-    step: Callable[[int, Tensor, Any], tuple[Tensor, Any]], n_blocks: int, x: Tensor, *, recompute: bool = False
+    step: Callable[[int, Tensor, Any], tuple[Tensor, Any]],
+    n_blocks: int,
+    x: Tensor,
+    *,
+    recompute: bool = False,
+    seen: Callable[[int, Tensor], None] | None = None,
 ) -> Tensor:
     """Pass tokens through all blocks: ``step`` takes a block's number, its tokens and the symbols of the one before.
 
-    With ``recompute``, blocks keep only their inputs for the backward pass, and are computed again there.
+    With ``recompute``, blocks keep only their inputs for the backward pass, and are computed again there. ``seen`` is
+    called with the number of each block and its output.
     """
     recompute = recompute and torch.is_grad_enabled()
     symbols: Any = None
@@ -121,4 +134,6 @@ def apply_blocks(
             x, symbols = checkpoint(step, number, x, symbols, use_reentrant=False)
         else:
             x, symbols = step(number, x, symbols)
+        if seen is not None:
+            seen(number, x)
     return x

@@ -13,7 +13,8 @@ All come with the extra ``hf``; what is missing is told when a name that needs i
 :class:`DualAttnForSequenceClassification`,
 :class:`DualAttnEncoderModel`
 :class:`DualAttnForImageClassification`,      vision models for transformers
-:class:`DualAttnVisionModel`
+:class:`DualAttnVisionModel`,
+:class:`DualAttnVisionBackbone`
 :class:`DualAttnConfig`,                      their configurations
 :class:`DualAttnEncoderConfig`,
 :class:`DualAttnVisionConfig`
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
     from .hub import DualAttnTransformerLM_HFHub, HubLanguageModel, TransformerLM_HFHub
     from .language import DualAttnLMForSequenceClassification, DualAttnModel, DualAttnModelOutput
     from .loading import load_model
-    from .vision import DualAttnForImageClassification, DualAttnVisionModel
+    from .vision import DualAttnForImageClassification, DualAttnVisionBackbone, DualAttnVisionModel
 
 # What modules need, beside what those before them do: a folder is read with only safetensors.
 _NEEDS = {
@@ -83,6 +84,7 @@ __all__ = [  # noqa: RUF022 (in the order of the table above)
     "DualAttnEncoderModel",
     "DualAttnForImageClassification",
     "DualAttnVisionModel",
+    "DualAttnVisionBackbone",
     "DualAttnConfig",
     "DualAttnEncoderConfig",
     "DualAttnVisionConfig",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from transformers import (
+    AutoBackbone,
     AutoConfig,
     AutoModel,
     AutoModelForCausalLM,
@@ -17,7 +18,7 @@ from .configuration import DualAttnConfig, DualAttnEncoderConfig, DualAttnVision
 from .encoders import DualAttnEncoderModel, DualAttnForMaskedLM, DualAttnForSequenceClassification
 from .exporters import register_with_exporters
 from .language import DualAttnLMForSequenceClassification, DualAttnModel
-from .vision import DualAttnForImageClassification, DualAttnVisionModel
+from .vision import DualAttnForImageClassification, DualAttnVisionBackbone, DualAttnVisionModel
 
 __all__ = ["register_auto_classes"]
 
@@ -30,6 +31,7 @@ def register_auto_classes() -> None:
         (AutoModel, DualAttnConfig, DualAttnModel),
         (AutoModel, DualAttnEncoderConfig, DualAttnEncoderModel),
         (AutoModel, DualAttnVisionConfig, DualAttnVisionModel),
+        (AutoBackbone, DualAttnVisionConfig, DualAttnVisionBackbone),
         (AutoModelForCausalLM, DualAttnConfig, DualAttnForCausalLM),
         (AutoModelForMaskedLM, DualAttnEncoderConfig, DualAttnForMaskedLM),
         (AutoModelForSequenceClassification, DualAttnConfig, DualAttnLMForSequenceClassification),

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_type_hints
 
 from torch import nn
 from transformers import PreTrainedConfig
+from transformers.backbone_utils import BackboneConfigMixin
 
 from .._checkpoints.files import CONFIG, folder_of, warn_of_misspelt
 from .._files import read_json_object
@@ -338,6 +339,7 @@ class DualAttnEncoderConfig(
 
 
 class DualAttnVisionConfig(
+    BackboneConfigMixin,
     ModelConfig,
     fields_of=VisionConfig,
     defaults={
@@ -368,6 +370,8 @@ class DualAttnVisionConfig(
         patch_size: (width, height) of a patch.
         symbol_retrieval_kwargs: by default, of position-relative symbols, those of 64 positions to either side, and of
             symbolic attention, 1,024 frozen symbols and 8 heads.
+        out_features, out_indices: names or numbers of the stages that a backbone puts out, see
+            :class:`~dual_attention.hf.DualAttnVisionBackbone`.
     """
 
     model_type = "dual_attn_vision"
@@ -378,13 +382,36 @@ class DualAttnVisionConfig(
     auto_classes: ClassVar[Mapping[str, str]] = {
         "AutoConfig": "DualAttnVisionConfig",
         "AutoModel": "DualAttnVisionModel",
+        "AutoBackbone": "DualAttnVisionBackbone",
         "AutoModelForImageClassification": "DualAttnForImageClassification",
     }
     attribute_map: ClassVar[dict[str, str]] = dict(_SIZES)
 
+    _out_features: list[str] | None = None
+    _out_indices: list[int] | None = None
+
     if TYPE_CHECKING:
 
         def __init__(self, **arguments: Any) -> None: ...
+
+    def __post_init__(self, **kwargs: Any) -> None:
+        chosen = {name: kwargs.pop(name, None) for name in ("out_features", "out_indices")}
+        super().__post_init__(**kwargs)
+        if any(value is not None for value in chosen.values()):
+            self.set_output_features_output_indices(**chosen)
+
+    @property
+    def stage_names(self) -> list[str]:
+        """Stages that a backbone can put out: the input of the first block, and the output of each."""
+        return ["stem", *(f"stage{number}" for number in range(1, self.n_layers + 1))]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As transformers has it; the stages of a backbone only where some were chosen."""
+        output = super().to_dict()
+        for name in ("out_features", "out_indices"):
+            if output[name] is None:
+                del output[name]
+        return output
 
     def arguments(self) -> dict[str, Any]:
         """The arguments of the model's class."""

@@ -1,6 +1,6 @@
-"""Vision models for transformers: image classifiers, and the same without a classifier.
+"""Vision models for transformers: image classifiers, and the same without a classifier, as backbones too.
 
-Shapes: B batch, T tokens (a class token and the patches), d width of the model, K classes.
+Shapes: B batch, T tokens (a class token, registers if there are any, and the patches), d width of the model, K classes.
 """
 
 from __future__ import annotations
@@ -8,9 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
-from transformers.modeling_outputs import BaseModelOutputWithPooling, ImageClassifierOutput
+from transformers.backbone_utils import BackboneMixin
+from transformers.modeling_outputs import BackboneOutput, BaseModelOutputWithPooling, ImageClassifierOutput
 
-from .._models.vision import PROJECTION
+from .._models.vision import OWN_TOKENS, PROJECTION
 from ..relational_attention import RelationalAttention
 from .configuration import DualAttnVisionConfig
 from .modeling import OwnsModel, backbone_of, fetched, output_of, traced_fields
@@ -18,7 +19,7 @@ from .modeling import OwnsModel, backbone_of, fetched, output_of, traced_fields
 if TYPE_CHECKING:
     from .modeling import TypedOutput
 
-__all__ = ["DualAttnForImageClassification", "DualAttnVisionModel"]
+__all__ = ["DualAttnForImageClassification", "DualAttnVisionBackbone", "DualAttnVisionModel"]
 
 
 class _Vision(OwnsModel):
@@ -38,9 +39,23 @@ class _Vision(OwnsModel):
                 module.reset_relations()
             elif hasattr(module, "reset_parameters"):
                 module.reset_parameters()
-        nn.init.normal_(self.model.cls_token)
-        if self.model.pos_embedding is not None:
-            nn.init.normal_(self.model.pos_embedding)
+        for name in OWN_TOKENS:
+            if getattr(self.model, name) is not None:
+                nn.init.normal_(getattr(self.model, name))
+
+    def set_input_size(
+        self, img_size: int | tuple[int, int] | None = None, patch_size: int | tuple[int, int] | None = None
+    ) -> None:
+        """As :meth:`.VisionModel.set_input_size`; the configuration says the new sizes, so that it can be saved."""
+        self.model.set_input_size(img_size, patch_size)
+        (rows, columns), width, height = self.model.grid_size, self.model.patch_width, self.model.patch_height
+        self.config.image_shape = (self.config.num_channels, columns * width, rows * height)
+        self.config.patch_size = (width, height)
+        retriever = getattr(self.model, "symbol_retriever", None)
+        sizes = {name: getattr(retriever, name, None) for name in ("max_rel_pos", "max_length")}
+        sizes = {name: size for name, size in sizes.items() if size is not None}
+        if sizes:
+            self.config.symbol_retrieval_kwargs = {**(self.config.symbol_retrieval_kwargs or {}), **sizes}
 
     def get_input_embeddings(self) -> nn.Module:
         """The projection of patches, through which images enter the residual stream."""
@@ -51,19 +66,22 @@ class _Vision(OwnsModel):
         self.model.to_patch_embedding[PROJECTION] = value
 
 
-class DualAttnVisionModel(_Vision):
+class _Headless(_Vision):
+    _keys_to_ignore_on_load_unexpected: Any = (r"\.final_out\.",)
+
+    def _build(self) -> nn.Module:
+        model: Any = self.config.build()
+        model.reset_classifier(0)
+        return model
+
+
+class DualAttnVisionModel(_Headless):
     """A vision model without its classifier: the base of the other, and what ``AutoModel`` loads.
 
     Of a model with a classifier it is the attribute ``backbone``, which shares its ``model``.
     """
 
     default_auto_class = "AutoModel"
-    _keys_to_ignore_on_load_unexpected: Any = (r"\.final_out\.",)
-
-    def _build(self) -> nn.Module:
-        model: Any = self.config.build()
-        model.final_out = nn.Identity()
-        return model
 
     def forward(
         self,
@@ -83,6 +101,48 @@ class DualAttnVisionModel(_Vision):
             hidden = self.model.hidden(pixel_values) if trace is None else trace.hidden
         more = traced_fields(trace, maps, states)
         output = BaseModelOutputWithPooling(last_hidden_state=hidden, pooler_output=self.model.pooled(hidden), **more)
+        return output_of(output, return_dict, self.config)
+
+
+class DualAttnVisionBackbone(BackboneMixin, _Headless):
+    """A vision model that puts out feature maps, for detectors and others that take a backbone of transformers.
+
+    Its stages are ``"stem"``, what enters the first block, and ``"stage1"`` to ``"stageL"``, what blocks put out; the
+    configuration's ``out_features`` or ``out_indices`` select some, by default the last.
+    """
+
+    default_auto_class = "AutoBackbone"
+
+    def __init__(self, config: DualAttnVisionConfig, model: nn.Module | None = None) -> None:
+        super().__init__(config, model)
+        if config.out_features is None:
+            config.out_indices = [config.n_layers]
+        self.num_features = [config.d_model] * len(config.stage_names)
+
+    def forward(
+        self,
+        pixel_values: Tensor,
+        output_hidden_states: bool | None = None,
+        output_attentions: bool | None = None,
+        return_dict: bool | None = None,
+    ) -> BackboneOutput | tuple[Any, ...]:
+        """Feature maps of images; arguments and errors as those of the classifier.
+
+        Returns:
+            A map ``(B, d, rows, columns)`` of the patches for each stage, after the last normalisation if there is one.
+        """
+        maps, states, traced = self._traced(output_attentions, output_hidden_states)
+        numbers = [self.stage_names.index(name) for name in self.out_features]
+        trace = None
+        with fetched(self.model):
+            if traced:
+                trace = self.model.trace(pixel_values)
+                found = [trace.states[number] for number in numbers]
+            else:
+                _, found, _ = self.model.selected_states(pixel_values, numbers)
+            grid = (pixel_values.shape[2] // self.model.patch_height, pixel_values.shape[3] // self.model.patch_width)
+            features = tuple(self.model.as_map(self.model.norm(state), grid) for state in found)
+        output = BackboneOutput(feature_maps=features, **traced_fields(trace, maps, states))
         return output_of(output, return_dict, self.config)
 
 

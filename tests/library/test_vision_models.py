@@ -34,14 +34,9 @@ SYMBOLS = {
 def dual(symbols="positional_symbols", **arguments):
     ra_kwargs = {"use_relative_positional_symbols": symbols.startswith("position_relative")}
     ra_kwargs.update(arguments.pop("ra_kwargs", {}))
-    return VisionDualAttnTransformer(
-        **{**COMMON, **arguments},
-        n_heads_sa=1,
-        n_heads_ra=1,
-        symbol_retrieval=symbols,
-        symbol_retrieval_kwargs=SYMBOLS[symbols],
-        ra_kwargs=ra_kwargs,
-    )
+    heads = {"n_heads_sa": 1, "n_heads_ra": 1}
+    retrieval = {"symbol_retrieval": symbols, "symbol_retrieval_kwargs": SYMBOLS[symbols]}
+    return VisionDualAttnTransformer(**{**COMMON, **heads, **retrieval, **arguments}, ra_kwargs=ra_kwargs)
 
 
 @pytest.mark.parametrize("symbols", SYMBOLS)

@@ -116,9 +116,8 @@ def _draw_anew(module: nn.Module) -> None:
     if isinstance(module, RelationalAttention):
         module.reset_relations()
     elif isinstance(module, VisionModel):
-        for parameter in (module.pos_embedding, module.cls_token):
-            if parameter is not None:
-                nn.init.normal_(parameter)
+        for _, parameter in module.named_parameters(recurse=False):
+            nn.init.normal_(parameter)
     elif reset is not None:
         reset()
     elif next(module.parameters(recurse=False), None) is not None:
