@@ -13,6 +13,7 @@ import os
 import re
 import shlex
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -53,10 +54,11 @@ def class_named(name: str, base: type, key: str, *, source: object = None) -> ty
         FileNotFoundError: if there is no such file.
         ValueError: naming the key, if the user has not named it, or it is no such class.
     """
-    file, module = FILE.fullmatch(name), MODULE.fullmatch(name)
+    file = FILE.fullmatch(name)
+    module = MODULE.fullmatch(name) if file is None else None
     if file is None and module is None:
         raise ValueError(f"{key}: expected FILE.py:CLASS or MODULE:CLASS, got {shortened(repr(name))}")
-    given = next((given for given in reversed(_given) if _is_of(name, given)), None)
+    given = _as_given(name)
     if given is None:
         raise ValueError(f"{key}: {name} is run only if you name it (read it first): {_option(name, source)}")
     if module is not None:
@@ -74,6 +76,26 @@ def class_named(name: str, base: type, key: str, *, source: object = None) -> ty
         return class_in(module_of(path), path, file["kind"] or match["kind"], base)
     except (FileNotFoundError, ValueError) as error:
         raise type(error)(f"{key}: {error}") from error
+
+
+def files_named(names: Iterable[str], *more: Path) -> list[Path]:
+    """The files of those classes that are in files which the user has named, and ``more`` files.
+
+    Raises:
+        ValueError: if two of them have the same name, so that a folder cannot hold both.
+    """
+    matches = [FILE.fullmatch(_as_given(name) or "") for name in names]
+    paths = [Path(os.path.expanduser(match["file"])) for match in matches if match is not None]
+    found: dict[str, Path] = {}
+    for path in (path.resolve() for path in (*more, *paths)):
+        if found.setdefault(path.name, path) != path:
+            raise ValueError(f"{path}: expected a name other than that of {found[path.name]}, for a folder of both")
+    return [*found.values()]
+
+
+def _as_given(name: str) -> str | None:
+    """What the user has given for the name of a class; None: nothing."""
+    return next((given for given in reversed(_given) if _is_of(name, given)), None)
 
 
 def _is_of(name: str, given: str) -> bool:
@@ -122,6 +144,15 @@ def module_of(file: Path) -> ModuleType:
         del sys.modules[name]
         raise ValueError(f"{file}: {in_one_line(error)}{_line_in(path, error)}") from error
     return module
+
+
+def what_failed(error: BaseException, code: Any) -> str:
+    """An error in the code of the user's, in one line, with that of the file.
+
+    Args:
+        code: of a class in that file.
+    """
+    return f"{in_one_line(error)}{_line_in(Path(inspect.getfile(type(code))), error)}"
 
 
 def _line_in(path: Path, error: BaseException) -> str:

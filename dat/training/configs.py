@@ -170,7 +170,11 @@ class TrainingConfig:
     """Trained model whose weights a new run begins with, and nothing else of it: a run or one of its checkpoints, a
     folder, or OWNER/NAME on the hub. Widths are the same; the new model may have more tokens and another context. null
     draws the weights."""
-
+    objective: str | None = None
+    """Class of yours that says what training learns, FILE.py:CLASS or MODULE:CLASS; it is executed. Evaluations keep
+    the loss of the experiment, which null trains by."""
+    objective_options: dict[str, bool | int | float | str] | None = None
+    """Values of the fields of that class, {NAME: VALUE, ...}; null leaves their defaults."""
     activation_stats: bool = False
     """Note in each row the root mean square of the residual stream after each block, of one more forward pass."""
     stop_patience: int | None = None
@@ -181,6 +185,8 @@ class TrainingConfig:
         """Check these keys; evaluations come every so often."""
         both = self.continue_from is not None and self.weights_from is not None
         check(not both, "loop.weights_from", "null with loop.continue_from", self.weights_from)
+        fits = self.objective is not None or self.objective_options is None
+        check(fits, "loop.objective_options", "null without loop.objective", self.objective_options)
         check_integers(self, "loop", "stop_patience", most=MOST_STEPS)
         fits = self.stop_patience is None or eval_every > 0
         check(fits, "loop.stop_patience", "null with loop.eval_every=0", self.stop_patience)

@@ -238,7 +238,7 @@ class Trainer:
         passes = []
         for part, batch, share in zip(parts, batches, shares, strict=True):
             with placement.passing(last=len(passes) == len(parts) - 1):
-                loss, metrics = problem.loss(placement.called, batch)
+                loss, metrics = problem.step_loss(placement.called, batch)
                 placement.backward(loss, share)
             passes.append(_Pass({"loss": loss.detach(), **metrics}, part.examples, share))
         return passes

@@ -17,6 +17,7 @@ from typing import Any
 from torch import nn
 
 from .._native import use_native
+from .._own_code import files_named
 from .branch import resolved
 from .config_io import commented_yaml, read_config
 from .configs import MachineConfig, ParallelMachineConfig, RunConfig, StepLoopConfig, check
@@ -26,6 +27,7 @@ from .interrupt import Interrupted, StopOnSignal, Terminated
 from .loop import Trainer
 from .measuring import mean_measures
 from .metrics import MetricsLog
+from .objective import ATTRIBUTE, try_objective, with_objective, without_objective
 from .optim import build_optimizer
 from .placement import check_divisible, place_model
 from .plan import make_plan
@@ -65,21 +67,39 @@ def start_run(experiment: AnyExperiment, config: RunConfig, workers: Workers = A
     make_plan(config, len(prepared.problem.train), prepared.problem.per_step)
     if prepared.problem.draw is None:
         build_optimizer(prepared.problem.model, config.optim, prepared.problem.factors)
+    try_objective(prepared.problem)
     if config.loop.weights_from is not None:
         with workers.first_first():
             check_warm_start(prepared.problem.model, config.loop.weights_from)
     if workers.first:
-        folder = RunFolder.create(path, commented_yaml(config), lambda new: write_beginning(experiment, prepared, new))
+        folder = RunFolder.create(
+            path, commented_yaml(config), lambda new: write_beginning(experiment, config, prepared, new)
+        )
     with locked_by_first(folder, workers):
         train_run(experiment, folder, config, prepared, workers)
     return folder
 
 
-def write_beginning(experiment: AnyExperiment, prepared: Prepared, folder: Path) -> None:
-    """Write what a run folder holds beside its configuration, a copy of the user's own experiment among it."""
+def write_beginning(experiment: AnyExperiment, config: RunConfig, prepared: Prepared, folder: Path) -> None:
+    """Write what a run folder holds beside its configuration, copies of the user's own files among it."""
     prepared.write(folder)
-    if experiment.source:
-        shutil.copy(inspect.getfile(type(experiment)), folder)
+    for file in own_files(experiment, config):
+        shutil.copy(file, folder)
+
+
+def own_files(experiment: AnyExperiment, config: RunConfig) -> list[Path]:
+    """The user's own Python files of a run: of its experiment and of what its configuration names.
+
+    Raises:
+        ValueError: if two of them have the same name.
+    """
+    ours = [Path(inspect.getfile(type(experiment)))] if experiment.source else []
+    return files_named(own_names(config), *ours)
+
+
+def own_names(config: RunConfig) -> list[str]:
+    """The classes of the user's own that a configuration names."""
+    return [name for name in (config.loop.objective,) if name is not None]
 
 
 def resume_run(experiment: AnyExperiment, path: str | Path, workers: Workers = ALONE) -> RunFolder:
@@ -145,6 +165,7 @@ def prepare_together(
         config = replace(config, output=output)  # pyright: ignore[reportArgumentType]
     with workers.first_first():
         prepared = experiment.prepare(config, cache=cache, run=run)
+        prepared = replace(prepared, problem=with_objective(prepared.problem, config, prepared.device, source=run))
     if prepared.about and config.output.progress:
         show(prepared.about)
     n, size = len(prepared.problem.train), workers.size
@@ -196,7 +217,9 @@ def train_run(
                 log.close()
     weights = placement.weights()
     if workers.first:
-        save_weights(weights, folder.weights)
+        save_weights(without_objective(weights), folder.weights)
+        if hasattr(prepared.problem.model, ATTRIBUTE):
+            delattr(prepared.problem.model, ATTRIBUTE)  # it is not counted
         _finish(experiment, folder, config, prepared, trainer, final)
     workers.barrier()
 
