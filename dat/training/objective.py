@@ -35,7 +35,7 @@ class Objective(ABC):
     into the tensors of :meth:`begin`, parameters or buffers: nothing else is saved.
     """
 
-    def begin(self, model: nn.Module, device: torch.device) -> nn.Module | None:
+    def begin(self, model: Any, device: torch.device) -> nn.Module | None:
         """Make what it needs, on the CPU, before training, and after a stop; the generator is seeded by the run's seed.
 
         Args:
@@ -138,7 +138,7 @@ def with_objective(problem: Problem, config: RunConfig, device: torch.device, *,
         else:
             values = {key: tensor.detach().clone() for key, tensor in own.state_dict().items()}
             own.to("meta")
-            draw = _filled(draw, own, values)
+            draw = _filled(problem.model, draw, own, values)
         problem.model.add_module(ATTRIBUTE, own)
     return replace(problem, taught=Taught(problem.model, objective, name), draw=draw)
 
@@ -180,12 +180,16 @@ def _make(kind: type[Any], name: str, options: Mapping[str, Any]) -> Objective:
         raise ValueError(f"{key}: {error}") from error
 
 
-def _filled(draw: Callable[[], None], own: nn.Module, values: Mapping[str, Tensor]) -> Callable[[], None]:
+def _filled(
+    model: nn.Module, draw: Callable[[], None], own: nn.Module, values: Mapping[str, Tensor]
+) -> Callable[[], None]:
     """A function that draws the values of a model, and gives those of its objective, which each process has whole."""
 
     @torch.no_grad()
     def fill() -> None:
+        delattr(model, ATTRIBUTE)  # the model draws for all that it has
         draw()
+        model.add_module(ATTRIBUTE, own)
         for name, tensor in own.state_dict(keep_vars=True).items():
             local(tensor.detach()).copy_(local(placed(values[name].to(tensor.device), tensor)))
 

@@ -166,9 +166,10 @@ class Sharded(Placement):
                 policy["mp_policy"] = MixedPrecisionPolicy(gathered_as, torch.float32, cast_forward_inputs=False)
             fully_shard(group.modules[0] if len(group.modules) == 1 else list(group.modules), mesh=mesh, **policy)
         if taught is not None:
-            self.model.taught_forward = taught.forward  # pyright: ignore[reportAttributeAccessIssue]
-            register_fsdp_forward_method(self.model, "taught_forward")
-            self.called = self.model.taught_forward
+            root: Any = model
+            root.taught_forward = taught.forward
+            register_fsdp_forward_method(root, "taught_forward")
+            self.called = root.taught_forward
 
     @property
     def saves_parts(self) -> bool:

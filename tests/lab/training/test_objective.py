@@ -117,7 +117,7 @@ def test_stopped_and_resumed(tmp_path, monkeypatch, stop_at):
     parts = resume_run(LANGUAGE, tmp_path / "runs" / "parts")
     assert parts.weights.read_bytes() == whole.weights.read_bytes()
     assert without_time(read_rows(parts.metrics)) == without_time(read_rows(whole.metrics))
-    last = [load_file(run.checkpoints.latest() / WEIGHTS) for run in (whole, parts)]
+    last = [load_file(run.checkpoints.all()[-1] / WEIGHTS) for run in (whole, parts)]
     own = [name for name in last[0] if name.startswith("objective.")]
     assert len(own) == 5 and all(torch.equal(last[0][name], last[1][name]) for name in last[0])
     assert int(last[0]["objective.calls"]) == 7 * 2  # micro-batches: the trial before the run is not counted
@@ -238,7 +238,10 @@ def test_places_without_one(tmp_path):
     with pytest.raises(ValueError, match=r"loop\.objective: expected null with machine\.context_parallel"):
         with_objective(replace(problem, own_loss=own_language_loss()), config, CPU)
     config.machine = COPIED
-    for name, message in (("nothing", "expected FILE.py:CLASS or MODULE:CLASS, got 'nothing'"), ("os:path", "os:path: expected a subclass of dat")):
+    for name, message in (
+        ("nothing", "expected FILE.py:CLASS or MODULE:CLASS, got 'nothing'"),
+        ("os:path", "os:path: expected a subclass of dat"),
+    ):
         _own_code.give(name)
         config.loop = replace(config.loop, objective=name)
         with pytest.raises(ValueError, match=rf"loop\.objective: {message}"):
