@@ -150,9 +150,11 @@ def what_failed(error: BaseException, code: Any) -> str:
     """An error in the code of the user's, in one line, with that of the file.
 
     Args:
-        code: of a class in that file.
+        code: a class in that file, or an object of it.
     """
-    return f"{in_one_line(error)}{_line_in(Path(inspect.getfile(type(code))), error)}"
+    module = sys.modules.get((code if inspect.isclass(code) else type(code)).__module__)
+    file = getattr(module, "__file__", None)
+    return f"{in_one_line(error)}{_line_in(Path(file), error) if file else ''}"
 
 
 def _line_in(path: Path, error: BaseException) -> str:

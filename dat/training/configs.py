@@ -332,6 +332,13 @@ class OutputConfig:
     """Name of the run folder; null makes one from the task, model, training-set size and seed."""
     tensorboard: bool = True
     """Write TensorBoard event files beside metrics.jsonl."""
+    tracker: Literal["wandb", "trackio"] | None = None
+    """Send the rows of metrics to Weights & Biases or to trackio, too (the extra of that name); null to none."""
+    project: str | None = None
+    """Project of that tracker; null takes the name of the experiment."""
+    callbacks: tuple[str, ...] = ()
+    """Classes of yours that are told how training goes, FILE.py:CLASS or MODULE:CLASS; they are executed, in the first
+    process."""
     progress: bool = True
     """Show progress: a live bar on a terminal, one line an evaluation elsewhere. False prints nothing."""
 
@@ -339,6 +346,9 @@ class OutputConfig:
         for name in ("folder", "name"):
             text = getattr(self, name)
             check(text is None or (text != "" and text == printable(text)), f"output.{name}", "a text to print", text)
+        check(len({*self.callbacks}) == len(self.callbacks), "output.callbacks", "different classes", self.callbacks)
+        fits = self.project is None or (self.tracker is not None and self.project == printable(self.project) != "")
+        check(fits, "output.project", "a text to print with output.tracker, otherwise null", self.project)
         if self.name is not None:
             check_inside("output.name", self.name, "output.folder")
 

@@ -55,6 +55,11 @@ class Placement:
         self.sharing = 1
 
     @property
+    def is_shared(self) -> bool:
+        """Whether no process has all weights."""
+        return False
+
+    @property
     def saves_parts(self) -> bool:
         """Whether each process writes its part of a checkpoint, rather than the first one all of it."""
         return False
@@ -170,6 +175,10 @@ class Sharded(Placement):
             root.taught_forward = taught.forward
             register_fsdp_forward_method(root, "taught_forward")
             self.called = root.taught_forward
+
+    @property
+    def is_shared(self) -> bool:
+        return True
 
     @property
     def saves_parts(self) -> bool:

@@ -19,6 +19,7 @@ from torch import nn
 from .._native import use_native
 from .._own_code import files_named
 from .branch import resolved
+from .callbacks import Callbacks, RunView, callbacks_of, made
 from .config_io import commented_yaml, read_config
 from .configs import MachineConfig, ParallelMachineConfig, RunConfig, StepLoopConfig, check
 from .distributed import ALONE, Workers
@@ -35,6 +36,7 @@ from .plots import plot_run
 from .progress import choose_progress
 from .run_folder import RunFolder
 from .tables import show
+from .trackers import check_trackers, trackers_of
 from .warm_start import check_warm_start
 from .weights_file import load_weights, save_weights
 
@@ -63,6 +65,8 @@ def start_run(experiment: AnyExperiment, config: RunConfig, workers: Workers = A
     check_divisible(config.loop, config.machine, workers)
     kept = None if source is None else source.path
     # Prepare first: if the run is impossible, no folder is left behind.
+    check_trackers(config.output)
+    callbacks_of(config.output)
     prepared = prepare_together(experiment, config, workers, cache=path.parent, run=kept)
     make_plan(config, len(prepared.problem.train), prepared.problem.per_step)
     if prepared.problem.draw is None:
@@ -99,7 +103,7 @@ def own_files(experiment: AnyExperiment, config: RunConfig) -> list[Path]:
 
 def own_names(config: RunConfig) -> list[str]:
     """The classes of the user's own that a configuration names."""
-    return [name for name in (config.loop.objective,) if name is not None]
+    return [name for name in (config.loop.objective, *config.output.callbacks) if name is not None]
 
 
 def resume_run(experiment: AnyExperiment, path: str | Path, workers: Workers = ALONE) -> RunFolder:
@@ -122,6 +126,8 @@ def resume_run(experiment: AnyExperiment, path: str | Path, workers: Workers = A
         folder.check_beginning()
         config = read_config(experiment.Config, folder.config)
         check_divisible(config.loop, config.machine, workers)
+        check_trackers(config.output)
+        callbacks_of(config.output, source=folder.path)
         cache = folder.path.resolve().parent
         prepared = prepare_together(experiment, config, workers, cache=cache, run=folder.path)
         train_run(experiment, folder, config, prepared, workers)
@@ -207,14 +213,18 @@ def train_run(
             stop=stop,
         )
         trainer.resume()
-        log = _open_log(folder, config, trainer) if workers.first else None
+        log = callbacks = None
+        if workers.first:
+            log = _open_log(folder, trainer)
+            named = [
+                *trackers_of(config.output, folder.tensorboard, log.last_step),
+                *made(callbacks_of(config.output, source=folder.path)),
+            ]
+            callbacks = Callbacks(named, RunView(folder.path, config))
         try:
-            final = trainer.fit(log)
+            final = trainer.fit(log, callbacks)
         except Interrupted as error:
             raise (Terminated if workers.any(stop.terminated) else Interrupted)(*error.args) from None
-        finally:
-            if log is not None:
-                log.close()
     weights = placement.weights()
     if workers.first:
         save_weights(without_objective(weights), folder.weights)
@@ -224,11 +234,10 @@ def train_run(
     workers.barrier()
 
 
-def _open_log(folder: RunFolder, config: RunConfig, trainer: Trainer) -> MetricsLog:
+def _open_log(folder: RunFolder, trainer: Trainer) -> MetricsLog:
     """The log of a run, with the rows up to where training goes on."""
     return MetricsLog(
         folder.metrics,
-        tensorboard=folder.tensorboard if config.output.tensorboard else None,
         epochs_done=trainer.epoch,
         unit=trainer.plan.unit,
         mark=trainer.metrics_mark,
