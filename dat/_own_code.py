@@ -94,7 +94,7 @@ def files_named(names: Iterable[str], *more: Path) -> list[Path]:
 
 
 def _as_given(name: str) -> str | None:
-    """What the user has given for the name of a class; None: nothing."""
+    """The name that the user has given for a class; None: nothing."""
     return next((given for given in reversed(_given) if _is_of(name, given)), None)
 
 

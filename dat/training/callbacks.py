@@ -41,7 +41,7 @@ class RunView:
 
 
 class Callback:
-    """What is told how training goes, in the first process; a subclass is made without arguments.
+    """An observer of a training, in the first process; a subclass is made without arguments.
 
     Draws of random numbers and the mode of the model are as before afterwards, so training has the numbers that it has
     without. One that raises an error is left out from then on, and training goes on.

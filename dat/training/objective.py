@@ -29,7 +29,7 @@ PREFIX = f"{ATTRIBUTE}."
 
 
 class Objective(ABC):
-    """What training learns. A subclass is made anew in each process, without arguments unless it is a dataclass.
+    """An objective of a training. A subclass is made anew in each process, without arguments unless it is a dataclass.
 
     The fields of a dataclass are its options, ``loop.objective_options``. All that changes during training belongs
     into the tensors of :meth:`begin`, parameters or buffers: nothing else is saved.

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import secrets
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from dual_attention._extras import require
 from dual_attention._files import write_atomically
@@ -99,7 +99,7 @@ class WandB(Tracker):
             write_atomically(path, secrets.token_hex(8))
         known = {"id": path.read_text(encoding="utf-8").strip(), "resume": "allow", "dir": str(run.folder)}
         return require("wandb", extra="wandb").init(
-            project=project, name=run.folder.name, config=settings(run), **known
+            project=project, name=run.folder.name, config=asdict(cast(Any, run.config)), **known
         )
 
 
@@ -108,14 +108,8 @@ class Trackio(Tracker):
 
     def begin(self, run: RunView, project: str) -> Any:
         init = require("trackio", extra="trackio").init
-        return init(project=project, name=run.folder.name, config=settings(run), resume="allow")
+        return init(project=project, name=run.folder.name, config=asdict(cast(Any, run.config)), resume="allow")
 
 
 TRACKERS: Mapping[str, type[Tracker]] = {"wandb": WandB, "trackio": Trackio}
 """By their names in ``output.tracker``."""
-
-
-def settings(run: RunView) -> dict[str, Any]:
-    """The configuration of a run as dicts and plain values."""
-    config: Any = run.config
-    return dataclasses.asdict(config)

@@ -66,6 +66,38 @@ def test_it_is_trained_resumed_and_opened(capsys, monkeypatch):
     assert "train_next_latent" in read_rows(Path("runs/run/metrics.jsonl"))[0]
 
 
+def test_callbacks_are_named_alike(capsys, monkeypatch):
+    shutil.copy(ROOT / "examples" / "callbacks.py", "mine_too.py")
+    option = "--output.callbacks=[mine_too.py:Samples]"
+    assert main(words(output__name="plain")) == 0
+    with monkeypatch.context() as patch:
+        stop_after(6, patch)
+        assert main([*words(loop__objective="mine.py:NextToken"), option]) == 130
+    said = capsys.readouterr()
+    assert (
+        "--resume runs/run --code mine.py:NextToken --code mine_too.py:Samples" in said.err
+        and "step 4 of 8" in said.out
+    )
+    assert (Path("runs/run/mine_too.py").read_bytes()) == Path("mine_too.py").read_bytes()
+    monkeypatch.setattr(_own_code, "_given", [])
+    assert main(["train", "language", "--resume=runs/run", "--code=mine.py"]) == 2
+    assert "output.callbacks: mine_too.py:Samples is run only if you name it" in capsys.readouterr().err
+    assert main(["train", "language", "--resume=runs/run", "--code=mine.py", "--code", "mine_too.py"]) == 0
+    assert "failed" not in capsys.readouterr().err
+    weights = [Path("runs", name, "model.safetensors").read_bytes() for name in ("plain", "run")]
+    assert weights[0] == weights[1]
+    lines = Path("runs/run/samples.txt").read_text().splitlines()
+    assert [line.partition(":")[0] for line in lines][-2:] == ["step 4", "step 8"] and "'The " in lines[-1]
+
+
+def test_files_of_the_same_name(capsys):
+    Path("other").mkdir()
+    shutil.copy(ROOT / "examples" / "callbacks.py", "other/mine.py")
+    command = [*words(loop__objective="mine.py:NextToken"), "--output.callbacks=[other/mine.py:Samples]"]
+    assert main(command) == 2
+    assert "expected a name other than that of" in capsys.readouterr().err and not Path("runs/run").exists()
+
+
 def test_the_same_command_again(capsys, monkeypatch):
     """`--resume auto` stands beside the objective and names it by that."""
     with monkeypatch.context() as patch:
