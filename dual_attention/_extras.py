@@ -15,6 +15,8 @@ _EXTRAS = {
     "mathematics": ("mathematics_dataset", "sympy"),
     "lens": ("transformer_lens",),
     "triton": ("triton",),
+    "wandb": ("wandb",),
+    "trackio": ("trackio",),
 }
 """Modules by the extra that installs them."""
 

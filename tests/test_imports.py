@@ -62,7 +62,7 @@ ROOMS = {
     "_checkpoints": ("_checkpoints",),
     "hf": ("hf",),
     "model_analysis": ("model_analysis",),
-    "lab utilities": ("dat.__init__", "dat._errors", "dat._native", "dat._numpy", "dat._processes"),
+    "lab utilities": ("dat.__init__", "dat._errors", "dat._native", "dat._numpy", "dat._own_code", "dat._processes"),
     "data": ("dat.data",),
     "training": ("dat.training",),
     "estimate": ("dat.estimate",),

@@ -14,6 +14,7 @@ from typing import Any, Literal
 from dual_attention._checksums import sha256_of
 from dual_attention._words import printable
 
+from .._own_code import OPTION, give, given_in
 from ..experiments import experiment_named, name_in
 from ..experiments.files import goes_by
 from ..experiments.model_keys import named_by_keys
@@ -25,7 +26,7 @@ from ..training.interrupt import Interrupted
 from ..training.loop import Diverged
 from ..training.run_folder import RunFolder, versions
 from ..training.run_names import settings_that_differ, with_free_name
-from ..training.runs import resume_run, show_run, start_run
+from ..training.runs import own_files, own_names, resume_run, show_run, start_run
 
 AUTO = "auto"
 """Value of --resume that names no run."""
@@ -49,6 +50,11 @@ def run_parser(prog: str, experiment: AnyExperiment) -> OptionParser:
         "these settings if it has begun, and begins it otherwise."
     )
     parser.add_argument("--resume", metavar="RUN", help=about)
+    about = (
+        "Your Python file, or MODULE:CLASS, with an objective or a callback that the run names, beside --resume or "
+        "--config. It is executed; what only a run names never is. May be given several times."
+    )
+    parser.add_argument(OPTION, action="append", default=[], metavar="FILE.py", help=about)
     return parser
 
 
@@ -57,12 +63,13 @@ def train_together(prog: str, arguments: Sequence[str], experiment: AnyExperimen
     name = lambda config: named_by_keys(config, experiment.presets)  # noqa: E731
     config, options = parse_config(run_parser(prog, experiment), experiment.Config, arguments, name)
     auto = options.resume == AUTO
-    check_only_resume(None if auto else options.resume, arguments)
+    check_only_resume(None if auto else options.resume, without_code(arguments))
+    give(*given_in([*arguments]))
     expected = experiment.source or experiment.name
     check(goes_by(experiment, config.experiment), "experiment", expected, config.experiment)
     if workers.size > 1:
         workers.agree("settings", f"resume: {options.resume}\n{commented_yaml(config)}")
-        workers.agree("code", installed_code(experiment))
+        workers.agree("code", installed_code(experiment, config))
     unfinished = None if auto else options.resume
     if unfinished is None:
         config, unfinished = workers.from_first(beginning(config, auto=auto) if workers.first else (config, None))
@@ -73,6 +80,7 @@ def train_together(prog: str, arguments: Sequence[str], experiment: AnyExperimen
             print(f"dat: {printable(str(path))}: {about}", file=sys.stderr)
         if done:
             return 0
+    named = options.code if unfinished else own_names(config)
     if unfinished is None and workers.first:
         RunFolder(path).refuse_existing()
         for notice in notices(config):
@@ -80,7 +88,7 @@ def train_together(prog: str, arguments: Sequence[str], experiment: AnyExperimen
     try:
         folder = resume(experiment, path, workers) if unfinished else start_run(experiment, config, workers)
     except Interrupted as stop:
-        raise type(stop)(f"continue with: {resuming(prog, path, workers)}") from None
+        raise type(stop)(f"continue with: {resuming(prog, path, workers, named)}") from None
     except Diverged as error:
         raise Diverged(
             f"{error}; its settings are in {path / 'config.yaml'}, and the same command with others trains "
@@ -91,9 +99,23 @@ def train_together(prog: str, arguments: Sequence[str], experiment: AnyExperimen
     return 0
 
 
-def resuming(prog: str, path: Path, workers: Workers) -> str:
-    """The command that continues a run in as many processes."""
-    command = f"{prog} --resume {shlex.quote(str(path))}"
+def without_code(arguments: Sequence[str]) -> list[str]:
+    """The words of a command without the files of the user's own code."""
+    return [
+        word
+        for before, word in zip(("", *arguments), arguments, strict=False)
+        if OPTION not in (before, word) and not word.startswith(f"{OPTION}=")
+    ]
+
+
+def resuming(prog: str, path: Path, workers: Workers, named: Sequence[str] = ()) -> str:
+    """The command that continues a run in as many processes.
+
+    Args:
+        named: the user's own code that it needs.
+    """
+    words = ["--resume", str(path), *(word for name in named for word in (OPTION, name))]
+    command = f"{prog} {' '.join(map(shlex.quote, words))}"
     if workers.size == 1:
         return command
     one_machine = os.environ.get("GROUP_WORLD_SIZE", "1") == "1"
@@ -143,12 +165,13 @@ def state_of(folder: RunFolder) -> tuple[str, bool]:
     return f"the run goes on from {'its beginning' if latest is None else latest.name}", False
 
 
-def installed_code(experiment: AnyExperiment) -> str:
-    """Versions of what computes, and the checksum of each file of both packages and of that of the experiment."""
+def installed_code(experiment: AnyExperiment, config: RunConfig) -> str:
+    """Versions of what computes, and the checksum of each file of both packages and of the user's own."""
     root, packages = Path(__file__).parents[2], ("dat", "dual_attention")
     paths = sorted(path for package in packages for path in (root / package).rglob("*.py"))
     files = {path.relative_to(root).as_posix(): sha256_of(path) for path in paths}
     files["experiment"] = sha256_of(Path(inspect.getfile(type(experiment))))
+    files |= {path.name: sha256_of(path) for path in own_files(experiment, config) if path.is_file()}
     return "\n".join(f"{name} {value}" for name, value in {**versions(), **files}.items())
 
 

@@ -6,12 +6,13 @@ Listing them imports none; :func:`experiment_named` does.
 from __future__ import annotations
 
 import importlib
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dual_attention._words import suggestion
+
+from .._own_code import FILE
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -21,10 +22,6 @@ if TYPE_CHECKING:
 
 ENTRY_POINTS = "dat.experiments"
 """Group of entry points by which an installed package brings experiments: ``NAME = "module:class"``."""
-
-
-FILE = re.compile(r"(?P<file>.*\.py)(?::(?P<kind>\w+))?", re.DOTALL)
-"""The name of an experiment in a file: ``FILE.py``, or ``FILE.py:CLASS``."""
 
 
 @dataclass(frozen=True)

@@ -6,20 +6,14 @@ A file is run because somebody named it, never because a configuration does: ope
 from __future__ import annotations
 
 import copyreg
-import hashlib
-import importlib.util
-import inspect
 import os
 import shlex
-import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
-from .._errors import in_one_line
+from .._own_code import FILE, class_in, module_of
 from ..training.config_data import types_of
 from ..training.experiment import AnyExperiment, Experiment
-from . import FILE
 
 _named: dict[tuple[Path, str], AnyExperiment] = {}  # those that this process was asked for, by file and class
 
@@ -37,7 +31,7 @@ def load(name: str) -> AnyExperiment:
     if match is None:
         raise ValueError(f"experiment: expected FILE.py or FILE.py:CLASS, got {name!r}")
     file = Path(os.path.expanduser(match["file"]))
-    kind = _experiment_in(_module_of(file), file, match["kind"])
+    kind = _experiment_in(file, match["kind"])
     experiment = kind()
     experiment.source = f"{match['file']}:{kind.__name__}"
     full = f"{file.resolve()}:{kind.__name__}"
@@ -90,55 +84,9 @@ def run_given(options: Any) -> None:
         load(options.experiment)
 
 
-def _module_of(file: Path) -> ModuleType:
-    """The module of a file: the one that is imported already, or a new one."""
-    path = file.resolve()
-    for module in list(sys.modules.values()):
-        if getattr(module, "__file__", None) == str(path):
-            return module
-    if not path.is_file():
-        raise FileNotFoundError(f"{file}: no such file")
-    name = f"{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"  # two files may have the same name
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise ValueError(f"{file}: expected a Python file")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    if str(path.parent) not in sys.path:
-        sys.path.append(str(path.parent))
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        del sys.modules[name]
-        raise ValueError(f"{file}: {in_one_line(error)}{_line_in(path, error)}") from error
-    return module
-
-
-def _line_in(path: Path, error: BaseException) -> str:
-    """The last line of a file that an error went through, in words."""
-    trace, line = error.__traceback__, None
-    while trace is not None:
-        if trace.tb_frame.f_code.co_filename == str(path):
-            line = trace.tb_lineno
-        trace = trace.tb_next
-    return f" (line {line})" if line else ""
-
-
-def _experiment_in(module: ModuleType, file: Path, name: str | None) -> Any:
-    """The class of a module's own that is an experiment, the one of that name if it is given."""
-    kinds = {
-        kind.__name__: kind
-        for kind in vars(module).values()
-        if inspect.isclass(kind) and issubclass(kind, Experiment) and kind.__module__ == module.__name__
-        if not inspect.isabstract(kind)
-    }
-    if not kinds:
-        raise ValueError(f"{file}: expected a subclass of {Experiment.__module__}.{Experiment.__name__}, found none")
-    if name is None and len(kinds) > 1:
-        raise ValueError(f"{file}: expected one experiment, got {', '.join(kinds)}; name one: {file}:CLASS")
-    if name is not None and name not in kinds:
-        raise ValueError(f"{file}: expected one of its experiments {', '.join(kinds)}, got {name}")
-    kind = kinds[name or next(iter(kinds))]
+def _experiment_in(file: Path, name: str | None) -> Any:
+    """The class of a file that is an experiment, the one of that name if it is given."""
+    kind = class_in(module_of(file), file, name, Experiment)
     hint = types_of(kind.Config).get("experiment")
     if hint is not str:
         raise ValueError(f"{file}: {kind.Config.__name__}.experiment: expected a field of the type str, got {hint}")

@@ -103,7 +103,7 @@ class GridConfig(ABC):
         check_seed(self, name="first_seed")
         rates = (self.lr_of or {}).values()
         check(all(0 < rate < inf for rate in rates), "lr_of", "positive numbers", self.lr_of)
-        for name in ("continue_from", "stop_patience"):
+        for name in ("continue_from", "stop_patience", "objective"):
             value = getattr(getattr(self, "loop", None), name, None)
             check(value is None, f"loop.{name}", "null in a grid", value)
         for about in fields(self):

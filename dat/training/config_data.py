@@ -321,7 +321,7 @@ def in_words(hint: Any) -> str:
     if typing.get_origin(option) is typing.Literal:
         return f"one of {', '.join(map(repr, arguments))}"
     if typing.get_origin(option) is dict:
-        return f"a mapping of names to {_PLURALS[arguments[1]]}"
+        return f"a mapping of names to {_PLURALS.get(arguments[1], 'values')}"
     if typing.get_origin(option) in (tuple, list) and arguments:
         item, *more = [argument for argument in arguments if argument is not Ellipsis]
         items = _PLURALS.get(item) or f"values, each {in_words(item)}"

@@ -170,7 +170,11 @@ class TrainingConfig:
     """Trained model whose weights a new run begins with, and nothing else of it: a run or one of its checkpoints, a
     folder, or OWNER/NAME on the hub. Widths are the same; the new model may have more tokens and another context. null
     draws the weights."""
-
+    objective: str | None = None
+    """Class of yours that says what training learns, FILE.py:CLASS or MODULE:CLASS; it is executed. Evaluations keep
+    the loss of the experiment, which null trains by."""
+    objective_options: dict[str, bool | int | float | str] | None = None
+    """Values of the fields of that class, {NAME: VALUE, ...}; null leaves their defaults."""
     activation_stats: bool = False
     """Note in each row the root mean square of the residual stream after each block, of one more forward pass."""
     stop_patience: int | None = None
@@ -181,6 +185,8 @@ class TrainingConfig:
         """Check these keys; evaluations come every so often."""
         both = self.continue_from is not None and self.weights_from is not None
         check(not both, "loop.weights_from", "null with loop.continue_from", self.weights_from)
+        fits = self.objective is not None or self.objective_options is None
+        check(fits, "loop.objective_options", "null without loop.objective", self.objective_options)
         check_integers(self, "loop", "stop_patience", most=MOST_STEPS)
         fits = self.stop_patience is None or eval_every > 0
         check(fits, "loop.stop_patience", "null with loop.eval_every=0", self.stop_patience)
@@ -326,6 +332,13 @@ class OutputConfig:
     """Name of the run folder; null makes one from the task, model, training-set size and seed."""
     tensorboard: bool = True
     """Write TensorBoard event files beside metrics.jsonl."""
+    tracker: Literal["wandb", "trackio"] | None = None
+    """Send the rows of metrics to Weights & Biases or to trackio, too (the extra of that name); null to none."""
+    project: str | None = None
+    """Project of that tracker; null takes the name of the experiment."""
+    callbacks: tuple[str, ...] = ()
+    """Classes of yours that are told how training goes, FILE.py:CLASS or MODULE:CLASS; they are executed, in the first
+    process."""
     progress: bool = True
     """Show progress: a live bar on a terminal, one line an evaluation elsewhere. False prints nothing."""
 
@@ -333,6 +346,9 @@ class OutputConfig:
         for name in ("folder", "name"):
             text = getattr(self, name)
             check(text is None or (text != "" and text == printable(text)), f"output.{name}", "a text to print", text)
+        check(len({*self.callbacks}) == len(self.callbacks), "output.callbacks", "different classes", self.callbacks)
+        fits = self.project is None or (self.tracker is not None and self.project == printable(self.project) != "")
+        check(fits, "output.project", "a text to print with output.tracker, otherwise null", self.project)
         if self.name is not None:
             check_inside("output.name", self.name, "output.folder")
 

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from .average import averaged, exchange_average, update_average
 from .branch import rebase
+from .callbacks import Callbacks
 from .checkpoint import Checkpoints, random_state, restore_random_state
 from .configs import RunConfig, check
 from .device import peak_memory
@@ -106,6 +107,7 @@ class Trainer:
         self.watched: list[dict[str, float]] = []
         self._running = RunningMeans()
         self._log: MetricsLog | None = None
+        self._callbacks: Callbacks | None = None
         self._parts: PartsWriter | None = None
         self._resumed = self._borrowed = False
 
@@ -134,8 +136,9 @@ class Trainer:
         self._resumed, self._borrowed = True, source is not None
         return True
 
-    def fit(self, log: MetricsLog | None = None) -> dict[str, float]:
-        """Train to the end, then evaluate every set. One row a span of the plan goes to ``log``.
+    def fit(self, log: MetricsLog | None = None, callbacks: Callbacks | None = None) -> dict[str, float]:
+        """Train to the end, then evaluate every set. One row a span of the plan goes to ``log``, and ``callbacks``
+        are told.
 
         Afterwards the model has the average of its weights, if there is one.
 
@@ -146,7 +149,7 @@ class Trainer:
             Interrupted: after a checkpoint, if ``stop()`` became true.
             Diverged: if the loss, a weight or the loss of an evaluation set is no longer finite.
         """
-        self._log = log
+        self._log, self._callbacks = log, callbacks
         if not self._resumed and (given := self.config.loop.weights_from) is not None:
             with self.workers.first_first():  # which may download them
                 weights = weights_named(given)
@@ -155,6 +158,7 @@ class Trainer:
         if self.step == 0:
             torch.manual_seed(derive_seed(self.config.seed, "dropout"))
         self.progress.start(self.plan, self.step)
+        final = None
         try:
             if self._borrowed:  # what it came from may go away
                 self._save()
@@ -177,6 +181,15 @@ class Trainer:
             raise
         finally:
             self.progress.close()
+            self._tell("on_end", final)
+
+    def _tell(self, method: str, argument: Any) -> None:
+        """Call a method of all callbacks."""
+        if self._callbacks:
+            view = self._callbacks.view
+            view.step, view.total_steps, view.means = self.step, self.plan.total_steps, self._running.means
+            view.model = None if self.placement.is_shared else self.problem.model
+            self._callbacks.call(method, argument)
 
     def evaluate(self, names: tuple[str, ...]) -> dict[str, float]:
         """Means over the evaluation sets ``names``, as ``{"<set>_<metric>": mean}``, of the average of the weights."""
@@ -200,6 +213,8 @@ class Trainer:
             self.train_step(indices)
             self.seconds += time.perf_counter() - started
             self.progress.step(epoch=self.epoch, numbers=self._running.means)
+            if self.step < self.plan.first_step(self.epoch + 1):  # the last one has a row, which is yet to come
+                self._tell("on_step", None)
             if self._parts is not None:
                 self._parts.look()
             if self.step % CHECK_LOSS_EVERY == 0:
@@ -238,7 +253,7 @@ class Trainer:
         passes = []
         for part, batch, share in zip(parts, batches, shares, strict=True):
             with placement.passing(last=len(passes) == len(parts) - 1):
-                loss, metrics = problem.loss(placement.called, batch)
+                loss, metrics = problem.step_loss(placement.called, batch)
                 placement.backward(loss, share)
             passes.append(_Pass({"loss": loss.detach(), **metrics}, part.examples, share))
         return passes
@@ -285,6 +300,10 @@ class Trainer:
         if self._log is not None:
             self._log.log(row)
         self.progress.row(row)
+        self._tell("on_step", row)
+        if self._callbacks and (plan.measures(span) or plan.evaluates(span)):
+            with averaged(self.optimizer):
+                self._tell("on_evaluation", row)
         self.epoch = span + 1
         self._running = RunningMeans()
         if plan.saves(span) or (self.best is not None and self.best["step"] == self.step):

@@ -1,4 +1,4 @@
-"""The log of a run: one JSON line an epoch, and the same numbers as TensorBoard scalars."""
+"""The log of a run: one JSON line an epoch."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import json
 from pathlib import Path
 from typing import Any, TypedDict
 
-from dual_attention._extras import require
 from dual_attention._files import json_text, named_in_errors, read_file, sync_file, write_atomically
 
 Row = dict[str, Any]
@@ -55,17 +54,19 @@ def _row(line: bytes) -> Row | None:
 
 
 class MetricsLog:
-    """Appends rows to ``metrics.jsonl`` and, when asked, to TensorBoard.
+    """Appends rows to ``metrics.jsonl``.
 
     Numbers that are not finite, which JSON lacks, are written as null.
 
     Args:
         path: the JSON-lines file.
-        tensorboard: folder of the event files; None writes none.
         epochs_done: position of training; rows of later epochs, left by an interrupted run, are dropped.
         unit: the key that counts a row's epochs, or what takes their place.
         mark: the log at the checkpoint that training continues from: what follows it is dropped, and what comes before
             it must be there as it was.
+
+    Attributes:
+        last_step: of the rows that are there already; None if there are none.
 
     Raises:
         ValueError: naming the file, if a row is lost or damaged.
@@ -75,7 +76,6 @@ class MetricsLog:
         self,
         path: Path,
         *,
-        tensorboard: Path | None = None,
         epochs_done: int = 0,
         unit: str = "epoch",
         mark: MetricsMark | None = None,
@@ -90,33 +90,20 @@ class MetricsLog:
         text = "".join(json_text(row) + "\n" for row in kept)
         write_atomically(path, text)
         self._sha256, self._bytes = hashlib.sha256(text.encode()), len(text.encode())
-        self._writer: Any = None
-        if tensorboard is not None:
-            require("tensorboard", extra="train")
-            writer = require("torch.utils.tensorboard", extra="train").SummaryWriter
-            self._writer = writer(str(tensorboard), purge_step=kept[-1]["step"] + 1 if kept else None)
+        self.last_step: int | None = kept[-1]["step"] if kept else None
 
     def log(self, row: Row) -> None:
-        """Append one row; its key ``step`` places the numbers on TensorBoard's axis."""
+        """Append one row."""
         line = (json_text(row) + "\n").encode()
         with named_in_errors(self.path), open(self.path, "ab") as file:
             file.write(line)
         self._sha256.update(line)
         self._bytes += len(line)
-        if self._writer is not None:
-            for name, value in row.items():
-                if isinstance(value, float):
-                    self._writer.add_scalar(name.replace("_", "/", 1), value, row["step"])
 
     def mark(self) -> MetricsMark:
         """The log as it is now, for a checkpoint; it is on the disk then."""
         sync_file(self.path)
         return {"bytes": self._bytes, "sha256": self._sha256.hexdigest()}
-
-    def close(self) -> None:
-        """Flush and close the event files."""
-        if self._writer is not None:
-            self._writer.close()
 
 
 def _position(row: Row, unit: str, path: Path) -> int:

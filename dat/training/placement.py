@@ -39,6 +39,9 @@ class _Part(NamedTuple):
 class Placement:
     """A model that is whole in this process, the only one.
 
+    Args:
+        taught: see :class:`.problem.Problem`.
+
     Attributes:
         model: with the parameters that train.
         called: the module that computes the loss, which exchanges gradients if there are other processes.
@@ -46,10 +49,15 @@ class Placement:
         sharing: how many of them, neighbours by rank, have parts of the same sequences.
     """
 
-    def __init__(self, model: nn.Module, workers: Workers = ALONE) -> None:
+    def __init__(self, model: nn.Module, workers: Workers = ALONE, taught: nn.Module | None = None) -> None:
         self.model, self.workers = model, workers
-        self.called: Any = model
+        self.called: Any = taught or model
         self.sharing = 1
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether no process has all weights."""
+        return False
 
     @property
     def saves_parts(self) -> bool:
@@ -100,12 +108,13 @@ class Placement:
 class Replicated(Placement):
     """A model of which every process has a copy (DDP)."""
 
-    def __init__(self, model: nn.Module, workers: Workers) -> None:
+    def __init__(self, model: nn.Module, workers: Workers, taught: nn.Module | None = None) -> None:
         super().__init__(model, workers)
         kind: Any = nn.parallel.DistributedDataParallel
         known = inspect.signature(kind).parameters
         sync = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"  # in older versions
-        self._copied = self.called = kind(model, gradient_as_bucket_view=True, **{sync: False})
+        how: dict[str, Any] = {sync: False, "find_unused_parameters": taught is not None}  # an objective may use a part
+        self._copied = self.called = kind(taught or model, gradient_as_bucket_view=True, **how)
 
     def passing(self, *, last: bool) -> AbstractContextManager[Any]:
         return nullcontext() if last else self._copied.no_sync()
@@ -120,7 +129,7 @@ class Replicated(Placement):
             return
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
             self.model.train()
-            problem.loss(self.called, problem.train.batch(torch.zeros(1, dtype=torch.int64)))[0].backward()
+            problem.step_loss(self.called, problem.train.batch(torch.zeros(1, dtype=torch.int64)))[0].backward()
         self.model.zero_grad(set_to_none=True)
 
 
@@ -131,6 +140,7 @@ class Sharded(Placement):
         shard_size: processes among which it is sharded; there is a copy for each so many.
         gathered_as: dtype in which the weights of blocks are gathered; None: their own, in which gradients are added
             up always.
+        taught: see :class:`.problem.Problem`; it is called with all gathered that is in no block.
     """
 
     def __init__(
@@ -141,9 +151,10 @@ class Sharded(Placement):
         *,
         shard_size: int | None = None,
         gathered_as: torch.dtype | None = None,
+        taught: nn.Module | None = None,
     ) -> None:
         from torch.distributed.device_mesh import init_device_mesh
-        from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+        from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard, register_fsdp_forward_method
 
         super().__init__(model, workers)
         size = shard_size or workers.size
@@ -159,6 +170,15 @@ class Sharded(Placement):
             if group.lowered:
                 policy["mp_policy"] = MixedPrecisionPolicy(gathered_as, torch.float32, cast_forward_inputs=False)
             fully_shard(group.modules[0] if len(group.modules) == 1 else list(group.modules), mesh=mesh, **policy)
+        if taught is not None:
+            root: Any = model
+            root.taught_forward = taught.forward
+            register_fsdp_forward_method(root, "taught_forward")
+            self.called = root.taught_forward
+
+    @property
+    def is_shared(self) -> bool:
+        return True
 
     @property
     def saves_parts(self) -> bool:
@@ -191,14 +211,14 @@ def place_model(problem: Problem, device: torch.device, machine: MachineConfig, 
             block.compile()
     if workers.connected and options.parallel == "shard":
         precision = {"shard_size": options.shard_size, "gathered_as": options.autocast}
-        placement: Placement = Sharded(model, workers, device, **precision)
+        placement: Placement = Sharded(model, workers, device, taught=problem.taught, **precision)
     else:
-        placement = Placement(model, workers)
+        placement = Placement(model, workers, problem.taught)
     if problem.draw is not None:
         model.to_empty(device=device)
         problem.draw()
     if workers.connected and options.parallel == "replicate":
-        placement = Replicated(model, workers)
+        placement = Replicated(model, workers, problem.taught)
     if workers.connected and options.context_parallel > 1:
         placement.share_sequences(options.context_parallel)
     if isinstance(placement, Replicated):

@@ -52,6 +52,9 @@ class Problem:
     ``metric_weights`` is the same for metrics, by the parts of their names before a slash. A ``model`` on the meta
     device has a function ``draw`` that gives it its initial values on whatever device it is then (:mod:`.deferred`).
     ``per_step`` says how many ``tokens`` or ``words`` a step takes, of those by which milestones are given.
+
+    ``own_loss`` is in place of ``loss`` where a user's own objective trains, and passes to the module that it is given,
+    ``taught``, what :class:`.objective.Objective` is called with; None takes no such objective.
     """
 
     model: nn.Module
@@ -65,10 +68,17 @@ class Problem:
     metric_weights: Mapping[str, Weigh] = field(default_factory=dict)
     draw: Callable[[], None] | None = None
     per_step: Mapping[str, float] = field(default_factory=dict)
+    own_loss: LossFunction | None = None
+    taught: Any = None
 
     def __post_init__(self) -> None:
         if len(self.train) == 0:
             raise ValueError("train: expected at least one example, got an empty set")
+
+    @property
+    def step_loss(self) -> LossFunction:
+        """The loss that training lowers, of ``taught`` if that is there, and of ``model`` otherwise."""
+        return self.loss if self.taught is None or self.own_loss is None else self.own_loss
 
     @property
     def weights(self) -> dict[str, Weigh]:

@@ -17,7 +17,9 @@ from typing import Any
 from torch import nn
 
 from .._native import use_native
+from .._own_code import files_named
 from .branch import resolved
+from .callbacks import Callbacks, RunView, callbacks_of, made
 from .config_io import commented_yaml, read_config
 from .configs import MachineConfig, ParallelMachineConfig, RunConfig, StepLoopConfig, check
 from .distributed import ALONE, Workers
@@ -26,6 +28,7 @@ from .interrupt import Interrupted, StopOnSignal, Terminated
 from .loop import Trainer
 from .measuring import mean_measures
 from .metrics import MetricsLog
+from .objective import ATTRIBUTE, try_objective, with_objective, without_objective
 from .optim import build_optimizer
 from .placement import check_divisible, place_model
 from .plan import make_plan
@@ -33,6 +36,7 @@ from .plots import plot_run
 from .progress import choose_progress
 from .run_folder import RunFolder
 from .tables import show
+from .trackers import check_trackers, trackers_of
 from .warm_start import check_warm_start
 from .weights_file import load_weights, save_weights
 
@@ -61,25 +65,45 @@ def start_run(experiment: AnyExperiment, config: RunConfig, workers: Workers = A
     check_divisible(config.loop, config.machine, workers)
     kept = None if source is None else source.path
     # Prepare first: if the run is impossible, no folder is left behind.
+    check_trackers(config.output)
+    callbacks_of(config.output)
     prepared = prepare_together(experiment, config, workers, cache=path.parent, run=kept)
     make_plan(config, len(prepared.problem.train), prepared.problem.per_step)
     if prepared.problem.draw is None:
         build_optimizer(prepared.problem.model, config.optim, prepared.problem.factors)
+    try_objective(prepared.problem)
     if config.loop.weights_from is not None:
         with workers.first_first():
             check_warm_start(prepared.problem.model, config.loop.weights_from)
     if workers.first:
-        folder = RunFolder.create(path, commented_yaml(config), lambda new: write_beginning(experiment, prepared, new))
+        folder = RunFolder.create(
+            path, commented_yaml(config), lambda new: write_beginning(experiment, config, prepared, new)
+        )
     with locked_by_first(folder, workers):
         train_run(experiment, folder, config, prepared, workers)
     return folder
 
 
-def write_beginning(experiment: AnyExperiment, prepared: Prepared, folder: Path) -> None:
-    """Write what a run folder holds beside its configuration, a copy of the user's own experiment among it."""
+def write_beginning(experiment: AnyExperiment, config: RunConfig, prepared: Prepared, folder: Path) -> None:
+    """Write what a run folder holds beside its configuration, copies of the user's own files among it."""
     prepared.write(folder)
-    if experiment.source:
-        shutil.copy(inspect.getfile(type(experiment)), folder)
+    for file in own_files(experiment, config):
+        shutil.copy(file, folder)
+
+
+def own_files(experiment: AnyExperiment, config: RunConfig) -> list[Path]:
+    """The user's own Python files of a run: of its experiment and of what its configuration names.
+
+    Raises:
+        ValueError: if two of them have the same name.
+    """
+    ours = [Path(inspect.getfile(type(experiment)))] if experiment.source else []
+    return files_named(own_names(config), *ours)
+
+
+def own_names(config: RunConfig) -> list[str]:
+    """The classes of the user's own that a configuration names."""
+    return [name for name in (config.loop.objective, *config.output.callbacks) if name is not None]
 
 
 def resume_run(experiment: AnyExperiment, path: str | Path, workers: Workers = ALONE) -> RunFolder:
@@ -102,6 +126,8 @@ def resume_run(experiment: AnyExperiment, path: str | Path, workers: Workers = A
         folder.check_beginning()
         config = read_config(experiment.Config, folder.config)
         check_divisible(config.loop, config.machine, workers)
+        check_trackers(config.output)
+        callbacks_of(config.output, source=folder.path)
         cache = folder.path.resolve().parent
         prepared = prepare_together(experiment, config, workers, cache=cache, run=folder.path)
         train_run(experiment, folder, config, prepared, workers)
@@ -145,6 +171,7 @@ def prepare_together(
         config = replace(config, output=output)  # pyright: ignore[reportArgumentType]
     with workers.first_first():
         prepared = experiment.prepare(config, cache=cache, run=run)
+        prepared = replace(prepared, problem=with_objective(prepared.problem, config, prepared.device, source=run))
     if prepared.about and config.output.progress:
         show(prepared.about)
     n, size = len(prepared.problem.train), workers.size
@@ -186,26 +213,31 @@ def train_run(
             stop=stop,
         )
         trainer.resume()
-        log = _open_log(folder, config, trainer) if workers.first else None
+        log = callbacks = None
+        if workers.first:
+            log = _open_log(folder, trainer)
+            named = [
+                *trackers_of(config.output, folder.tensorboard, log.last_step),
+                *made(callbacks_of(config.output, source=folder.path)),
+            ]
+            callbacks = Callbacks(named, RunView(folder.path, config))
         try:
-            final = trainer.fit(log)
+            final = trainer.fit(log, callbacks)
         except Interrupted as error:
             raise (Terminated if workers.any(stop.terminated) else Interrupted)(*error.args) from None
-        finally:
-            if log is not None:
-                log.close()
     weights = placement.weights()
     if workers.first:
-        save_weights(weights, folder.weights)
+        save_weights(without_objective(weights), folder.weights)
+        if hasattr(prepared.problem.model, ATTRIBUTE):
+            delattr(prepared.problem.model, ATTRIBUTE)  # it is not counted
         _finish(experiment, folder, config, prepared, trainer, final)
     workers.barrier()
 
 
-def _open_log(folder: RunFolder, config: RunConfig, trainer: Trainer) -> MetricsLog:
+def _open_log(folder: RunFolder, trainer: Trainer) -> MetricsLog:
     """The log of a run, with the rows up to where training goes on."""
     return MetricsLog(
         folder.metrics,
-        tensorboard=folder.tensorboard if config.output.tensorboard else None,
         epochs_done=trainer.epoch,
         unit=trainer.plan.unit,
         mark=trainer.metrics_mark,

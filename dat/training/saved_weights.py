@@ -17,6 +17,7 @@ from dual_attention._checksums import check_checksums
 
 from .average import AVERAGE, DECAY
 from .checkpoint import SHARDS, STATE, WEIGHTS, read_state, step_of
+from .objective import without_objective
 from .parts import read_whole
 from .run_folder import RunFolder
 
@@ -63,7 +64,7 @@ def _of_checkpoint(path: Path, averaged: bool, meta: bool) -> Weights:
         parts, weights = {}, read_weights(path / WEIGHTS, meta=meta)
     if averaged:
         weights.tensors.update(_averages(path / STATE, parts))
-    return weights
+    return weights._replace(tensors=without_objective(weights.tensors))
 
 
 def _averages(path: Path, parts: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -107,14 +107,20 @@ def prepare_text(config: LanguageConfig, *, cache: Path, run: Path | None = None
     build = partial(build_language_model, model_config, seed=config.seed)
     model, draw = (build(), None) if with_values else deferred(build)
     model.gradient_checkpointing = config.machine.gradient_checkpointing
-    vocab_size = tokenizer.vocab_size
+    vocab_size, calling = tokenizer.vocab_size, (config.machine.autocast, documents_of(config.data, tokenizer))
     factors = scaled_from_base(config, model, lambda keys: keys.language_config(vocab_size).build())
     problem = Problem(
         model=model.to(device) if with_values else model,
         train=data.train,
-        loss=language_loss(config.machine.autocast, documents_of(config.data, tokenizer)),
+        loss=language_loss(*calling),
+        own_loss=own_language_loss(*calling),
         evaluation={"val": data.val},
-        derive=derived_numbers(config.tokens_per_step, data, share_of_peak(config, model, device)),
+        derive=derived_numbers(
+            config.tokens_per_step,
+            data,
+            share_of_peak(config, model, device),
+            own_objective=config.loop.objective is not None,
+        ),
         factors=factors,
         draw=None if draw is None else partial(_draw_scaled, model, draw, factors),
         per_step=taken_by_a_step(config, data, tokenizer),
@@ -200,6 +206,22 @@ def language_loss(autocast: torch.dtype | None = None, documents: DocumentMask |
     return loss
 
 
+def own_language_loss(autocast: torch.dtype | None = None, documents: DocumentMask | None = None) -> LossFunction:
+    """The loss by an objective of the user's, which is called with tokens, targets and what keeps documents apart.
+
+    Args:
+        autocast, documents: as :func:`language_loss`.
+    """
+
+    def loss(taught: nn.Module, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        tokens, targets = batch
+        apart = {} if documents is None else documents.arguments(tokens)
+        with torch.autocast(tokens.device.type, dtype=autocast, enabled=autocast is not None):
+            return taught(tokens, targets, **apart)
+
+    return loss
+
+
 def numbers_of_text(loss: float, tokens: int, n_bytes: int) -> dict[str, Any]:
     """A mean loss in nats over tokens, its perplexity, and bits for each byte of their text; None if they have none."""
     bits = loss * tokens / n_bytes / math.log(2) if n_bytes else None
@@ -242,15 +264,20 @@ def share_of_peak(config: LanguageConfig, model: nn.Module, device: torch.device
     return costs.step_flops / costs.tokens / peak
 
 
-def derived_numbers(tokens_per_step: int, data: LanguageData, share: float | None = None) -> Derive:
+def derived_numbers(
+    tokens_per_step: int, data: LanguageData, share: float | None = None, *, own_objective: bool = False
+) -> Derive:
     """Perplexity, bits per byte of the validation text, tokens so far, how many a second, and MFU.
 
     Args:
         share: see :func:`share_of_peak`.
+        own_objective: whether the loss of training is that of an objective of the user's, which has no perplexity.
     """
 
+    splits = ("val",) if own_objective else ("train", "val")
+
     def derive(row: Mapping[str, Any]) -> dict[str, float | None]:
-        losses = {split: row[f"{split}_loss"] for split in ("train", "val") if f"{split}_loss" in row}
+        losses = {split: row[f"{split}_loss"] for split in splits if f"{split}_loss" in row}
         numbers: dict[str, float | None] = {f"{split}_perplexity": perplexity(loss) for split, loss in losses.items()}
         if "val" in losses and (bits := validated(losses["val"], data)["bits_per_byte"]) is not None:
             numbers["val_bits_per_byte"] = bits

@@ -1,0 +1,115 @@
+"""Trackers of experiments as callbacks: TensorBoard, Weights & Biases, trackio. Each gets the rows of metrics."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, cast
+
+from dual_attention._extras import require
+from dual_attention._files import write_atomically
+
+from .callbacks import Callback, RunView
+from .configs import OutputConfig
+from .metrics import Row
+
+WANDB_ID = "wandb-id"
+"""File of a run folder with the name by which Weights & Biases continues the run."""
+
+
+def check_trackers(output: OutputConfig) -> None:
+    """Raise ``ImportError`` with the extra to install, if a tracker is asked for that is not."""
+    if output.tracker is not None:
+        require(output.tracker, extra=output.tracker)
+
+
+def trackers_of(output: OutputConfig, folder: Path, last_step: int | None) -> list[tuple[str, Callback]]:
+    """The trackers of a run, each with its name.
+
+    Args:
+        folder: for the event files of TensorBoard.
+        last_step: of the rows that are there already, None without any.
+    """
+    found: list[tuple[str, Callback]] = []
+    if output.tensorboard:
+        found.append(("TensorBoard", TensorBoard(folder, last_step)))
+    if output.tracker is not None:
+        found.append((f"output.tracker {output.tracker}", TRACKERS[output.tracker]()))
+    return found
+
+
+def grouped(row: Row) -> dict[str, float]:
+    """The numbers of a row that are no integers, those of a set under its name: ``val/loss``."""
+    return {name.replace("_", "/", 1): value for name, value in row.items() if isinstance(value, float)}
+
+
+class TensorBoard(Callback):
+    """Event files; what is in them after ``last_step`` is taken back."""
+
+    rows_only = True
+
+    def __init__(self, folder: Path, last_step: int | None) -> None:
+        require("tensorboard", extra="train")
+        writer = require("torch.utils.tensorboard", extra="train").SummaryWriter
+        self._writer = writer(str(folder), purge_step=None if last_step is None else last_step + 1)
+
+    def on_step(self, run: RunView, row: Row | None) -> None:
+        for name, value in grouped(row or {}).items():
+            self._writer.add_scalar(name, value, run.step)
+
+    def on_end(self, run: RunView, numbers: Mapping[str, float] | None) -> None:
+        self._writer.close()
+
+
+class Tracker(Callback):
+    """A tracker with runs that get names and settings. Its run begins with the first row: it may need the network."""
+
+    rows_only = True
+
+    def __init__(self) -> None:
+        self._run: Any = None
+
+    def on_step(self, run: RunView, row: Row | None) -> None:
+        if row is None:
+            return
+        if self._run is None:
+            self._run = self.begin(run, run.config.output.project or run.config.experiment)
+        self._run.log(grouped(row), step=run.step)
+
+    def on_end(self, run: RunView, numbers: Mapping[str, float] | None) -> None:
+        if self._run is None:
+            return
+        if numbers is not None:
+            self._run.log({f"final/{name}": value for name, value in numbers.items()}, step=run.step)
+        self._run.finish()
+
+    def begin(self, run: RunView, project: str) -> Any:
+        """The run of the tracker, with its methods ``log`` and ``finish``: a new one, or that which goes on."""
+        raise NotImplementedError
+
+
+class WandB(Tracker):
+    """Weights & Biases."""
+
+    def begin(self, run: RunView, project: str) -> Any:
+        path = run.folder / WANDB_ID
+        if not path.is_file():
+            write_atomically(path, secrets.token_hex(8))
+        known = {"id": path.read_text(encoding="utf-8").strip(), "resume": "allow", "dir": str(run.folder)}
+        return require("wandb", extra="wandb").init(
+            project=project, name=run.folder.name, config=asdict(cast(Any, run.config)), **known
+        )
+
+
+class Trackio(Tracker):
+    """trackio, which keeps its runs on this machine. Rows that are computed again after a stop are there twice."""
+
+    def begin(self, run: RunView, project: str) -> Any:
+        init = require("trackio", extra="trackio").init
+        return init(project=project, name=run.folder.name, config=asdict(cast(Any, run.config)), resume="allow")
+
+
+TRACKERS: Mapping[str, type[Tracker]] = {"wandb": WandB, "trackio": Trackio}
+"""By their names in ``output.tracker``."""

@@ -1,0 +1,248 @@
+"""Objectives of the user's own: trained, stopped, resumed and divided among processes as the loss of the experiment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import nn
+from torch.nn import functional as F
+
+from dat import _own_code
+from dat.checkpoints import open_checkpoint
+from dat.experiments.language.experiment import LanguageModelling
+from dat.experiments.language.problem import build_language_model, language_loss, own_language_loss
+from dat.training.checkpoint import WEIGHTS
+from dat.training.configs import ParallelMachineConfig, StepLoopConfig
+from dat.training.distributed import ALONE
+from dat.training.interrupt import Interrupted, StopOnSignal
+from dat.training.loop import Trainer
+from dat.training.metrics import MetricsLog, read_rows
+from dat.training.objective import Objective, with_objective
+from dat.training.placement import place_model
+from dat.training.problem import Problem
+from dat.training.runs import evaluate_run, resume_run, start_run
+from tests.lab.experiments.language.conftest import named, tiny_config
+from tests.support.processes import together
+
+from .test_loop import make_trainer as make_small_trainer
+from .test_loop import without_time
+from .test_placement import COPIED, CPU, HYBRID, MODEL, OPTIM, SHARDED, SHARING, Endless
+
+LANGUAGE = LanguageModelling()
+HERE = f"{__name__}:"
+
+
+@dataclass
+class Head(Objective):
+    """Parameters of its own that are used before the model, some that never are, and a buffer that counts."""
+
+    weight: float = 0.5
+
+    def begin(self, model, device):
+        dtype = torch.float64 if model.layers.final_out.weight.dtype == torch.float64 else torch.float32
+        self.own = nn.ModuleDict({"head": nn.Linear(16, 257), "idle": nn.Linear(3, 3)}).to(dtype)
+        self.own.register_buffer("calls", torch.zeros((), dtype=torch.int64))
+        return self.own
+
+    def __call__(self, model, *inputs, **arguments):
+        tokens, targets = inputs
+        self.own.calls += model.training
+        size = self.own["head"].weight.square().mean()
+        hidden = model.hidden(tokens, **arguments)
+        first = model.loss_from_hidden(hidden, targets)
+        second = F.cross_entropy(self.own["head"](hidden[:, :-1]).flatten(0, 1), targets[:, 1:].flatten())
+        return first + self.weight * (second + size), {"first": first, "second": second}
+
+
+class Default(Objective):
+    def __call__(self, model, *inputs, **arguments):
+        return model(*inputs, loss_only=True, **arguments).loss, {}
+
+
+class Returns(Objective):
+    """What a test says."""
+
+    value: Any = None
+
+    def __call__(self, model, *inputs, **arguments):
+        return type(self).value(model(*inputs, **arguments).loss)
+
+
+class NoBeginning(Default):
+    def begin(self, model, device):
+        raise RuntimeError("no teacher")
+
+
+@pytest.fixture(autouse=True)
+def given(monkeypatch):
+    monkeypatch.setattr(_own_code, "_given", [])
+    for kind in (Head, Default, Returns, NoBeginning):
+        _own_code.give(f"{HERE}{kind.__name__}")
+
+
+def taught(config: Any, kind: type, **loop: Any) -> Any:
+    return replace(config, loop=replace(config.loop, objective=f"{HERE}{kind.__name__}", **loop))
+
+
+def averaged(config: Any) -> Any:
+    return replace(config, optim=replace(config.optim, average_decay=0.9))
+
+
+def test_the_default_as_an_objective(tmp_path):
+    """The same numbers to the bit, dropout and micro-batches included; no perplexity of a loss that may be another."""
+    config = tiny_config(tmp_path)
+    plain, own = start_run(LANGUAGE, config), start_run(LANGUAGE, named(taught(config, Default), "own"))
+    assert plain.weights.read_bytes() == own.weights.read_bytes()
+    for before, now in zip(*(without_time(read_rows(run.metrics)) for run in (plain, own)), strict=True):
+        assert now == {name: value for name, value in before.items() if name != "train_perplexity"}
+        assert "train_perplexity" in before
+
+
+@pytest.mark.parametrize("stop_at", [1, 4, 6])
+def test_stopped_and_resumed(tmp_path, monkeypatch, stop_at):
+    """With its parameters, their average and its buffers, which the final weights are without."""
+    config = averaged(taught(tiny_config(tmp_path), Head, objective_options={"weight": 0.25}))
+    whole = start_run(LANGUAGE, named(config, "whole"))
+    done, step = [0], Trainer.train_step
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "train_step", lambda self, *a: (step(self, *a), done.append(self.step)))
+        patch.setattr(StopOnSignal, "__call__", lambda self: done[-1] >= stop_at)
+        with pytest.raises(Interrupted):
+            start_run(LANGUAGE, named(config, "parts"))
+    parts = resume_run(LANGUAGE, tmp_path / "runs" / "parts")
+    assert parts.weights.read_bytes() == whole.weights.read_bytes()
+    assert without_time(read_rows(parts.metrics)) == without_time(read_rows(whole.metrics))
+    last = [load_file(run.checkpoints.all()[-1] / WEIGHTS) for run in (whole, parts)]
+    own = [name for name in last[0] if name.startswith("objective.")]
+    assert len(own) == 5 and all(torch.equal(last[0][name], last[1][name]) for name in last[0])
+    assert int(last[0]["objective.calls"]) == 7 * 2  # micro-batches: the trial before the run is not counted
+    assert not any(name.startswith("objective.") for name in load_file(whole.weights))
+    assert whole.read_result()["parameters"] == sum(t.numel() for t in open_checkpoint(whole.path).model.parameters())
+
+
+def test_a_run_is_opened_without_it(tmp_path, monkeypatch):
+    run = start_run(LANGUAGE, averaged(taught(tiny_config(tmp_path), Head)))
+    monkeypatch.setattr(_own_code, "_given", [])
+    numbers = evaluate_run(LANGUAGE, run.path)["val"]
+    assert numbers["loss"] == run.read_result()["loss"]["val"]
+    weights, early = (open_checkpoint(path).model.state_dict() for path in (run.path, run.checkpoints.latest()))
+    assert all(torch.equal(weights[name], early[name]) for name in weights)  # both the average after the last step
+
+
+def test_warm_starts_leave_its_parameters_as_drawn(tmp_path):
+    """From a run that has none, and of a run that has none from one that has."""
+    config = tiny_config(tmp_path)
+    start_run(LANGUAGE, config)
+    folder = str(tmp_path / "runs" / "run")
+    second = start_run(LANGUAGE, named(taught(config, Head, weights_from=folder, steps=1), "second"))
+    checkpoint = str(second.checkpoints.latest())
+    start_run(LANGUAGE, named(replace(config, loop=replace(config.loop, weights_from=checkpoint)), "third"))
+
+
+def trained(workers: Any, machine: Any, path: Any, **loop: Any) -> dict[str, Any]:
+    """Rows, final numbers and weights of a training in float64."""
+    given = {"steps": 4, "batch_size": 8, "report_every": 1, "eval_every": 2, **loop}
+    config: Any = SimpleNamespace(
+        optim=OPTIM, loop=StepLoopConfig(**given, objective=f"{HERE}Head"), seed=3, machine=machine
+    )
+    model = build_language_model(MODEL.language_config(257), seed=4).double()
+    problem = Problem(model, Endless(21, 0), language_loss(), {"val": Endless(13, 1)}, own_loss=own_language_loss())
+    problem = with_objective(problem, config, CPU)
+    trainer = Trainer(problem, config, placement=place_model(problem, CPU, machine, workers))
+    final = trainer.fit(MetricsLog(path, unit="report") if workers.first else None)
+    weights = {name: tensor.clone() for name, tensor in trainer.placement.weights().items()}
+    return {"rows": read_rows(path) if workers.first else [], "final": final, "weights": weights}
+
+
+@pytest.mark.parametrize(
+    ("size", "machine", "micro"),
+    [(2, COPIED, None), (2, COPIED, 3), (2, SHARDED, 3), (4, HYBRID, None), (3, COPIED, None)],
+    ids=["copies", "copies, in parts", "sharded, in parts", "sharded in twos", "three copies"],
+)
+def test_several_processes(tmp_path, size, machine, micro):
+    """The numbers, gradients and weights of one process, its own parameters among them."""
+    batch = {"batch_size": 6} if size == 3 else {}
+    expected = trained(ALONE, COPIED, tmp_path / "one.jsonl", **batch)
+    how = {"micro_batch_size": micro, **batch}
+    found = together(size, lambda workers: trained(workers, machine, tmp_path / "several.jsonl", **how))[0]
+    assert found["final"] == pytest.approx(expected["final"], rel=1e-10)
+    for now, before in zip(found["rows"], expected["rows"], strict=True):
+        for key in ("train_loss", "train_first", "train_second", "grad_norm"):
+            assert now[key] == pytest.approx(before[key], rel=1e-10), key
+    for name, tensor in expected["weights"].items():
+        if name != "objective.calls":
+            torch.testing.assert_close(found["weights"][name], tensor, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (lambda loss: (loss.expand(3), {}), r"expected a scalar loss, got float32 \(3,\)"),
+        (lambda loss: (1.5, {}), "expected a scalar loss, got float"),
+        (lambda loss: (loss.long(), {}), r"expected a scalar loss, got int64 \(\)"),
+        (lambda loss: (loss.detach(), {}), "a loss that depends on parameters, got one without a graph"),
+        (lambda loss: loss, r"expected a loss and a mapping of numbers, got float32 \(\)"),
+        (lambda loss: (loss, {"x": loss[None]}), r"scalar tensors, by names other than loss, got 'x': float32 \(1,\)"),
+        (lambda loss: (loss, {"loss": loss}), "names other than loss, got 'loss'"),
+        (lambda loss: loss.nothing, r"no attribute 'nothing' \(AttributeError.*line \d+\)"),
+    ],
+)
+def test_objectives_that_return_something_else(tmp_path, monkeypatch, value, message):
+    """They are refused by name before there is a folder."""
+    monkeypatch.setattr(Returns, "value", value)
+    with pytest.raises((TypeError, ValueError), match=rf"loop\.objective: {HERE}Returns: .*{message}"):
+        start_run(LANGUAGE, taught(tiny_config(tmp_path), Returns))
+    assert not (tmp_path / "runs" / "run").exists()
+
+
+def test_numbers_that_come_and_go(tmp_path, monkeypatch):
+    calls: list[int] = []
+    value = lambda loss: (calls.append(1), (loss, {"x": loss} if len(calls) < 3 else {}))[1]  # noqa: E731
+    monkeypatch.setattr(Returns, "value", value)
+    with pytest.raises(ValueError, match="expected the numbers x in each batch, got none"):
+        start_run(LANGUAGE, taught(tiny_config(tmp_path), Returns))
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "message"),
+    [
+        (Head, {"objective_options": {"wieght": 1.0}}, r"loop\.objective_options\.wieght: there is no such key"),
+        (Head, {"objective_options": {"weight": "much"}}, r"objective_options\.weight: expected a number, got much"),
+        (
+            Default,
+            {"objective_options": {"k": 2}},
+            r"objective_options: expected null, since .*Default is no dataclass",
+        ),
+        (NoBeginning, {}, r"NoBeginning: no teacher \(RuntimeError"),
+    ],
+)
+def test_options_and_beginnings_that_are_wrong(tmp_path, kind, changes, message):
+    with pytest.raises(ValueError, match=message):
+        start_run(LANGUAGE, taught(tiny_config(tmp_path), kind, **changes))
+
+
+def test_places_without_one(tmp_path):
+    with pytest.raises(ValueError, match=r"loop\.objective_options: expected null without loop\.objective"):
+        StepLoopConfig(objective_options={"k": 2})
+    with pytest.raises(ValueError, match=r"loop\.objective: expected null in a grid"):
+        LANGUAGE.Grid(loop=StepLoopConfig(objective="a.py:A"))
+    config: Any = SimpleNamespace(loop=StepLoopConfig(objective=f"{HERE}Head"), seed=0, machine=ParallelMachineConfig())
+    with pytest.raises(ValueError, match=r"loop\.objective: expected null in this experiment, got "):
+        with_objective(make_small_trainer().problem, config, CPU)
+    config.machine, problem = SHARING, make_small_trainer().problem
+    with pytest.raises(ValueError, match=r"loop\.objective: expected null with machine\.context_parallel"):
+        with_objective(replace(problem, own_loss=own_language_loss()), config, CPU)
+    config.machine = COPIED
+    for name, message in (
+        ("nothing", "expected FILE.py:CLASS or MODULE:CLASS, got 'nothing'"),
+        ("os:path", "os:path: expected a subclass of dat"),
+    ):
+        _own_code.give(name)
+        config.loop = replace(config.loop, objective=name)
+        with pytest.raises(ValueError, match=rf"loop\.objective: {message}"):
+            with_objective(replace(problem, own_loss=own_language_loss()), config, CPU)
