@@ -40,6 +40,7 @@ from .architectures.coattention import (
     RotatoryAttention,
     RotatoryOutput,
 )
+from .architectures.differential import DifferentialAttention
 from .architectures.directional import (
     DirectionalSelfAttention,
     FusionGate,
@@ -103,6 +104,7 @@ __all__ = [
     "CoAttentionOutput",
     "ConstantQuery",
     "Cosine",
+    "DifferentialAttention",
     "DirectionalSelfAttention",
     "Dot",
     "Elementwise",

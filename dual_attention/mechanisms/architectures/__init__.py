@@ -7,5 +7,6 @@
 ``location_aware``   each query sees the weights of the query before it
 ``directional``      self-attention without oneself, in one direction, and among drawn objects
 ``capsules``         one learned query for each class
+``differential``     weights that are the difference of two softmaxes
 ===================  ==================================================================================================
 """

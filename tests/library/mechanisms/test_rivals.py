@@ -1,0 +1,148 @@
+"""Rivals of relational attention: their formulas in plain PyTorch, and the laws that all of them keep."""
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from dual_attention.mechanisms import DifferentialAttention, Sparsemax, recipes
+from tests.support.tensors import assert_later_tokens_do_not_matter, close, float64, normal
+
+from .space import a_mask, longer_by_two, refuse
+from .test_compile import check as check_compiled
+
+B, N, D, H = 2, 5, 8, 2
+
+RIVALS = {
+    "differential": lambda: DifferentialAttention(D, H, layer=3),
+}
+ORDERED: set[str] = set()
+"""Rivals to which the order of the senders matters."""
+
+
+def of_heads(x, weight, heads=H):
+    """A linear map, split into heads ``(B, heads, N, width)``."""
+    return (x @ weight.T).unflatten(-1, (heads, -1)).transpose(1, 2)
+
+
+def size(module):
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+def masked_softmax(scores, mask):
+    """Softmax over the last axis by its definition; zeros where nothing may be attended."""
+    exp = (scores - scores.amax(-1, keepdim=True)).exp() * mask
+    return exp / exp.sum(-1, keepdim=True).clamp_min(1e-300)
+
+
+@pytest.mark.parametrize("name", RIVALS)
+def test_what_is_hidden_changes_nothing_and_learns_nothing(name):
+    rival = float64(RIVALS[name]())
+    x, y = normal(B, N, D).requires_grad_(), normal(B, N, D).requires_grad_()
+    mask = a_mask(N)
+    mask[..., 3] = False
+    padding = torch.tensor([[True] * 4 + [False], [True] * 5])
+    output = rival(x, y, attn_mask=mask, padding_mask=padding)
+    assert (output.context[0, 1] == 0).all()
+    inputs = (x, y, *rival.parameters())
+    gradients = torch.autograd.grad(output.context.square().sum(), inputs)
+    assert all(g.isfinite().all() for g in gradients)
+    assert (gradients[1][:, 3] == 0).all() and (gradients[1][0, 4] == 0).all() and (gradients[1][1, 4] != 0).any()
+    changed = y.detach().clone()
+    changed[:, 3], changed[0, 4] = 9.0, -9.0
+    close(rival(x, changed, attn_mask=mask, padding_mask=padding).context, output.context)
+    longer = rival(x, longer_by_two(y), attn_mask=F.pad(mask, (0, 2), value=True), padding_mask=longer_by_two(padding))
+    close(longer.context, output.context)
+    hidden = ~(mask & padding[:, None, None])
+    weights = rival(x, y, attn_mask=mask, padding_mask=padding, need_weights=True).weights
+    assert (weights[hidden.expand(-1, weights.shape[1], -1, -1)] == 0).all()
+
+
+@pytest.mark.parametrize("name", RIVALS)
+def test_order(name):
+    rival = float64(RIVALS[name]())
+    x, order = normal(B, N, D), torch.tensor([3, 0, 4, 1, 2])
+    shuffled, wanted = rival(x[:, order]).context, rival(x).context[:, order]
+    assert torch.allclose(shuffled, wanted, atol=1e-12, rtol=0) == (name not in ORDERED)
+    assert_later_tokens_do_not_matter(lambda x: rival(x, is_causal=True).context, x, 3)
+
+
+@pytest.mark.parametrize("name", RIVALS)
+def test_sizes_and_asking_for_weights(name):
+    rival = float64(RIVALS[name]())
+    x, y = normal(B, N, D), normal(B, 3, D)
+    close(rival(x, y, need_weights=True).context, rival(x, y).context)
+    assert rival(x, y).weights is None
+    nothing = rival(x, y[:, :0], need_weights=True)
+    assert nothing.context.shape == (B, N, D) and (nothing.context == 0).all()
+    assert rival(x[:, :0], y).context.shape == (B, 0, D)
+    for b in range(B):
+        close(rival(x[b : b + 1], y[b : b + 1]).context[0], rival(x, y).context[b])
+    again = RIVALS[name]().double().eval()
+    again.load_state_dict(rival.state_dict())
+    close(again(x, y).context, rival(x, y).context)
+    refuse(
+        (ValueError, "^(query|key): expected", lambda: rival(normal(B, N, D + 1))),
+        (ValueError, "^key: expected", lambda: rival(x, normal(B, N, D + 1))),
+        (TypeError, "^(query|key): expected", lambda: rival(x.float())),
+        (TypeError, "boolean", lambda: rival(x, padding_mask=torch.ones(B, N))),
+        (ValueError, "^padding_mask: expected", lambda: rival(x, padding_mask=torch.ones(B, 2, dtype=torch.bool))),
+        (ValueError, "^(is_causal|causal)", lambda: rival(x, y, is_causal=True)),
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("name", RIVALS)
+def test_lower_precision(name, dtype):
+    rival = RIVALS[name]().to(dtype).eval()
+    x = torch.randn(B, N, D).to(dtype)
+    got = rival(x, is_causal=True).context
+    assert got.dtype == dtype
+    close(got.double(), rival.double()(x.double(), is_causal=True).context, 1e-5 if dtype == torch.float32 else 5e-2)
+
+
+@pytest.mark.parametrize("name", RIVALS)
+def test_scores_beyond_float16(name):
+    rival = RIVALS[name]().half()
+    x = (400 * torch.randn(B, N, D)).half().requires_grad_()
+    context = rival(x, is_causal=True).context
+    assert context.isfinite().all()
+    (gradient,) = torch.autograd.grad(context.float().mean(), x)
+    assert gradient.isfinite().all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RIVALS)
+def test_compiles(name):
+    check_compiled(float64(RIVALS[name]()), (normal(B, N, D),), {"attn_mask": a_mask(N)})
+
+
+def test_differential_attention():
+    """Ye et al. 2024, eqs. 1 to 3, written out."""
+    rival = float64(DifferentialAttention(D, H, layer=3))
+    x, mask = normal(B, N, D), a_mask(N)
+    q, k = (of_heads(x, w.weight, 2 * H) for w in (rival.heads.wq, rival.heads.wk))
+    v = of_heads(x, rival.heads.message.wv.weight)
+    start = 0.8 - 0.6 * math.exp(-0.6)
+    (q1, q2), (k1, k2) = rival.lambda_q, rival.lambda_k
+    weight = torch.exp(q1 @ k1) - torch.exp(q2 @ k2) + start
+    a = masked_softmax(q @ k.mT / math.sqrt(D / H / 2), mask)
+    wanted = a[:, 0::2] - weight * a[:, 1::2]
+    heads = wanted @ v
+    heads = heads / (heads.square().mean(-1, keepdim=True) + 1e-5).sqrt() * rival.norm.weight * (1 - start)
+    output = rival(x, attn_mask=mask, need_weights=True)
+    close(output.weights, wanted)
+    close(output.context, heads.transpose(1, 2).flatten(2) @ rival.wo.weight.T)
+
+
+def test_differential_attention_starts_deeper_with_more_subtracted():
+    starts = [DifferentialAttention(D, H, layer=layer).lambda_init for layer in (1, 2, 28)]
+    assert starts[0] == pytest.approx(0.2) and starts == sorted(starts) and starts[2] == pytest.approx(0.8, abs=1e-3)
+    assert size(DifferentialAttention(D, H)) == size(recipes.self_attention(D, 2 * H)) + 4 * (D // H // 2) + D // H
+    sparse = float64(DifferentialAttention(D, H, align=Sparsemax()))
+    assert (sparse(normal(B, N, D), need_weights=True).weights == 0).any()
+    refuse(
+        (ValueError, "^d_model: expected a multiple of 2 n_heads = 6", lambda: DifferentialAttention(8, 3)),
+        (ValueError, "^layer: expected a positive number", lambda: DifferentialAttention(D, H, layer=0)),
+    )
