@@ -181,6 +181,15 @@ class Sigmoid(Align):
         return f"shift={'-log n' if self.shift is None else self.shift}"
 
 
+class StickBreaking(Align):
+    """Shares of what later keys leave, see :func:`.stick_breaking`; the order of the keys matters."""
+
+    def forward(
+        self, scores: Tensor, mask: Tensor | None = None, *, bias: Tensor | None = None, dim: int = -1
+    ) -> Alignment:
+        return Alignment(functional.stick_breaking(scores, mask, bias=bias, temperature=self.temperature, dim=dim))
+
+
 class Elementwise(Align):
     """Scores under an elementwise activation, see :func:`.masked_activation`.
 

@@ -11,7 +11,7 @@ from torch import nn
 
 from .._layers.inputs import check_boolean, check_positive
 from ..functional.activations import Activation
-from .alignments import Align, Elementwise, Hard, Sigmoid, Softmax
+from .alignments import Align, Elementwise, Hard, Sigmoid, Softmax, StickBreaking
 from .architectures.hops import MultiHop, residual
 from .general import GeneralAttention
 from .multi_head import MultiHead
@@ -43,6 +43,7 @@ __all__ = [
     "self_attention",
     "sigmoid_self_attention",
     "source2token",
+    "stick_breaking_attention",
     "structured_self_attention",
     "token2token",
 ]
@@ -179,6 +180,15 @@ def self_attention(d_model: int, n_heads: int) -> MultiHead:
 def sigmoid_self_attention(d_model: int, n_heads: int) -> MultiHead:
     """Ramapuram et al. 2024 (arXiv 2409.04431): self-attention in which keys do not compete."""
     return MultiHead(GeneralAttention(Dot(), Sigmoid()), d_model, n_heads)
+
+
+def stick_breaking_attention(d_model: int, n_heads: int) -> MultiHead:
+    """Tan et al. 2024 (arXiv 2410.17980): near keys take their share first, so that it needs no positions.
+
+    Call it with ``is_causal=True``, or as in the paper, where no object sees itself, with
+    ``attn_mask=directional_mask(length, "forward")``.
+    """
+    return MultiHead(GeneralAttention(Dot(), StickBreaking()), d_model, n_heads)
 
 
 def gated_self_attention(d_model: int, n_heads: int, gate: str | Activation = "sigmoid") -> MultiHead:

@@ -6,6 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from dual_attention.functional import directional_mask, stick_breaking
 from dual_attention.mechanisms import DifferentialAttention, Sparsemax, recipes
 from tests.support.tensors import assert_later_tokens_do_not_matter, close, float64, normal
 
@@ -16,8 +17,9 @@ B, N, D, H = 2, 5, 8, 2
 
 RIVALS = {
     "differential": lambda: DifferentialAttention(D, H, layer=3),
+    "stick-breaking": lambda: recipes.stick_breaking_attention(D, H),
 }
-ORDERED: set[str] = set()
+ORDERED = {"stick-breaking"}
 """Rivals to which the order of the senders matters."""
 
 
@@ -146,3 +148,30 @@ def test_differential_attention_starts_deeper_with_more_subtracted():
         (ValueError, "^d_model: expected a multiple of 2 n_heads = 6", lambda: DifferentialAttention(8, 3)),
         (ValueError, "^layer: expected a positive number", lambda: DifferentialAttention(D, H, layer=0)),
     )
+
+
+def test_stick_breaking_attention():
+    """Tan et al. 2024, by breaking the stick: a causal query goes from the nearest sender to the first."""
+    rival = float64(recipes.stick_breaking_attention(D, H))
+    x, mask = normal(B, N, D), directional_mask(N, "forward")
+    q, k, v = (of_heads(x, w.weight) for w in (rival.wq, rival.wk, rival.message.wv))
+    wanted = torch.zeros(B, H, N, N).double()
+    for i in range(N):
+        left = torch.ones(B, H).double()
+        for j in reversed(range(i)):
+            beta = torch.sigmoid((q[:, :, i] * k[:, :, j]).sum(-1) / math.sqrt(D / H))
+            wanted[:, :, i, j] = beta * left
+            left = left * (1 - beta)
+    output = rival(x, attn_mask=mask, need_weights=True)
+    close(output.weights, wanted)
+    close(output.context, (wanted @ v).transpose(1, 2).flatten(2) @ rival.wo.weight.T)
+    assert (output.weights.sum(-1) < 1).all()
+
+
+def test_a_broken_stick_is_exact_where_scores_are_large():
+    scores = torch.tensor([3.0, 1e6, -0.5, -1e6]).double()
+    rest = 1 - torch.sigmoid(scores[2])
+    close(stick_breaking(scores), torch.stack([0 * rest, rest, 1 - rest, 0 * rest]))
+    close(stick_breaking(scores.float()).double(), stick_breaking(scores), 1e-6)
+    two = stick_breaking(scores[None].expand(3, 4).T, dim=0)
+    close(two, stick_breaking(scores)[:, None].expand(4, 3))
