@@ -9,7 +9,7 @@ A mechanism is a composition, not a class::
 ====================  =================================================================================================
 Score                 :class:`Dot`, :class:`General`, :class:`BiasedGeneral`, :class:`ActivatedGeneral`,
                       :class:`Additive`, :class:`BoundedAdditive`, :class:`Product`, :class:`Trilinear`,
-                      :class:`Cosine`, :class:`Euclidean`, :class:`Location`, :class:`KeyOnly`
+                      :class:`Cosine`, :class:`Euclidean`, :class:`Location`, :class:`KeyOnly`, :class:`TripleProduct`
 Align                 :class:`Softmax`, :class:`Sparsemax`, :class:`Entmax`, :class:`Sigmoid`, :class:`Elementwise`,
                       :class:`StickBreaking`, :class:`Uniform`, :class:`Hard`
 Select                :class:`MonotonicWindow`, :class:`PredictiveWindow`, :class:`ReinforcedSubset` (with
@@ -59,6 +59,7 @@ from .architectures.hierarchical import (
 from .architectures.hops import GRUUpdate, LinearUpdate, MultiHop, MultiHopOutput, replace, residual
 from .architectures.location_aware import LocationAwareAttention, LocationAwareOutput
 from .architectures.parts import ScoreFactory
+from .architectures.simplicial import SimplicialAttention, TripleProduct
 from .general import GeneralAttention, GeneralAttentionOutput
 from .messages import (
     FeatureMessage,
@@ -156,6 +157,7 @@ __all__ = [
     "SelfQuery",
     "SharedValues",
     "Sigmoid",
+    "SimplicialAttention",
     "SocialContextualAttention",
     "SocialContextualOutput",
     "Softmax",
@@ -163,6 +165,7 @@ __all__ = [
     "StickBreaking",
     "SubsetSampler",
     "Trilinear",
+    "TripleProduct",
     "Uniform",
     "ValueMessage",
     "recipes",

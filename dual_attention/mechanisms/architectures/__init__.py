@@ -8,5 +8,6 @@
 ``directional``      self-attention without oneself, in one direction, and among drawn objects
 ``capsules``         one learned query for each class
 ``differential``     weights that are the difference of two softmaxes
+``simplicial``       weights of pairs of senders
 ===================  ==================================================================================================
 """

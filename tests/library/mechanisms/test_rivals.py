@@ -1,5 +1,6 @@
 """Rivals of relational attention: their formulas in plain PyTorch, and the laws that all of them keep."""
 
+import itertools
 import math
 
 import pytest
@@ -7,7 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from dual_attention.functional import directional_mask, stick_breaking
-from dual_attention.mechanisms import DifferentialAttention, Sparsemax, recipes
+from dual_attention.mechanisms import DifferentialAttention, SimplicialAttention, Sparsemax, TripleProduct, recipes
 from tests.support.tensors import assert_later_tokens_do_not_matter, close, float64, normal
 
 from .space import a_mask, longer_by_two, refuse
@@ -17,6 +18,8 @@ B, N, D, H = 2, 5, 8, 2
 
 RIVALS = {
     "differential": lambda: DifferentialAttention(D, H, layer=3),
+    "2-simplicial": lambda: SimplicialAttention(D, H),
+    "2-simplicial, volume": lambda: SimplicialAttention(D, H, form="volume"),
     "stick-breaking": lambda: recipes.stick_breaking_attention(D, H),
 }
 ORDERED = {"stick-breaking"}
@@ -58,7 +61,8 @@ def test_what_is_hidden_changes_nothing_and_learns_nothing(name):
     close(longer.context, output.context)
     hidden = ~(mask & padding[:, None, None])
     weights = rival(x, y, attn_mask=mask, padding_mask=padding, need_weights=True).weights
-    assert (weights[hidden.expand(-1, weights.shape[1], -1, -1)] == 0).all()
+    for of_senders in (weights,) if weights.dim() == 4 else (weights.sum(-1), weights.sum(-2)):
+        assert (of_senders[hidden.expand(-1, weights.shape[1], -1, -1)] == 0).all()
 
 
 @pytest.mark.parametrize("name", RIVALS)
@@ -107,6 +111,9 @@ def test_lower_precision(name, dtype):
 @pytest.mark.parametrize("name", RIVALS)
 def test_scores_beyond_float16(name):
     rival = RIVALS[name]().half()
+    with torch.no_grad():
+        for parameter in (p for part, p in rival.named_parameters() if "wv" in part):
+            parameter.mul_(0.01)  # contexts are within it
     x = (400 * torch.randn(B, N, D)).half().requires_grad_()
     context = rival(x, is_causal=True).context
     assert context.isfinite().all()
@@ -175,3 +182,67 @@ def test_a_broken_stick_is_exact_where_scores_are_large():
     close(stick_breaking(scores.float()).double(), stick_breaking(scores), 1e-6)
     two = stick_breaking(scores[None].expand(3, 4).T, dim=0)
     close(two, stick_breaking(scores)[:, None].expand(4, 3))
+
+
+@pytest.mark.parametrize("form", ["product", "volume"])
+def test_simplicial_attention(form):
+    """Clift et al. 2019, eqs. 7, 10 and 11, and the form of Roy et al. 2025, triple by triple."""
+    rival = float64(SimplicialAttention(D, H, form=form))
+    x, mask = normal(B, N, D), a_mask(N)
+    q, (k, other) = of_heads(x, rival.wq.weight), (of_heads(x, w) for w in rival.wk.weight.chunk(2))
+    scores = torch.zeros(B, H, N, N, N).double()
+    for i, j, third in itertools.product(range(N), repeat=3):
+        a, b, c = q[:, :, i], k[:, :, j], other[:, :, third]
+        if form == "product":
+            scores[:, :, i, j, third] = (a * b * c).sum(-1) / math.sqrt(D / H)
+        else:
+            ab, ac, bc = ((u * w).sum(-1, keepdim=True) for u, w in ((a, b), (a, c), (b, c)))
+            scores[:, :, i, j, third] = (ab * c - ac * b + bc * a).norm(dim=-1)
+    both = (mask[..., :, None] & mask[..., None, :]).expand(-1, H, -1, -1, -1)
+    wanted = masked_softmax(scores.flatten(-2), both.flatten(-2)).unflatten(-1, (N, N))
+    if form == "product":
+        v, w = (of_heads(x, w) for w in rival.wv.weight.chunk(2))
+        pairs = v[:, :, :, None] * w[:, :, None]
+    else:
+        v = of_heads(x, rival.wv.weight)
+        pairs = torch.stack([F.bilinear(v[:, :, j, None].expand_as(v), v, rival.bilinear) for j in range(N)], 2)
+    heads = (wanted[..., None] * pairs[:, :, None]).sum((3, 4)).transpose(1, 2).flatten(2)
+    if form == "volume":
+        heads = F.layer_norm(heads, (D,), rival.gain)
+    output = rival(x, attn_mask=mask, need_weights=True)
+    close(output.weights, wanted)
+    close(output.context, heads @ rival.wo.weight.T)
+
+
+def test_triple_product_of_three_dimensions():
+    """It is zero for orthogonal vectors, largest for dependent ones, and rotations leave it as it is."""
+    score, axes = TripleProduct(), torch.eye(3).double()
+    close(score(axes[:1], torch.cat([axes[1:2], axes[2:]], -1)), torch.zeros(1, 1).double(), 1e-15)
+    close(score(axes[:1], torch.cat([axes[:1], axes[:1]], -1)), torch.ones(1, 1).double())
+    q, k, other = normal(4, 3), normal(5, 3), normal(5, 3)
+    turn = torch.linalg.qr(normal(3, 3)).Q
+    close(score(q @ turn, torch.cat([k @ turn, other @ turn], -1)), score(q, torch.cat([k, other], -1)), 1e-9)
+    zero = torch.zeros(1, 3).double().requires_grad_()
+    assert (torch.autograd.grad(score(zero, torch.cat([k, other], -1)).sum(), zero)[0] == 0).all()
+    refuse((ValueError, "^key: expected two of width 3 side by side", lambda: score(q, k)))
+
+
+def test_pairs_that_do_not_fit_are_refused_with_the_number():
+    for rival, options, gib in (
+        (SimplicialAttention(64, 4), {}, "15.3"),
+        (SimplicialAttention(64, 4), {"need_weights": True}, "1,922.6"),
+        (SimplicialAttention(64, 4), {"is_causal": True}, "74.9"),
+        (SimplicialAttention(64, 4, form="volume"), {}, "1,930.2"),
+    ):
+        x = torch.randn(2, 4000, 64, device="meta")
+        with pytest.raises(ValueError, match=rf"^key: pairs of 4,000 keys take {gib} GiB, [0-9,]+ bytes each, more"):
+            rival.to("meta")(x, **options)
+    rival = SimplicialAttention(64, 4, max_gib=0.001)
+    with pytest.raises(ValueError, match=r"more than max_gib=0\.001; expected at most 32 keys"):
+        rival(torch.randn(2, 33, 64))
+    assert rival(torch.randn(2, 32, 64)).context.shape == (2, 32, 64)
+    refuse(
+        (ValueError, "^form: expected 'product' or 'volume'", lambda: SimplicialAttention(D, H, form="cube")),
+        (ValueError, "^d_model: 7 is not divisible", lambda: SimplicialAttention(7, H)),
+        (ValueError, "^max_gib: expected a positive number", lambda: SimplicialAttention(D, H, max_gib=0)),
+    )
