@@ -57,6 +57,7 @@ from .architectures.hierarchical import (
     SocialContextualOutput,
 )
 from .architectures.hops import GRUUpdate, LinearUpdate, MultiHop, MultiHopOutput, replace, residual
+from .architectures.latent import LatentAttention
 from .architectures.location_aware import LocationAwareAttention, LocationAwareOutput
 from .architectures.parts import ScoreFactory
 from .architectures.simplicial import SimplicialAttention, TripleProduct
@@ -122,6 +123,7 @@ __all__ = [
     "HierarchicalOutput",
     "InteractiveCoAttention",
     "KeyOnly",
+    "LatentAttention",
     "LearnedQuery",
     "LinearUpdate",
     "Location",

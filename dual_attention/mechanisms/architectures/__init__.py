@@ -9,5 +9,6 @@
 ``capsules``         one learned query for each class
 ``differential``     weights that are the difference of two softmaxes
 ``simplicial``       weights of pairs of senders
+``latent``           keys and values from one narrow vector of each sender
 ===================  ==================================================================================================
 """

@@ -8,7 +8,15 @@ import torch
 import torch.nn.functional as F
 
 from dual_attention.functional import directional_mask, stick_breaking
-from dual_attention.mechanisms import DifferentialAttention, SimplicialAttention, Sparsemax, TripleProduct, recipes
+from dual_attention.mechanisms import (
+    Cosine,
+    DifferentialAttention,
+    LatentAttention,
+    SimplicialAttention,
+    Sparsemax,
+    TripleProduct,
+    recipes,
+)
 from tests.support.tensors import assert_later_tokens_do_not_matter, close, float64, normal
 
 from .space import a_mask, longer_by_two, refuse
@@ -20,6 +28,8 @@ RIVALS = {
     "differential": lambda: DifferentialAttention(D, H, layer=3),
     "2-simplicial": lambda: SimplicialAttention(D, H),
     "2-simplicial, volume": lambda: SimplicialAttention(D, H, form="volume"),
+    "latent": lambda: LatentAttention(D, H, 3),
+    "latent queries": lambda: LatentAttention(D, H, 3, 5),
     "stick-breaking": lambda: recipes.stick_breaking_attention(D, H),
 }
 ORDERED = {"stick-breaking"}
@@ -245,4 +255,39 @@ def test_pairs_that_do_not_fit_are_refused_with_the_number():
         (ValueError, "^form: expected 'product' or 'volume'", lambda: SimplicialAttention(D, H, form="cube")),
         (ValueError, "^d_model: 7 is not divisible", lambda: SimplicialAttention(7, H)),
         (ValueError, "^max_gib: expected a positive number", lambda: SimplicialAttention(D, H, max_gib=0)),
+    )
+
+
+@pytest.mark.parametrize("queries", [None, 5])
+def test_latent_attention(queries):
+    """DeepSeek-AI 2024, eqs. 9 to 13, written out; keys and values together have the rank of the latent vector."""
+    rival = float64(LatentAttention(D, H, 3, queries))
+    x, y, mask = normal(B, N, D), normal(B, N, D), a_mask(N)
+
+    def latent(x, down, norm):
+        narrow = x @ down.weight.T
+        return narrow / (narrow.square().mean(-1, keepdim=True) + 1e-6).sqrt() * norm.weight
+
+    c = latent(y, rival.compress, rival.norm)
+    asked = x if queries is None else latent(x, rival.compress_query, rival.query_norm)
+    q, k, v = (
+        of_heads(x, w.weight) for x, w in ((asked, rival.heads.wq), (c, rival.heads.wk), (c, rival.heads.message.wv))
+    )
+    wanted = masked_softmax(q @ k.mT / math.sqrt(D / H), mask)
+    output = rival(x, y, attn_mask=mask, need_weights=True)
+    close(output.weights, wanted)
+    close(output.context, (wanted @ v).transpose(1, 2).flatten(2) @ rival.heads.wo.weight.T)
+    both = torch.cat([k, v], 1).transpose(1, 2).flatten(2).flatten(0, 1)  # (B N, 2 H d)
+    assert torch.linalg.matrix_rank(both) == 3
+
+
+def test_latent_attention_by_other_scores_and_bad_sizes():
+    rival = float64(LatentAttention(D, H, 3, score=Cosine(learned=True, heads=H)))
+    x = normal(B, N, D)
+    assert not torch.allclose(rival(x, is_causal=True).context, rival(x).context)
+    refuse(
+        (ValueError, "^d_model: 8 is not divisible", lambda: LatentAttention(D, 3, 3)),
+        (ValueError, "^d_latent: expected a positive number", lambda: LatentAttention(D, H, 0)),
+        (ValueError, "^d_query_latent: expected a positive number", lambda: LatentAttention(D, H, 3, 0)),
+        (ValueError, r"^query: expected shape \(2, length, 8\)", lambda: rival(normal(3, N, D), x)),
     )
