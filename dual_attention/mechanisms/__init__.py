@@ -18,6 +18,7 @@ Message               :class:`ValueMessage`, :class:`FeatureMessage`, :class:`Pa
                       :class:`RelationalMessage` (with :class:`Relation`)
 Query, if not given   :class:`SelfQuery`, :class:`LearnedQuery`, :class:`ConstantQuery`
 Composition           :class:`GeneralAttention`, :class:`MultiHead`, :class:`MultiHop`; by name in :mod:`.recipes`
+Projection            linear; a :class:`TensorProductProjection` may take its place in :class:`MultiHead`
 Architectures         co-attention, hierarchies, capsules and others, of several attentions: :mod:`.architectures`
 ====================  =================================================================================================
 
@@ -73,6 +74,7 @@ from .messages import (
     ValueMessage,
 )
 from .multi_head import MultiHead
+from .projections import TensorProductProjection
 from .queries import ConstantQuery, LearnedQuery, SelfQuery
 from .relations import Relation, RelationalMessage, RelationalMessages
 from .scores import (
@@ -166,6 +168,7 @@ __all__ = [
     "Sparsemax",
     "StickBreaking",
     "SubsetSampler",
+    "TensorProductProjection",
     "Trilinear",
     "TripleProduct",
     "Uniform",

@@ -9,12 +9,15 @@ from __future__ import annotations
 import torch
 from torch import nn
 
+from .._layers.heads import head_dim
 from .._layers.inputs import check_boolean, check_positive
 from ..functional.activations import Activation
 from .alignments import Align, Elementwise, Hard, Sigmoid, Softmax, StickBreaking
 from .architectures.hops import MultiHop, residual
 from .general import GeneralAttention
+from .messages import FeatureMessage
 from .multi_head import MultiHead
+from .projections import TensorProductProjection
 from .queries import ConstantQuery
 from .relations import Relation, RelationalMessage
 from .scores import Additive, BoundedAdditive, Cosine, Dot, General, KeyOnly, Location, Product, Score
@@ -45,6 +48,7 @@ __all__ = [
     "source2token",
     "stick_breaking_attention",
     "structured_self_attention",
+    "tensor_product_attention",
     "token2token",
 ]
 
@@ -189,6 +193,24 @@ def stick_breaking_attention(d_model: int, n_heads: int) -> MultiHead:
     ``attn_mask=directional_mask(length, "forward")``.
     """
     return MultiHead(GeneralAttention(Dot(), StickBreaking()), d_model, n_heads)
+
+
+def tensor_product_attention(d_model: int, n_heads: int, *, query_rank: int = 6, rank: int = 2) -> MultiHead:
+    """Zhang et al. 2025 (arXiv 2501.06425): queries, keys and values are sums of products of heads and features.
+
+    Args:
+        d_model: width of objects.
+        n_heads: H.
+        query_rank, rank: R of the queries, and of keys and values, as in the paper; see
+            :class:`TensorProductProjection`.
+    """
+    sizes = (d_model, n_heads, head_dim(d_model, n_heads, None, None))
+    message = FeatureMessage(*sizes)
+    message.wv = TensorProductProjection(*sizes, rank)
+    attention = MultiHead(GeneralAttention(Dot(), message=message), d_model, n_heads)
+    attention.wq = TensorProductProjection(*sizes, query_rank)
+    attention.wk = TensorProductProjection(*sizes, rank)
+    return attention
 
 
 def gated_self_attention(d_model: int, n_heads: int, gate: str | Activation = "sigmoid") -> MultiHead:

@@ -14,6 +14,7 @@ from dual_attention.mechanisms import (
     LatentAttention,
     SimplicialAttention,
     Sparsemax,
+    TensorProductProjection,
     TripleProduct,
     recipes,
 )
@@ -30,6 +31,7 @@ RIVALS = {
     "2-simplicial, volume": lambda: SimplicialAttention(D, H, form="volume"),
     "latent": lambda: LatentAttention(D, H, 3),
     "latent queries": lambda: LatentAttention(D, H, 3, 5),
+    "tensor product": lambda: recipes.tensor_product_attention(D, H),
     "stick-breaking": lambda: recipes.stick_breaking_attention(D, H),
 }
 ORDERED = {"stick-breaking"}
@@ -124,7 +126,8 @@ def test_scores_beyond_float16(name):
     with torch.no_grad():
         for parameter in (p for part, p in rival.named_parameters() if "wv" in part):
             parameter.mul_(0.01)  # contexts are within it
-    x = (400 * torch.randn(B, N, D)).half().requires_grad_()
+    size = 60 if name == "tensor product" else 400  # whose queries and keys are products themselves
+    x = (size * torch.randn(B, N, D)).half().requires_grad_()
     context = rival(x, is_causal=True).context
     assert context.isfinite().all()
     (gradient,) = torch.autograd.grad(context.float().mean(), x)
@@ -290,4 +293,33 @@ def test_latent_attention_by_other_scores_and_bad_sizes():
         (ValueError, "^d_latent: expected a positive number", lambda: LatentAttention(D, H, 0)),
         (ValueError, "^d_query_latent: expected a positive number", lambda: LatentAttention(D, H, 3, 0)),
         (ValueError, r"^query: expected shape \(2, length, 8\)", lambda: rival(normal(3, N, D), x)),
+    )
+
+
+def test_tensor_product_attention():
+    """Zhang et al. 2025, section 3.1: Q = A^T B / R for every object, and likewise keys and values."""
+    rival = float64(recipes.tensor_product_attention(D, H, query_rank=3, rank=1))
+    x, mask = normal(B, N, D), a_mask(N)
+
+    def heads(projection, rank):
+        a, b = (x @ projection.weight.T).split([rank * H, rank * D // H], -1)
+        a, b = a.unflatten(-1, (rank, H)), b.unflatten(-1, (rank, D // H))
+        return sum(a[:, :, r, :, None] * b[:, :, r, None] for r in range(rank)).transpose(1, 2) / rank
+
+    q, k, v = heads(rival.wq, 3), heads(rival.wk, 1), heads(rival.message.wv, 1)
+    wanted = masked_softmax(q @ k.mT / math.sqrt(D / H), mask)
+    output = rival(x, attn_mask=mask, need_weights=True)
+    close(output.weights, wanted)
+    close(output.context, (wanted @ v).transpose(1, 2).flatten(2) @ rival.wo.weight.T)
+    assert torch.linalg.matrix_rank(rival.wk(x).unflatten(-1, (H, -1))).eq(1).all()
+
+
+def test_tensor_products_stay_where_float16_squares_do_not():
+    projection = TensorProductProjection(1, 2, 3, 1).half()
+    torch.nn.init.constant_(projection.weight, 1.0)
+    x = torch.full((1, 1), 200.0).half()
+    assert (projection(x) == 40_000).all() and projection(x).dtype == torch.float16
+    refuse(
+        (ValueError, "^rank: expected a positive number", lambda: TensorProductProjection(D, H, 4, 0)),
+        (ValueError, "^d_model: 8 is not divisible", lambda: recipes.tensor_product_attention(8, 3)),
     )
