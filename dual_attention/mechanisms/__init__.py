@@ -11,7 +11,7 @@ Score                 :class:`Dot`, :class:`General`, :class:`BiasedGeneral`, :c
                       :class:`Additive`, :class:`BoundedAdditive`, :class:`Product`, :class:`Trilinear`,
                       :class:`Cosine`, :class:`Euclidean`, :class:`Location`, :class:`KeyOnly`, :class:`TripleProduct`
 Align                 :class:`Softmax`, :class:`Sparsemax`, :class:`Entmax`, :class:`Sigmoid`, :class:`Elementwise`,
-                      :class:`StickBreaking`, :class:`Uniform`, :class:`Hard`
+                      :class:`StickBreaking`, :class:`MultiToken`, :class:`Uniform`, :class:`Hard`
 Select                :class:`MonotonicWindow`, :class:`PredictiveWindow`, :class:`ReinforcedSubset` (with
                       :class:`SubsetSampler`)
 Message               :class:`ValueMessage`, :class:`FeatureMessage`, :class:`PairwiseMessage`,
@@ -29,7 +29,18 @@ After Brauwers & Frasincar 2023, "A General Survey on Attention Mechanisms in De
 """
 
 from . import recipes
-from .alignments import Align, Elementwise, Entmax, Hard, Sigmoid, Softmax, Sparsemax, StickBreaking, Uniform
+from .alignments import (
+    Align,
+    Elementwise,
+    Entmax,
+    Hard,
+    MultiToken,
+    Sigmoid,
+    Softmax,
+    Sparsemax,
+    StickBreaking,
+    Uniform,
+)
 from .architectures.capsules import CapsuleAttention, CapsuleOutput
 from .architectures.coattention import (
     AlternatingCoAttention,
@@ -140,6 +151,7 @@ __all__ = [
     "MultiHop",
     "MultiHopOutput",
     "MultiRepresentationAttention",
+    "MultiToken",
     "PairwiseMessage",
     "PairwiseValues",
     "ParallelCoAttention",

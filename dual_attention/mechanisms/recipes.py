@@ -12,7 +12,7 @@ from torch import nn
 from .._layers.heads import head_dim
 from .._layers.inputs import check_boolean, check_positive
 from ..functional.activations import Activation
-from .alignments import Align, Elementwise, Hard, Sigmoid, Softmax, StickBreaking
+from .alignments import Align, Elementwise, Hard, MultiToken, Sigmoid, Softmax, StickBreaking
 from .architectures.hops import MultiHop, residual
 from .general import GeneralAttention
 from .messages import FeatureMessage
@@ -37,6 +37,7 @@ __all__ = [
     "luong_local_p",
     "luong_location",
     "memory_network",
+    "multi_token_attention",
     "product_hops",
     "random_synthesizer",
     "reinforced_self_attention",
@@ -193,6 +194,17 @@ def stick_breaking_attention(d_model: int, n_heads: int) -> MultiHead:
     ``attn_mask=directional_mask(length, "forward")``.
     """
     return MultiHead(GeneralAttention(Dot(), StickBreaking()), d_model, n_heads)
+
+
+def multi_token_attention(
+    d_model: int, n_heads: int, *, query_kernel: int = 6, key_kernel: int = 11, group: int = 1
+) -> MultiHead:
+    """Golovneva et al. 2025 (arXiv 2504.00927): scores of neighbours and weights of heads are mixed.
+
+    The kernels are the paper's; it mixes heads in pairs, ``group=2``. See :class:`MultiToken`.
+    """
+    align = MultiToken(n_heads, query_kernel=query_kernel, key_kernel=key_kernel, group=group)
+    return MultiHead(GeneralAttention(Dot(), align), d_model, n_heads)
 
 
 def tensor_product_attention(d_model: int, n_heads: int, *, query_rank: int = 6, rank: int = 2) -> MultiHead:

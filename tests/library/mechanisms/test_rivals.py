@@ -11,7 +11,11 @@ from dual_attention.functional import directional_mask, stick_breaking
 from dual_attention.mechanisms import (
     Cosine,
     DifferentialAttention,
+    Dot,
+    GeneralAttention,
     LatentAttention,
+    MultiHead,
+    MultiToken,
     SimplicialAttention,
     Sparsemax,
     TensorProductProjection,
@@ -32,9 +36,10 @@ RIVALS = {
     "latent": lambda: LatentAttention(D, H, 3),
     "latent queries": lambda: LatentAttention(D, H, 3, 5),
     "tensor product": lambda: recipes.tensor_product_attention(D, H),
+    "multi-token": lambda: recipes.multi_token_attention(D, H, query_kernel=3, key_kernel=5, group=2),
     "stick-breaking": lambda: recipes.stick_breaking_attention(D, H),
 }
-ORDERED = {"stick-breaking"}
+ORDERED = {"stick-breaking", "multi-token"}
 """Rivals to which the order of the senders matters."""
 
 
@@ -322,4 +327,45 @@ def test_tensor_products_stay_where_float16_squares_do_not():
     refuse(
         (ValueError, "^rank: expected a positive number", lambda: TensorProductProjection(D, H, 4, 0)),
         (ValueError, "^d_model: 8 is not divisible", lambda: recipes.tensor_product_attention(8, 3)),
+    )
+
+
+def test_multi_token_attention():
+    """Golovneva et al. 2025, section 3, number by number."""
+    rival = float64(recipes.multi_token_attention(D, H, query_kernel=3, key_kernel=5, group=2))
+    x, mask = normal(B, N, D), a_mask(N)
+    q, k, v = (of_heads(x, w.weight) for w in (rival.wq, rival.wk, rival.message.wv))
+    scores = (q @ k.mT / math.sqrt(D / H)) * mask
+    align = rival.attention.align
+    mixed = torch.zeros_like(scores)
+    for i, j, back, aside in itertools.product(range(N), range(N), range(3), range(-2, 3)):
+        if i - back >= 0 and 0 <= j - aside < N:
+            mixed[:, :, i, j] += align.kernel[:, 2 - back, 2 - aside] * scores[:, :, i - back, j - aside]
+    a = masked_softmax(mixed, mask)
+    wanted = torch.stack([sum(align.mix[0, g, h] * a[:, g] for g in range(H)) for h in range(H)], 1)
+    output = rival(x, attn_mask=mask, need_weights=True)
+    close(output.weights, wanted)
+    close(output.context, (wanted @ v).transpose(1, 2).flatten(2) @ rival.wo.weight.T)
+
+
+def test_multi_token_attention_starts_as_self_attention_and_is_whole():
+    rival, plain = recipes.multi_token_attention(D, H, group=2).double(), recipes.self_attention(D, H).double()
+    plain.load_state_dict({name: w for name, w in rival.state_dict().items() if "align" not in name})
+    x = normal(1, 300, D)
+    close(rival(x, is_causal=True).context, plain(x, is_causal=True).context)
+    rival = float64(rival)
+    close(rival(x, is_causal=True).context[:, :20], rival(x[:, :20], is_causal=True).context)
+    late = rival(x, is_causal=True).context[:, 250:260]  # beyond a block of 128 queries
+    close(late, rival(x, is_causal=True, need_weights=True).context[:, 250:260])
+    close(late, rival(x[:, :260], is_causal=True).context[:, 250:])
+    refuse(
+        (ValueError, "^key_kernel: expected an odd number", lambda: MultiToken(H, key_kernel=4)),
+        (ValueError, "^group: expected a divisor of heads=2, got 3", lambda: MultiToken(H, group=3)),
+        (ValueError, "^block: MultiToken aligns all queries", lambda: GeneralAttention(Dot(), MultiToken(H), block=8)),
+        (ValueError, "^scores: expected one number", lambda: MultiToken(H)(normal(B, 3, N, N))),
+        (
+            ValueError,
+            "^scores: expected one number",
+            lambda: MultiHead(GeneralAttention(Dot(), MultiToken(4)), D, H)(x.float()),
+        ),
     )
