@@ -275,6 +275,19 @@ def relations(page: Variables, path: Path) -> None:
         save(figure, path)
 
 
+def rivals(page: Variables, path: Path) -> None:
+    """Causal weights under each rival, of pairs those of the last object."""
+    with house_style():
+        figure, axes = matplotlib_figure(2, 4, figsize=(9.2, 4.3))
+        for axis, (name, weights) in zip(axes.flat, page["of_rivals"].items(), strict=True):
+            pairs, signed = weights.dim() == 3, bool((weights < 0).any())
+            shown = weights[-1] if pairs else weights
+            x, y = ("sender", "other sender") if pairs else ("sender", "receiver")
+            matrix(axis, shown, f"{name}, object 7" if pairs else name, x=x, y=y, signed=signed)
+        figure.tight_layout(h_pad=0.8, w_pad=0.6)
+        save(figure, path)
+
+
 PICTURES: dict[str, Drawing] = {
     "scores": scores,
     "alignments": alignments,
@@ -284,4 +297,5 @@ PICTURES: dict[str, Drawing] = {
     "co-attention": co_attention,
     "levels": levels,
     "relations": relations,
+    "rivals": rivals,
 }

@@ -9,7 +9,8 @@ A mechanism is a composition, not a class::
 ====================  =================================================================================================
 Score                 :class:`Dot`, :class:`General`, :class:`BiasedGeneral`, :class:`ActivatedGeneral`,
                       :class:`Additive`, :class:`BoundedAdditive`, :class:`Product`, :class:`Trilinear`,
-                      :class:`Cosine`, :class:`Euclidean`, :class:`Location`, :class:`KeyOnly`, :class:`TripleProduct`
+                      :class:`Cosine`, :class:`Euclidean`, :class:`Location`, :class:`KeyOnly`, :class:`SlotPair`,
+                      :class:`TripleProduct`
 Align                 :class:`Softmax`, :class:`Sparsemax`, :class:`Entmax`, :class:`Sigmoid`, :class:`Elementwise`,
                       :class:`StickBreaking`, :class:`MultiToken`, :class:`Uniform`, :class:`Hard`
 Select                :class:`MonotonicWindow`, :class:`PredictiveWindow`, :class:`ReinforcedSubset` (with
@@ -101,6 +102,7 @@ from .scores import (
     Location,
     Product,
     Score,
+    SlotPair,
     Trilinear,
 )
 from .selections import MonotonicWindow, PredictiveWindow, ReinforcedSubset, Select, Selection, SubsetSampler
@@ -174,6 +176,7 @@ __all__ = [
     "SharedValues",
     "Sigmoid",
     "SimplicialAttention",
+    "SlotPair",
     "SocialContextualAttention",
     "SocialContextualOutput",
     "Softmax",

@@ -20,7 +20,7 @@ from .multi_head import MultiHead
 from .projections import TensorProductProjection
 from .queries import ConstantQuery
 from .relations import Relation, RelationalMessage
-from .scores import Additive, BoundedAdditive, Cosine, Dot, General, KeyOnly, Location, Product, Score
+from .scores import Additive, BoundedAdditive, Cosine, Dot, General, KeyOnly, Location, Product, Score, SlotPair
 from .selections import MonotonicWindow, PredictiveWindow, ReinforcedSubset, SubsetSampler
 
 __all__ = [
@@ -46,6 +46,7 @@ __all__ = [
     "scaled_dot_product_attention",
     "self_attention",
     "sigmoid_self_attention",
+    "slot_pair_attention",
     "source2token",
     "stick_breaking_attention",
     "structured_self_attention",
@@ -205,6 +206,26 @@ def multi_token_attention(
     """
     align = MultiToken(n_heads, query_kernel=query_kernel, key_kernel=key_kernel, group=group)
     return MultiHead(GeneralAttention(Dot(), align), d_model, n_heads)
+
+
+def slot_pair_attention(
+    d_model: int, n_slots: int, *, shift: int = 1, gate: str | Activation | None = None
+) -> MultiHead:
+    """Toshpulatov et al. 2027 (ICDE): each head compares one slot of the receiver with another slot of the sender.
+
+    Receivers and senders are divided into slots by the same projection, so a head alone decides which two meet. The
+    paper gates each head by one number from a small network of the receiver's slot; ``gate="sigmoid"`` gates each
+    feature, see :class:`MultiHead`.
+
+    Args:
+        d_model: width of objects.
+        n_slots: K, the number of heads.
+        shift: see :class:`SlotPair`.
+        gate: activation of an output gate.
+    """
+    attention = MultiHead(GeneralAttention(SlotPair(n_slots, shift)), d_model, n_slots, gate=gate)
+    attention.wq = attention.wk
+    return attention
 
 
 def tensor_product_attention(d_model: int, n_heads: int, *, query_rank: int = 6, rank: int = 2) -> MultiHead:

@@ -16,7 +16,9 @@ from dual_attention.mechanisms import (
     LatentAttention,
     MultiHead,
     MultiToken,
+    Relation,
     SimplicialAttention,
+    SlotPair,
     Sparsemax,
     TensorProductProjection,
     TripleProduct,
@@ -37,6 +39,7 @@ RIVALS = {
     "latent queries": lambda: LatentAttention(D, H, 3, 5),
     "tensor product": lambda: recipes.tensor_product_attention(D, H),
     "multi-token": lambda: recipes.multi_token_attention(D, H, query_kernel=3, key_kernel=5, group=2),
+    "slot pairs": lambda: recipes.slot_pair_attention(D, 4),
     "stick-breaking": lambda: recipes.stick_breaking_attention(D, H),
 }
 ORDERED = {"stick-breaking", "multi-token"}
@@ -368,4 +371,34 @@ def test_multi_token_attention_starts_as_self_attention_and_is_whole():
             "^scores: expected one number",
             lambda: MultiHead(GeneralAttention(Dot(), MultiToken(4)), D, H)(x.float()),
         ),
+    )
+
+
+def test_slot_pair_attention():
+    """Head r: softmax(a_i^(r) a_j^(r+1) / sqrt(d)), with the slots a of one projection for receivers and senders."""
+    rival = float64(recipes.slot_pair_attention(D, 4))
+    x, mask = normal(B, N, D), a_mask(N)
+    slots, v = of_heads(x, rival.wq.weight, 4), of_heads(x, rival.message.wv.weight, 4)
+    scores = torch.stack([slots[:, r] @ slots[:, (r + 1) % 4].mT for r in range(4)], 1) / math.sqrt(D / 4)
+    wanted = masked_softmax(scores, mask)
+    output = rival(x, attn_mask=mask, need_weights=True)
+    close(output.weights, wanted)
+    close(output.context, (wanted @ v).transpose(1, 2).flatten(2) @ rival.wo.weight.T)
+    assert size(rival) == 3 * D * D and size(recipes.slot_pair_attention(D, 4, gate="sigmoid")) == 4 * D * D
+
+
+def test_slot_pairs_are_relations_too():
+    relation = float64(Relation(D, 4, score=SlotPair(4, shift=2)))
+    x = normal(B, N, D)
+    q, k = of_heads(x, relation.wq.weight, 4), of_heads(x, relation.wk.weight, 4)
+    wanted = torch.stack([(q[:, r] @ k[:, (r + 2) % 4].mT) for r in range(4)], -1) / math.sqrt(D / 4)
+    close(relation(x), wanted)
+    heads = float64(recipes.relational_heads(D, H, 4, relation=SlotPair(4), symbols=False))
+    close(heads(x).context, heads(x, need_weights=True).context)
+    q, k = normal(B, 4, N, 2), normal(B, 4, N, 2)
+    close(SlotPair(4, shift=0)(q, k), Dot()(q, k))
+    refuse(
+        (ValueError, r"^key: expected slots \(\.\.\., 3, length, width\)", lambda: SlotPair(3)(q, k)),
+        (ValueError, "^key: expected slots", lambda: SlotPair(4)(q[0, 0], k[0, 0])),
+        (ValueError, "^shift: expected zero or more", lambda: SlotPair(4, shift=-1)),
     )
