@@ -6,7 +6,7 @@ Shapes: B batch, L queries, S keys, H heads, d width of a head, d_model = H d; P
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from ..._layers.calls import TypedModule
 from ..._layers.heads import head_dim, merge_heads, split_heads
-from ..._layers.inputs import check_choice, check_one_device, check_positive, check_sequence
+from ..._layers.inputs import check_choice, check_one_device, check_sequence
 from ...functional import mask_pattern
 from ...functional.alignments.common import require_rate
 from ...functional.checks import without_autocast
@@ -63,21 +63,21 @@ class SimplicialAttention(TypedModule):
     heads share, and a layer norm of the heads before W_o (Clift et al. 2019, eqs. 10 and 11)
 
     It is :class:`GeneralAttention` over all pairs, of the same kernels. A pair is hidden if one of its senders is.
-    Memory grows with S^2. Half precision is computed in float32.
+    Memory grows with S^2, and with L S^2 under a mask of order, for weights and for volumes. Half precision is computed
+    in float32.
 
     Args:
         d_model: width of the inputs and of the output.
         n_heads: H.
         form: see above. Parameters are 6 d_model^2, or 5 d_model^2 + d^3 + d_model.
         dropout: rate on the weights while training.
-        max_gib: memory that the pairs may take in a call; training takes a few times as much.
+        max_gib: memory that the pairs may take in a call; with gradients it is two to four times as much.
     """
 
     def __init__(
         self, d_model: int, n_heads: int, *, form: Form = "product", dropout: float = 0.0, max_gib: float = 4.0
     ) -> None:
         super().__init__()
-        check_positive(d_model=d_model, n_heads=n_heads)
         check_choice("form", form, Form)
         require_rate("max_gib", max_gib)
         self.d_model, self.n_heads, self.max_gib = d_model, n_heads, max_gib
@@ -112,7 +112,7 @@ class SimplicialAttention(TypedModule):
         check_sequence("key", key, self.d_model, layer=self.wk)
         check_sequence("query", query, self.d_model, batch=(len(key),), layer=self.wq)
         n, m = query.shape[1], key.shape[1]
-        sizes = {"batch": len(key), "heads": self.n_heads, "n": n, "m": m}
+        sizes: dict[str, Any] = {"batch": len(key), "heads": self.n_heads, "n": n, "m": m}
         mask = mask_pattern(attn_mask, padding_mask, is_causal, **sizes).dense(key.device)
         _check_memory(m, self._bytes_of_pair(n, len(key), mask, need_weights), self.max_gib)
         wide = torch.promote_types(query.dtype, torch.float32)
@@ -140,7 +140,8 @@ class SimplicialAttention(TypedModule):
         return keys.flatten(-3, -2), values.flatten(-3, -2)
 
     def _bytes_of_pair(self, n: int, batch: int, mask: Tensor | None, need_weights: bool) -> int:
-        """Memory of a pair: its keys, values and masks, and scores where they are built."""
-        scores = n if need_weights or self.gain is not None or (self.training and self.attention.dropout) else 0
-        numbers = batch * ((2 if self.gain is None else 3) * self.d_model + self.n_heads * scores)
-        return numbers * max(4, self.wq.weight.element_size()) + (0 if mask is None else mask[..., 0].numel())
+        """About what a call without gradients holds of a pair: keys, values, masks, and scores where they are built."""
+        built = need_weights or self.gain is not None or (self.training and self.attention.dropout > 0)
+        numbers = batch * ((2 if self.gain is None else 3) * self.d_model + 3 * self.n_heads * n * built)
+        masks = 0 if mask is None else mask[..., 0].numel()  # booleans, and numbers to add
+        return (numbers + masks) * max(4, self.wq.weight.element_size()) + 2 * masks

@@ -20,6 +20,7 @@ from dual_attention.mechanisms import (
     SimplicialAttention,
     SlotPair,
     Sparsemax,
+    StickBreaking,
     TensorProductProjection,
     TripleProduct,
     recipes,
@@ -251,9 +252,9 @@ def test_triple_product_of_three_dimensions():
 def test_pairs_that_do_not_fit_are_refused_with_the_number():
     for rival, options, gib in (
         (SimplicialAttention(64, 4), {}, "15.3"),
-        (SimplicialAttention(64, 4), {"need_weights": True}, "1,922.6"),
-        (SimplicialAttention(64, 4), {"is_causal": True}, "74.9"),
-        (SimplicialAttention(64, 4, form="volume"), {}, "1,930.2"),
+        (SimplicialAttention(64, 4), {"need_weights": True}, "5,737.3"),
+        (SimplicialAttention(64, 4), {"is_causal": True}, "372.9"),
+        (SimplicialAttention(64, 4, form="volume"), {}, "5,744.9"),
     ):
         x = torch.randn(2, 4000, 64, device="meta")
         with pytest.raises(ValueError, match=rf"^key: pairs of 4,000 keys take {gib} GiB, [0-9,]+ bytes each, more"):
@@ -265,6 +266,7 @@ def test_pairs_that_do_not_fit_are_refused_with_the_number():
     refuse(
         (ValueError, "^form: expected 'product' or 'volume'", lambda: SimplicialAttention(D, H, form="cube")),
         (ValueError, "^d_model: 7 is not divisible", lambda: SimplicialAttention(7, H)),
+        (ValueError, "^n_heads: expected a positive number", lambda: SimplicialAttention(D, 0)),
         (ValueError, "^max_gib: expected a positive number", lambda: SimplicialAttention(D, H, max_gib=0)),
     )
 
@@ -402,3 +404,21 @@ def test_slot_pairs_are_relations_too():
         (ValueError, "^key: expected slots", lambda: SlotPair(4)(q[0, 0], k[0, 0])),
         (ValueError, "^shift: expected zero or more", lambda: SlotPair(4, shift=-1)),
     )
+
+
+@pytest.mark.parametrize("align", [StickBreaking, lambda: MultiToken(H, query_kernel=3, key_kernel=5)])
+def test_their_alignments_select_for_relations_too(align):
+    heads = float64(recipes.relational_heads(D, H, 4, align=align()))
+    x, symbols = normal(B, N, D), normal(1, N, D)
+    output = heads(x, x, symbols, is_causal=True, need_weights=True)
+    q, k = (of_heads(x, w.weight) for w in (heads.wq, heads.wk))
+    mask = torch.ones(N, N, dtype=torch.bool).tril()
+    wanted = heads.attention.align(q @ k.mT / math.sqrt(D / H), mask).weights
+    close(output.weights, wanted)
+    message = heads.message
+    r = message.relation(x)
+    carried = torch.einsum("bhij,bijr,hdr->bihd", wanted, r, message.wr) + (
+        wanted @ of_heads(symbols, message.wv.weight)
+    ).transpose(1, 2)
+    close(output.context, carried.flatten(2) @ heads.wo.weight.T)
+    close(heads(x, x, symbols, is_causal=True).context, output.context)
