@@ -133,9 +133,10 @@ def scores(page: Variables, path: Path) -> None:
 def alignments(page: Variables, path: Path) -> None:
     """The scores and what each alignment makes of them."""
     with house_style():
-        figure, axes = matplotlib_figure(2, 5, figsize=(9.2, 3.4))
+        figure, axes = matplotlib_figure(2, 6, figsize=(10.8, 3.4))
+        axes.flat[-1].axis("off")
         bars(axes.flat[0], page["e"][0], "the scores", colour=GREY, top=1.75, bottom=-1.75)
-        for axis, (name, weights) in zip(axes.flat[1:], page["aligned"].items(), strict=True):
+        for axis, (name, weights) in zip(axes.flat[1:-1], page["aligned"].items(), strict=True):
             signed = bool((weights < 0).any())
             bars(axis, weights[0], name, top=1.04, bottom=-1.04 if signed else 0.0)
         figure.tight_layout(h_pad=1.0, w_pad=1.2)
@@ -274,6 +275,19 @@ def relations(page: Variables, path: Path) -> None:
         save(figure, path)
 
 
+def rivals(page: Variables, path: Path) -> None:
+    """Causal weights under each rival, of pairs those of the last object."""
+    with house_style():
+        figure, axes = matplotlib_figure(2, 4, figsize=(9.2, 4.3))
+        for axis, (name, weights) in zip(axes.flat, page["of_rivals"].items(), strict=True):
+            pairs, signed = weights.dim() == 3, bool((weights < 0).any())
+            shown = weights[-1] if pairs else weights
+            x, y = ("sender", "other sender") if pairs else ("sender", "receiver")
+            matrix(axis, shown, f"{name}, object 7" if pairs else name, x=x, y=y, signed=signed)
+        figure.tight_layout(h_pad=0.8, w_pad=0.6)
+        save(figure, path)
+
+
 PICTURES: dict[str, Drawing] = {
     "scores": scores,
     "alignments": alignments,
@@ -283,4 +297,5 @@ PICTURES: dict[str, Drawing] = {
     "co-attention": co_attention,
     "levels": levels,
     "relations": relations,
+    "rivals": rivals,
 }

@@ -8,6 +8,7 @@ from .alignments.hard import bernoulli_subset, hard_alignment, reinforce_loss
 from .alignments.local import local_window, log_gaussian, monotonic_centre, predicted_position
 from .alignments.soft import masked_softmax, uniform_alignment
 from .alignments.sparse import entmax, sparsemax
+from .alignments.stick import stick_breaking
 from .attention import attention
 from .combination import combine, masked_mean
 from .losses import cross_entropy, linear_cross_entropy
@@ -110,6 +111,7 @@ __all__ = [
     "sparsemax",
     "squared_distance_keys",
     "squared_distance_queries",
+    "stick_breaking",
     "structured_attention_penalty",
     "supervised_attention_loss",
     "trilinear_score",

@@ -9,15 +9,17 @@ A mechanism is a composition, not a class::
 ====================  =================================================================================================
 Score                 :class:`Dot`, :class:`General`, :class:`BiasedGeneral`, :class:`ActivatedGeneral`,
                       :class:`Additive`, :class:`BoundedAdditive`, :class:`Product`, :class:`Trilinear`,
-                      :class:`Cosine`, :class:`Euclidean`, :class:`Location`, :class:`KeyOnly`
+                      :class:`Cosine`, :class:`Euclidean`, :class:`Location`, :class:`KeyOnly`, :class:`SlotPair`,
+                      :class:`TripleProduct`
 Align                 :class:`Softmax`, :class:`Sparsemax`, :class:`Entmax`, :class:`Sigmoid`, :class:`Elementwise`,
-                      :class:`Uniform`, :class:`Hard`
+                      :class:`StickBreaking`, :class:`MultiToken`, :class:`Uniform`, :class:`Hard`
 Select                :class:`MonotonicWindow`, :class:`PredictiveWindow`, :class:`ReinforcedSubset` (with
                       :class:`SubsetSampler`)
 Message               :class:`ValueMessage`, :class:`FeatureMessage`, :class:`PairwiseMessage`,
                       :class:`RelationalMessage` (with :class:`Relation`)
 Query, if not given   :class:`SelfQuery`, :class:`LearnedQuery`, :class:`ConstantQuery`
 Composition           :class:`GeneralAttention`, :class:`MultiHead`, :class:`MultiHop`; by name in :mod:`.recipes`
+Projection            linear; a :class:`TensorProductProjection` may take its place in :class:`MultiHead`
 Architectures         co-attention, hierarchies, capsules and others, of several attentions: :mod:`.architectures`
 ====================  =================================================================================================
 
@@ -28,7 +30,18 @@ After Brauwers & Frasincar 2023, "A General Survey on Attention Mechanisms in De
 """
 
 from . import recipes
-from .alignments import Align, Elementwise, Entmax, Hard, Sigmoid, Softmax, Sparsemax, Uniform
+from .alignments import (
+    Align,
+    Elementwise,
+    Entmax,
+    Hard,
+    MultiToken,
+    Sigmoid,
+    Softmax,
+    Sparsemax,
+    StickBreaking,
+    Uniform,
+)
 from .architectures.capsules import CapsuleAttention, CapsuleOutput
 from .architectures.coattention import (
     AlternatingCoAttention,
@@ -40,6 +53,7 @@ from .architectures.coattention import (
     RotatoryAttention,
     RotatoryOutput,
 )
+from .architectures.differential import DifferentialAttention
 from .architectures.directional import (
     DirectionalSelfAttention,
     FusionGate,
@@ -56,8 +70,10 @@ from .architectures.hierarchical import (
     SocialContextualOutput,
 )
 from .architectures.hops import GRUUpdate, LinearUpdate, MultiHop, MultiHopOutput, replace, residual
+from .architectures.latent import LatentAttention
 from .architectures.location_aware import LocationAwareAttention, LocationAwareOutput
 from .architectures.parts import ScoreFactory
+from .architectures.simplicial import SimplicialAttention, TripleProduct
 from .general import GeneralAttention, GeneralAttentionOutput
 from .messages import (
     FeatureMessage,
@@ -70,6 +86,7 @@ from .messages import (
     ValueMessage,
 )
 from .multi_head import MultiHead
+from .projections import TensorProductProjection
 from .queries import ConstantQuery, LearnedQuery, SelfQuery
 from .relations import Relation, RelationalMessage, RelationalMessages
 from .scores import (
@@ -85,6 +102,7 @@ from .scores import (
     Location,
     Product,
     Score,
+    SlotPair,
     Trilinear,
 )
 from .selections import MonotonicWindow, PredictiveWindow, ReinforcedSubset, Select, Selection, SubsetSampler
@@ -103,6 +121,7 @@ __all__ = [
     "CoAttentionOutput",
     "ConstantQuery",
     "Cosine",
+    "DifferentialAttention",
     "DirectionalSelfAttention",
     "Dot",
     "Elementwise",
@@ -119,6 +138,7 @@ __all__ = [
     "HierarchicalOutput",
     "InteractiveCoAttention",
     "KeyOnly",
+    "LatentAttention",
     "LearnedQuery",
     "LinearUpdate",
     "Location",
@@ -133,6 +153,7 @@ __all__ = [
     "MultiHop",
     "MultiHopOutput",
     "MultiRepresentationAttention",
+    "MultiToken",
     "PairwiseMessage",
     "PairwiseValues",
     "ParallelCoAttention",
@@ -154,12 +175,17 @@ __all__ = [
     "SelfQuery",
     "SharedValues",
     "Sigmoid",
+    "SimplicialAttention",
+    "SlotPair",
     "SocialContextualAttention",
     "SocialContextualOutput",
     "Softmax",
     "Sparsemax",
+    "StickBreaking",
     "SubsetSampler",
+    "TensorProductProjection",
     "Trilinear",
+    "TripleProduct",
     "Uniform",
     "ValueMessage",
     "recipes",

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from typing import Literal
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .. import functional
@@ -13,9 +14,10 @@ from .._layers.calls import TypedModule
 from .._layers.inputs import check_boolean, check_choice, check_positive
 from ..functional import Alignment
 from ..functional.activations import Activation, activation_function, activation_name
-from ..functional.alignments.common import require_rate
+from ..functional.alignments.common import finish, prepare, require_rate
 from ..functional.alignments.hard import Estimator
 from ..functional.checks import is_number
+from ._parameters import zeros
 
 
 class Align(TypedModule, ABC):
@@ -23,7 +25,12 @@ class Align(TypedModule, ABC):
 
     Args:
         temperature: positive; divides the scores.
+
+    Attributes:
+        whole: whether weights of a query depend on scores of others, so that all queries are aligned at once.
     """
+
+    whole: bool = False
 
     def __init__(self, temperature: float = 1.0) -> None:
         super().__init__()
@@ -179,6 +186,70 @@ class Sigmoid(Align):
 
     def extra_repr(self) -> str:
         return f"shift={'-log n' if self.shift is None else self.shift}"
+
+
+class StickBreaking(Align):
+    """Shares of what later keys leave, see :func:`.stick_breaking`; the order of the keys matters."""
+
+    def forward(
+        self, scores: Tensor, mask: Tensor | None = None, *, bias: Tensor | None = None, dim: int = -1
+    ) -> Alignment:
+        return Alignment(functional.stick_breaking(scores, mask, bias=bias, temperature=self.temperature, dim=dim))
+
+
+class MultiToken(Align):
+    """Softmax of scores that a convolution mixes over neighbouring queries and keys, then of heads in groups.
+
+    Math: a^h = softmax(sum_{i', j'} theta^h_{i'j'} e^h_{l-i', s-j'}),  A^h = sum_g w_gh a^g over the heads of a group,
+    where hidden scores count as zero before the convolution, 0 <= i' < query_kernel, |j'| <= key_kernel / 2
+    (Golovneva et al. 2025, arXiv 2504.00927, section 3)
+
+    Only earlier queries mix in, so a causal query sees nothing later. It starts as softmax. Scores are of heads,
+    ``(B, H, L, S)``, and built whole. Queries that are padding must follow the real ones, and packed sequences would
+    mix at their borders. The paper's norm of the heads, that of :class:`.DifferentialAttention`, is left out.
+
+    Args:
+        heads: H.
+        query_kernel: number of queries that a filter spans, the current one last.
+        key_kernel: number of keys that a filter spans, odd.
+        group: number of heads that are mixed, a divisor of H; 1 mixes none.
+        temperature: positive; divides the scores.
+    """
+
+    whole = True
+
+    def __init__(
+        self, heads: int, *, query_kernel: int = 6, key_kernel: int = 11, group: int = 1, temperature: float = 1.0
+    ) -> None:
+        super().__init__(temperature)
+        check_positive(heads=heads, query_kernel=query_kernel, key_kernel=key_kernel, group=group)
+        if key_kernel % 2 == 0:
+            raise ValueError(f"key_kernel: expected an odd number, with a middle, got {key_kernel}")
+        if heads % group:
+            raise ValueError(f"group: expected a divisor of heads={heads}, got {group}")
+        self.kernel = zeros(heads, query_kernel, key_kernel)
+        nn.init.ones_(self.kernel.data[:, -1, key_kernel // 2])
+        self.mix = nn.Parameter(torch.eye(group).repeat(heads // group, 1, 1)) if group > 1 else None
+
+    def forward(
+        self, scores: Tensor, mask: Tensor | None = None, *, bias: Tensor | None = None, dim: int = -1
+    ) -> Alignment:
+        heads, queries, keys = self.kernel.shape
+        if dim != -1 or scores.dim() != 4 or scores.shape[1] != heads:
+            raise ValueError(f"scores: expected one number for each pair (B, {heads}, L, S), got {tuple(scores.shape)}")
+        mixed, allowed = prepare(scores, mask, bias=bias, temperature=self.temperature)
+        if mixed.numel():
+            padded = F.pad(mixed.masked_fill(~allowed, 0.0), (keys // 2, keys // 2, queries - 1, 0))
+            mixed = F.conv2d(padded, self.kernel.to(padded.dtype).unsqueeze(1), groups=heads)
+        weights = functional.masked_softmax(mixed, allowed)
+        if self.mix is not None:
+            of_groups = weights.unflatten(1, self.mix.shape[:2])
+            weights = torch.einsum("bnglk,ngh->bnhlk", of_groups, self.mix.to(weights.dtype)).flatten(1, 2)
+        return Alignment(finish(weights, allowed, scores.dtype))
+
+    def extra_repr(self) -> str:
+        heads, queries, keys = self.kernel.shape
+        return f"heads={heads}, query_kernel={queries}, key_kernel={keys}"
 
 
 class Elementwise(Align):

@@ -89,6 +89,8 @@ class GeneralAttention(TypedModule):
             if part is not None or name == "score":
                 check_part(name, part, kind)
         check_positive(block=1 if block is None else block)
+        if block is not None and align is not None and align.whole:
+            raise ValueError(f"block: {type(align).__name__} aligns all queries at once; expected None, got {block}")
         if query is not None and score.n_queries is not None:
             raise ValueError(f"query: {type(score).__name__} takes no query, got {type(query).__name__}")
         if select is not None and score.n_queries is not None:
@@ -207,7 +209,7 @@ class GeneralAttention(TypedModule):
         def receive(rows: slice) -> GeneralAttentionOutput:
             return self._block(inputs, rows, need_weights)
 
-        size = self.block or (n if n * m <= LARGEST_DENSE else BLOCK)
+        size = self.block or (n if n * m <= LARGEST_DENSE or self.align.whole else BLOCK)
         received = receive(slice(0, n)) if query is None or size >= n else self._in_blocks(receive, n, size)
         return _selected(received, selection)
 

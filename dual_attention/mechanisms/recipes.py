@@ -9,15 +9,18 @@ from __future__ import annotations
 import torch
 from torch import nn
 
+from .._layers.heads import head_dim
 from .._layers.inputs import check_boolean, check_positive
 from ..functional.activations import Activation
-from .alignments import Align, Elementwise, Hard, Sigmoid, Softmax
+from .alignments import Align, Elementwise, Hard, MultiToken, Sigmoid, Softmax, StickBreaking
 from .architectures.hops import MultiHop, residual
 from .general import GeneralAttention
+from .messages import FeatureMessage
 from .multi_head import MultiHead
+from .projections import TensorProductProjection
 from .queries import ConstantQuery
 from .relations import Relation, RelationalMessage
-from .scores import Additive, BoundedAdditive, Cosine, Dot, General, KeyOnly, Location, Product, Score
+from .scores import Additive, BoundedAdditive, Cosine, Dot, General, KeyOnly, Location, Product, Score, SlotPair
 from .selections import MonotonicWindow, PredictiveWindow, ReinforcedSubset, SubsetSampler
 
 __all__ = [
@@ -34,6 +37,7 @@ __all__ = [
     "luong_local_p",
     "luong_location",
     "memory_network",
+    "multi_token_attention",
     "product_hops",
     "random_synthesizer",
     "reinforced_self_attention",
@@ -42,8 +46,11 @@ __all__ = [
     "scaled_dot_product_attention",
     "self_attention",
     "sigmoid_self_attention",
+    "slot_pair_attention",
     "source2token",
+    "stick_breaking_attention",
     "structured_self_attention",
+    "tensor_product_attention",
     "token2token",
 ]
 
@@ -179,6 +186,64 @@ def self_attention(d_model: int, n_heads: int) -> MultiHead:
 def sigmoid_self_attention(d_model: int, n_heads: int) -> MultiHead:
     """Ramapuram et al. 2024 (arXiv 2409.04431): self-attention in which keys do not compete."""
     return MultiHead(GeneralAttention(Dot(), Sigmoid()), d_model, n_heads)
+
+
+def stick_breaking_attention(d_model: int, n_heads: int) -> MultiHead:
+    """Tan et al. 2024 (arXiv 2410.17980): near keys take their share first, so that it needs no positions.
+
+    Call it with ``is_causal=True``, or as in the paper, where no object sees itself, with
+    ``attn_mask=directional_mask(length, "forward")``.
+    """
+    return MultiHead(GeneralAttention(Dot(), StickBreaking()), d_model, n_heads)
+
+
+def multi_token_attention(
+    d_model: int, n_heads: int, *, query_kernel: int = 6, key_kernel: int = 11, group: int = 1
+) -> MultiHead:
+    """Golovneva et al. 2025 (arXiv 2504.00927): scores of neighbours and weights of heads are mixed.
+
+    The kernels are the paper's; it mixes heads in pairs, ``group=2``. See :class:`MultiToken`.
+    """
+    align = MultiToken(n_heads, query_kernel=query_kernel, key_kernel=key_kernel, group=group)
+    return MultiHead(GeneralAttention(Dot(), align), d_model, n_heads)
+
+
+def slot_pair_attention(
+    d_model: int, n_slots: int, *, shift: int = 1, gate: str | Activation | None = None
+) -> MultiHead:
+    """Toshpulatov et al. 2027 (ICDE): each head compares one slot of the receiver with another slot of the sender.
+
+    Receivers and senders are divided into slots by the same projection, so a head alone decides which two meet. The
+    paper gates each head by one number from a small network of the receiver's slot; ``gate="sigmoid"`` gates each
+    feature, see :class:`MultiHead`.
+
+    Args:
+        d_model: width of objects.
+        n_slots: K, the number of heads.
+        shift: see :class:`SlotPair`.
+        gate: activation of an output gate.
+    """
+    attention = MultiHead(GeneralAttention(SlotPair(n_slots, shift)), d_model, n_slots, gate=gate)
+    attention.wq = attention.wk
+    return attention
+
+
+def tensor_product_attention(d_model: int, n_heads: int, *, query_rank: int = 6, rank: int = 2) -> MultiHead:
+    """Zhang et al. 2025 (arXiv 2501.06425): queries, keys and values are sums of products of heads and features.
+
+    Args:
+        d_model: width of objects.
+        n_heads: H.
+        query_rank, rank: R of the queries, and of keys and values, as in the paper; see
+            :class:`TensorProductProjection`.
+    """
+    sizes = (d_model, n_heads, head_dim(d_model, n_heads, None, None))
+    message = FeatureMessage(*sizes)
+    message.wv = TensorProductProjection(*sizes, rank)
+    attention = MultiHead(GeneralAttention(Dot(), message=message), d_model, n_heads)
+    attention.wq = TensorProductProjection(*sizes, query_rank)
+    attention.wk = TensorProductProjection(*sizes, rank)
+    return attention
 
 
 def gated_self_attention(d_model: int, n_heads: int, gate: str | Activation = "sigmoid") -> MultiHead:

@@ -42,6 +42,35 @@ class Dot(Score):
         return 1 / math.sqrt(width) if self.scale is None else self.scale
 
 
+class SlotPair(Score):
+    """Score of one slot of the query with another slot of the key; a head, or a relation, is a pair of slots.
+
+    Math: e^r = <q^r, k^((r + shift) mod K)> / sqrt(d)  (Toshpulatov et al. 2027, Attribute-Decomposed Attention, ICDE)
+
+    Slots stand where other scores have heads: ``(B, K, L, d)``.
+
+    Args:
+        n_slots: K.
+        shift: from the slot of a query to that of its keys; 0 compares each slot with itself, as :class:`Dot` does.
+    """
+
+    def __init__(self, n_slots: int, shift: int = 1) -> None:
+        check_not_negative(shift=shift)
+        super().__init__(n_slots, shift=shift)
+        self.shift = shift
+
+    def forward(self, query: Tensor | None, key: Tensor) -> Tensor:
+        return functional.dot_score(self.require_query(query), self._other_slot(key))
+
+    def factors(self, query: Tensor, key: Tensor) -> Factors:
+        return query, self._other_slot(key), 1 / math.sqrt(query.shape[-1])
+
+    def _other_slot(self, key: Tensor) -> Tensor:
+        if key.dim() < 3 or key.shape[-3] != self.heads:
+            raise ValueError(f"key: expected slots (..., {self.heads}, length, width), got shape {tuple(key.shape)}")
+        return key.roll(-self.shift, dims=-3)
+
+
 class Additive(Score):
     """Additive (concatenate) score, see :func:`.additive_score`.
 

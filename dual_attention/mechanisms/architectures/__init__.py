@@ -7,5 +7,8 @@
 ``location_aware``   each query sees the weights of the query before it
 ``directional``      self-attention without oneself, in one direction, and among drawn objects
 ``capsules``         one learned query for each class
+``differential``     weights that are the difference of two softmaxes
+``simplicial``       weights of pairs of senders
+``latent``           keys and values from one narrow vector of each sender
 ===================  ==================================================================================================
 """

@@ -22,6 +22,7 @@ from dual_attention.functional import (
     product_score,
     sigmoid_alignment,
     sparsemax,
+    stick_breaking,
     trilinear_score,
     uniform_alignment,
 )
@@ -102,6 +103,7 @@ NORMALISED: dict[str, Callable[..., Tensor]] = {
 SAMPLED = {name: _draw(name) for name in ("reinforce", "st", "gumbel", "gumbel_st")}
 UNNORMALISED: dict[str, Callable[..., Tensor]] = {
     "sigmoid": sigmoid_alignment,
+    "stick-breaking": stick_breaking,
     "tanh": _elementwise(torch.tanh),
     "identity": _elementwise(lambda x: x),
     "relu": _elementwise(torch.relu),

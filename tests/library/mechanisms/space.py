@@ -31,6 +31,7 @@ from dual_attention.mechanisms import (
     Sigmoid,
     Softmax,
     Sparsemax,
+    StickBreaking,
     Trilinear,
     Uniform,
 )
@@ -67,6 +68,7 @@ ALIGNMENTS: dict[str, Callable[[], Align]] = {
     "uniform": Uniform,
     "sigmoid": Sigmoid,
     "shifted sigmoid": lambda: Sigmoid(shift=-0.5),
+    "stick-breaking": StickBreaking,
     "tanh": lambda: Elementwise("tanh"),
     "identity": lambda: Elementwise("identity"),
     "hard": lambda: Hard("reinforce"),

@@ -19,6 +19,9 @@ CASES = {
     "additive": (recipes.additive_attention(D, D), {"query": X, "key": X, "padding_mask": MASK}),
     "without parameters": (recipes.scaled_dot_product_attention(), {"query": X, "key": X}),
     "heads": (recipes.self_attention(D, 2), {"query": X, "padding_mask": MASK}),
+    "differential": (mechanisms.DifferentialAttention(D, 1), {"query": X, "padding_mask": MASK}),
+    "simplicial": (mechanisms.SimplicialAttention(D, 1), {"query": X, "padding_mask": MASK}),
+    "latent": (mechanisms.LatentAttention(D, 2, 3), {"query": X, "padding_mask": MASK}),
     "parallel": (mechanisms.ParallelCoAttention(D, D, 3), {"x1": X, "x2": X, "mask1": MASK, "mask2": MASK}),
     "interactive": (mechanisms.InteractiveCoAttention(D, D), {"x1": X, "x2": X, "mask1": MASK}),
 }

@@ -16,7 +16,7 @@ B, L, S, D = 2, 3, 5, 8
 
 ARGUMENTS = {
     "d": D, "d_q": D, "d_k": D, "d_model": D, "n_heads": 2, "hops": 2, "half_width": 2, "max_length": 9, "length": L,
-    "d_w": 3, "d_a": 3, "r": 2,
+    "n_slots": 2, "d_w": 3, "d_a": 3, "r": 2,
 }  # fmt: skip
 
 
