@@ -5,6 +5,7 @@ Shapes: C channels, T tokens (a class token, registers if there are any, and the
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -55,13 +56,13 @@ def register_with_timm() -> None:
         ImportError: if timm cannot be imported.
     """
     try:
-        from timm.models import is_model, register_model
+        models = importlib.import_module("timm.models")
     except ImportError as error:
         raise ImportError(f"register_with_timm: needs timm ({error}): pip install timm") from error
     exported = list(__all__)
     for name, (kind, defaults) in TIMM_MODELS.items():
-        if not is_model(name):
-            register_model(_entry(name, kind, defaults))
+        if not models.is_model(name):
+            models.register_model(_entry(name, kind, defaults))
     __all__[:] = exported  # to which timm adds the names, that are no attributes here
 
 

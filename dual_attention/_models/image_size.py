@@ -28,24 +28,24 @@ def resized_rows(rows: Tensor, old: Grid, new: Grid) -> Tensor:
     return F.interpolate(grid, size=new, mode="bicubic", align_corners=False).flatten(2).transpose(1, 2)
 
 
-def like(old: nn.Parameter, values: Tensor) -> nn.Parameter:
+def like(old: Tensor, values: Tensor) -> nn.Parameter:
     """A parameter of other values, and perhaps another shape, that otherwise is as the old one."""
     return nn.Parameter(values.to(old), requires_grad=old.requires_grad)
 
 
 def check_resizable(model: nn.Module, old: Grid, new: Grid, prefix: int) -> None:
     """Raise ``ValueError`` if a part knows tokens by a place in one row that they would not keep."""
+    tokens = prefix + math.prod(new)
     for name, module in model.named_modules():
-        fixed = isinstance(module, PositionalSymbolRetriever) and module.sinusoidal
-        in_a_row = fixed or isinstance(module, RelativePositionalEncoding | PositionRelativeSymbolRetriever)
+        in_a_row = isinstance(module, RelativePositionalEncoding | PositionRelativeSymbolRetriever)
+        if isinstance(module, PositionalSymbolRetriever) and module.sinusoidal:
+            in_a_row, longest = True, module.max_length
+            if tokens > longest:
+                raise ValueError(f"img_size: {tokens} tokens are more than max_length={longest} of {name}")
         if in_a_row and new[1] != old[1]:
             raise ValueError(
                 f"img_size: {name} tells tokens by their place in one row, which {new[1]} columns of patches in the "
                 f"place of {old[1]} would move; expected the same number, or position_relative_2d"
-            )
-        if fixed and prefix + math.prod(new) > module.max_length:
-            raise ValueError(
-                f"img_size: {prefix + math.prod(new)} tokens are more than max_length={module.max_length} of {name}"
             )
 
 

@@ -75,9 +75,7 @@ def test_without_timm_the_error_says_what_to_install(monkeypatch: pytest.MonkeyP
 
 def test_timm_itself():
     timm = pytest.importorskip("timm")
-    from timm.models._features import FeatureGetterNet
-    from timm.models._manipulate import group_parameters
-
+    getter, group_parameters = timm.models._features.FeatureGetterNet, timm.models._manipulate.group_parameters
     register_with_timm()
     assert {*timm.list_models("vidat*")} == {name for name in TIMM_MODELS if name.startswith("vidat")}
     model = timm.create_model("vidat_cifar_patch4_32", num_classes=7, **SMALL)
@@ -86,5 +84,5 @@ def test_timm_itself():
     groups = group_parameters(model, model.group_matcher())
     assert [{*names} for names in groups.values()] == [{*group} for group in model.layer_groups()]
     wanted = model.features_only([0, 2], norm=True)(images)
-    for one, other in zip(FeatureGetterNet(model, out_indices=[0, 2], norm=True)(images), wanted, strict=True):
+    for one, other in zip(getter(model, out_indices=[0, 2], norm=True)(images), wanted, strict=True):
         assert torch.equal(one, other)
