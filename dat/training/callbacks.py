@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
-from torch import nn
 
 from .._own_code import class_named, what_failed
 from .checkpoint import random_state, restore_random_state
@@ -37,7 +36,7 @@ class RunView:
     total_steps: int = 0
     step: int = 0
     means: Callable[[], dict[str, float]] = dict
-    model: nn.Module | None = None
+    model: Any = None
 
 
 class Callback:

@@ -17,6 +17,7 @@ from safetensors.torch import load_file
 from dat.checkpoints import open_checkpoint
 from dat.cli import train
 from dat.training import runs
+from dat.training.configs import RunConfig
 from dat.training.experiment import AnyExperiment
 from dat.training.interrupt import StopOnSignal
 from dat.training.metrics import OF_THE_MACHINE, read_rows
@@ -151,9 +152,9 @@ def test_processes_with_different_code(folder, monkeypatch):
     """A file of the package that is another one on the machine of the second process."""
     installed, file = train.installed_code, "dual_attention/attention.py"
 
-    def changed(experiment: AnyExperiment) -> str:
+    def changed(experiment: AnyExperiment, config: RunConfig) -> str:
         own = "0" if os.environ["RANK"] == "0" else "1"
-        lines = installed(experiment).splitlines()
+        lines = installed(experiment, config).splitlines()
         return "\n".join(f"{line[:-1]}{own}" if line.startswith(file) else line for line in lines)
 
     monkeypatch.setattr(train, "installed_code", changed)

@@ -106,11 +106,11 @@ def test_what_they_are_told(tmp_path):
 @pytest.mark.parametrize("looks", [0, 2, 6, 9, 13])
 def test_stopped_and_resumed(tmp_path, looks):
     """Dropout goes on from the same state, with callbacks and without."""
-    view = lambda: RunView(tmp_path, SimpleNamespace())  # noqa: E731  # pyright: ignore[reportArgumentType]
+    view = lambda: RunView(tmp_path, SimpleNamespace())  # noqa: E731
     whole = make_small_trainer()
     expected = whole.fit(MetricsLog(tmp_path / "whole.jsonl"))
+    first = make_small_trainer(tmp_path / "c", stop_after(looks))
     with pytest.raises(Interrupted):
-        first = make_small_trainer(tmp_path / "c", stop_after(looks))
         first.fit(MetricsLog(tmp_path / "parts.jsonl"), Callbacks([("notes", Notes())], view()))
     assert kept("end") == [("end", first.step, None)]
     again = make_small_trainer(tmp_path / "c")
