@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         loss: Tensor | MaybeNone
         logits: Tensor | MaybeNone
         last_hidden_state: Tensor | MaybeNone
+        feature_maps: tuple[Tensor, ...] | MaybeNone
         hidden_states: tuple[Tensor, ...] | MaybeNone
         attentions: tuple[Tensor, ...] | MaybeNone
 

@@ -125,7 +125,7 @@ class DualAttnVisionBackbone(BackboneMixin, _Headless):
         output_hidden_states: bool | None = None,
         output_attentions: bool | None = None,
         return_dict: bool | None = None,
-    ) -> BackboneOutput | tuple[Any, ...]:
+    ) -> TypedOutput:
         """Feature maps of images; arguments and errors as those of the classifier.
 
         Returns:
