@@ -37,10 +37,12 @@ ROOMS = (
 )
 SIZES = {
     **dict.fromkeys(("d", "d_model", "d_q", "d_k", "d_value", "d_user", "d1", "d2", "d_upper", "d_lower", "dim"), 8),
-    **dict.fromkeys(("embed_dim", "d_v", "symbol_dim", "hidden_size", "head_dim", "dff", "d_w", "d_a", "value_dim"), 8),
+    **dict.fromkeys(
+        ("embed_dim", "d_v", "symbol_dim", "hidden_size", "head_dim", "dff", "d_w", "d_a", "value_dim", "d_in"), 8
+    ),
     **dict.fromkeys(("n_heads", "heads", "n_heads_sa", "n_heads_ra", "n_heads_cross", "n_relations", "hops"), 2),
-    **dict.fromkeys(("rel_n_heads", "symbolic_attn_n_heads", "nbhd_delta", "half_width", "n_queries", "r"), 2),
-    **dict.fromkeys(("max_rel_pos", "num_classes", "key_dim", "n_classes"), 2),
+    **dict.fromkeys(("rel_n_heads", "symbolic_attn_n_heads", "nbhd_delta", "half_width", "n_queries", "r", "rank"), 2),
+    **dict.fromkeys(("max_rel_pos", "num_classes", "key_dim", "n_classes", "n_slots", "d_latent"), 2),
     **dict.fromkeys(("n_layers", "n_layers_enc", "n_layers_abs", "n_layers_dec"), 1),
     **dict.fromkeys(("max_length", "max_len", "max_block_size", "length", "n_symbols", "n_objects", "vocab_size"), 9),
     **dict.fromkeys(("in_block_size", "out_block_size", "out_dim"), 9),

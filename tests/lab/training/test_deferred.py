@@ -78,7 +78,7 @@ class Bare:
     """A problem without data."""
 
     def __init__(self, model: nn.Module, draw) -> None:
-        self.model, self.draw = model, draw
+        self.model, self.draw, self.taught = model, draw, None
 
 
 @pytest.mark.parametrize("base", [None, 8])
