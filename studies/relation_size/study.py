@@ -17,7 +17,7 @@ from dat.experiments.relational_games.presets import PRESETS as GAMES
 from dat.experiments.relational_games.toolbox_config import ToolboxConfig
 from dat.training.configs import LoopConfig
 from dat.training.metrics import Row
-from dual_attention.model_analysis.views.plots import house_style, matplotlib_figure, save_figure
+from dual_attention.model_analysis.views.plots import house_style, legend_below, matplotlib_figure, save_figure
 from studies._lib.inference import equivalence_p, half_width, holm, sign_flip_p
 from studies._lib.tables import Frame, by_seed, markdown, read_results
 
@@ -285,7 +285,7 @@ def draw_sizes(rows: Sequence[Row], path: Path) -> None:
         axis.set_xlabel("initial size of relations in the messages")
         axis.set_ylabel("accuracy, new pentominoes (%)")
         axis.set_title("same and occurs, 500 images: means over seeds, 95 % t-intervals", fontsize=9)
-        axis.legend(frameon=False, loc="upper left")
+        legend_below(figure, axis.get_legend_handles_labels()[0])
         save_figure(figure, path)
 
 
