@@ -310,7 +310,7 @@ class Trainer:
             self._save()
 
     def _stream_sizes(self) -> dict[str, float]:
-        """Of the first pass of the last step."""
+        """Sizes of the residual stream, by block, in the first pass of the last step."""
         indices = self.plan.batches(self.epoch)[-1]
         part = self.placement.parts(indices, self.plan.micro_batch_size)[0]
         problem = self.problem

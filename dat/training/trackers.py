@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -63,7 +64,7 @@ class TensorBoard(Callback):
         self._writer.close()
 
 
-class Tracker(Callback):
+class Tracker(Callback, ABC):
     """A tracker with runs that get names and settings. Its run begins with the first row: it may need the network."""
 
     rows_only = True
@@ -85,9 +86,9 @@ class Tracker(Callback):
             self._run.log({f"final/{name}": value for name, value in numbers.items()}, step=run.step)
         self._run.finish()
 
+    @abstractmethod
     def begin(self, run: RunView, project: str) -> Any:
-        """The run of the tracker, with its methods ``log`` and ``finish``: a new one, or that which goes on."""
-        raise NotImplementedError
+        """Begin a run of the tracker, or continue it; returns an object with the methods ``log`` and ``finish``."""
 
 
 class WandB(Tracker):

@@ -200,7 +200,7 @@ class VisionModel(StackModel):
 
     @property
     def feature_info(self) -> list[dict[str, Any]]:
-        """Of each block its name, channels, and pixels along the longer side of a patch, as timm tells them."""
+        """timm's table of features: the name of each block, its channels, and the longer side of a patch in pixels."""
         reduction = max(self.patch_height, self.patch_width)
         blocks = range(len(self.encoder_blocks))
         return [{"module": f"encoder_blocks.{n}", "num_chs": self.d_model, "reduction": reduction} for n in blocks]

@@ -31,7 +31,7 @@ class Pair(NamedTuple):
     Attributes:
         good, bad: the sentences.
         source: file and line.
-        file: the file's name without its ending; in BLiMP, what is tested.
+        file: the file's name without its ending, which in BLiMP names the phenomenon.
         field: key of that name in the file, the field of linguistics; empty if there is none.
     """
 

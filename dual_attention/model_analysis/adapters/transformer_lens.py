@@ -130,7 +130,7 @@ def _lens() -> Any:
 
 
 class _Native:
-    """A module that computes as ever, with hooks on its first input and its first output."""
+    """A module with hooks on its first input and its first output, which otherwise leave it unchanged."""
 
     original_component: Any
     hook_in: Any

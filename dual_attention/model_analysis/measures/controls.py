@@ -164,8 +164,8 @@ def compare(
     Args:
         scores: ``(B, N, N, S)`` by name; S may differ.
         labels, mask, strata, permutations, shuffle, seed: as :func:`.detection.detect`.
-        chosen_on: examples on which the best score is chosen, boolean ``(B,)``; by default those of even number. Where
-            several are of one document, they belong into the same half. Both halves need something to compare.
+        chosen_on: examples on which the best score is chosen, boolean ``(B,)``; by default those of even number. Keep
+            all examples of a document in one half. Both halves need something to compare.
     """
     found = []
     for name, values in scores.items():

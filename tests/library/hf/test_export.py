@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.torch_version import TorchVersion
 
 from tests.library.hf.models import IMAGES, KINDS, causal, classifier, masked, tokens, vision
 
@@ -227,7 +228,7 @@ def by_transformers(kind: str, name: str):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not hasattr(torch, "thread_safe_generator"), reason="transformers' exporter needs PyTorch 2.11")
+@pytest.mark.skipif(TorchVersion(torch.__version__) < "2.11", reason="transformers' exporter needs PyTorch 2.11")
 @torch.no_grad()
 def test_transformers_own_exporter() -> None:
     """One program by transformers' Dynamo exporter, run at batches and lengths other than its first."""
