@@ -102,7 +102,7 @@ class OwnsModel(WritesLoader, TypedModule, PreTrainedModel):
         return dict(self._tied_weights_keys or {})
 
     def named_modules(self, *args: Any, **kwargs: Any) -> Any:
-        """``nn.Module.named_modules``; adapters call it first, when they are added or merged, so tied layers are untied."""
+        """``nn.Module.named_modules``; adapters call it first, when added or merged, so tied layers are untied."""
         if "model" in self._modules:
             self._untie_adapted(self.get_input_embeddings(), self.get_output_embeddings())
         return super().named_modules(*args, **kwargs)
