@@ -113,10 +113,13 @@ def write_corpus(
         ValueError: naming a file that is no text, or if there is none.
         OSError: for a folder that is not there, or cannot be read.
     """
+    found = list(find_texts(folders, patterns))
+    where = ", ".join(map(str, folders))
+    if not found:
+        raise ValueError(f"path: there are no files {' or '.join(patterns)} in {where}")
     seen: set[int] = set()
     characters = words = duplicates = short = 0
     with replaced_atomically(out) as file:
-        found = find_texts(folders, patterns)
         texts = ((name, text) for name, path in found for text in documents_in(read_text(path), name, layout))
         for name, text in ((name, clean_text(text)) for name, text in texts):
             if not text:
@@ -133,6 +136,6 @@ def write_corpus(
                 words += len(text.split())
                 file.write((json.dumps({"text": text, "source": name}, ensure_ascii=False) + "\n").encode())
         if not seen:
-            raise ValueError(f"path: there is no text of {shortest} characters in {', '.join(map(str, folders))}")
+            raise ValueError(f"path: there is no text of {shortest} characters in {where}")
         sha256 = file.digest()
     return Written(len(seen), characters, words, duplicates, short, sha256)

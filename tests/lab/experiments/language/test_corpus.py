@@ -49,8 +49,9 @@ def test_a_file_of_documents(tmp_path, capsys):
         ("a.txt", b"a\0" * 50, "a zero byte"),
         ("a.txt.gz", b"no gzip" * 50, "not UTF-8 text"),
         ("a.txt", b"short", "there is no text of 1000 characters"),
+        ("a.py", b"x = 1\n" * 500, "path: there are no files *.txt or "),
     ],
-    ids=["latin", "zero", "gzip", "short"],
+    ids=["latin", "zero", "gzip", "short", "other"],
 )
 def test_what_is_no_text(tmp_path, capsys, name, content, message):
     (tmp_path / "in").mkdir()
