@@ -82,7 +82,7 @@ def export_vision_model(
 
 def vision_symbols(config: VisionModelKeys, image_shape: Sequence[int], *, class_token: bool = True) -> SymbolOptions:
     """Arguments of the symbol mechanism for the patches of an image and, in a DAT, a class token."""
-    rows, columns = (side // patch for side, patch in zip(image_shape[1:], config.patch_size, strict=True))
+    columns, rows = (side // patch for side, patch in zip(image_shape[1:], config.patch_size, strict=True))
     n_tokens = rows * columns + class_token
     in_grid = config.symbols == "position_relative_2d"
     return config.symbol_options(n_tokens, (rows - 1, columns - 1) if in_grid else n_tokens)

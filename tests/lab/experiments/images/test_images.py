@@ -273,3 +273,11 @@ def test_colour_images_of_any_preset():
     value, numbers = problem.loss(problem.model, problem.train.batch(torch.arange(2)))
     value.backward()
     assert value.isfinite() and set(numbers) == {"accuracy", "top5"}
+
+
+def test_symbols_reach_across_patches_that_are_not_square():
+    """Patches 2 wide and 4 high: four columns and two rows of an image of 8 x 8 pixels."""
+    keys = replace(PRESETS["ViDAT-digits"], patch_size=(2, 4), symbols="position_relative_2d")
+    model = empty_image_model(keys, IMAGE_SETS["digits"])
+    assert model.grid_size == (2, 4)
+    assert model.get_submodule("symbol_retriever").max_rel_pos == (1, 3)
