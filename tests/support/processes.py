@@ -215,7 +215,8 @@ def rendezvous(size: int) -> Iterator[dict[str, str]]:
 
 def _preload() -> None:
     for name in PRELOADED:
-        with suppress(AttributeError):  # sharded checkpoints are of PyTorch 2.9 and later
+        # A head start only: sharded checkpoints need PyTorch 2.9, others the extra `train`, and say so where they are used.
+        with suppress(AttributeError, ImportError):
             importlib.import_module(name)
 
 
