@@ -215,7 +215,7 @@ def rendezvous(size: int) -> Iterator[dict[str, str]]:
 
 def _preload() -> None:
     for name in PRELOADED:
-        # A head start only: sharded checkpoints need PyTorch 2.9, others the extra `train`, and say so where they are used.
+        # A head start only: sharded checkpoints need PyTorch 2.9, others the extra `train`, as they say when used.
         with suppress(AttributeError, ImportError):
             importlib.import_module(name)
 
