@@ -39,6 +39,7 @@ def working_folder(tmp_path, monkeypatch) -> Path:
     """Copies of the old folders, and the working folder of the test."""
     fork_workers(monkeypatch)
     shutil.copytree(KEPT, tmp_path / "old")
+    shutil.copy(KEPT / "transformers" / "tokenizer.json", tmp_path / "old" / "hub")
     monkeypatch.chdir(tmp_path / "old")
     return tmp_path / "old"
 
