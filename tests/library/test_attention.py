@@ -141,10 +141,7 @@ def test_output_dropout_can_be_switched_off():
         ({"d_model": 10, "n_heads": 4}, "d_model: 10 is not divisible"),
         ({"d_model": 8, "n_heads": 4, "n_kv_heads": 3}, "n_kv_heads: .*got 3"),
         ({"d_model": 8, "n_heads": 4, "n_kv_heads": 0}, "n_kv_heads: .*got 0"),
-        ({"d_model": 8, "n_heads": 0}, "n_heads: .*got 0"),
         ({"d_model": 8, "n_heads": 4, "total_n_heads": 2}, "total_n_heads: .*got 2"),
-        ({"d_model": 8, "n_heads": 2, "dropout": 1.0}, "dropout: .*got 1.0"),
-        ({"d_model": 8, "n_heads": 2, "out_dropout": -0.1}, "out_dropout: .*got -0.1"),
         ({"d_model": 8, "n_heads": 2, "shaw_values": True}, "shaw_max_rel_pos"),
         ({"d_model": 8, "n_heads": 2, "shaw_max_rel_pos": -1}, "max_rel_pos: .*got -1"),
     ],
@@ -157,8 +154,6 @@ def test_bad_constructions_are_refused(arguments, message):
 @pytest.mark.parametrize(
     "query, key, value, message",
     [
-        ((3, 8), (2, 3, 8), (2, 3, 8), r"query: .*got \(3, 8\)"),
-        ((2, 3, 7), (2, 3, 8), (2, 3, 8), r"query: .*got \(2, 3, 7\)"),
         ((2, 3, 8), (4, 3, 8), (4, 3, 8), r"key: .*got \(4, 3, 8\)"),
         ((2, 3, 8), (2, 3, 8), (2, 4, 8), "value: expected 3 senders"),
     ],
@@ -167,9 +162,3 @@ def test_bad_inputs_are_refused(query, key, value, message):
     layer = Attention(8, 2)
     with pytest.raises(ValueError, match=message):
         layer(torch.zeros(query), torch.zeros(key), torch.zeros(value))
-
-
-def test_one_table_of_rope_is_not_enough():
-    x = torch.zeros(1, 3, 8)
-    with pytest.raises(ValueError, match="both tables or neither"):
-        Attention(8, 2)(x, x, x, freqs_cos=torch.zeros(3, 2))
