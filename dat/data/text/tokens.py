@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from dual_attention._checksums import sha256_of
 from dual_attention._files import named_in_errors
 from dual_attention._words import listed
 from dual_attention.generation.tokenizer import Tokenizer, fingerprint
@@ -116,7 +117,7 @@ def tokenize_files(
 
 def origin_of_files(files: list[Path], separator: str, field: str) -> dict[str, Any]:
     """Identity of the documents of text files, as JSON."""
-    listed = [{"file": path.name, "bytes": path.stat().st_size, "sha256": _hash(path)} for path in files]
+    listed = [{"file": path.name, "bytes": path.stat().st_size, "sha256": sha256_of(path)} for path in files]
     origin: dict[str, Any] = {"kind": "text", "files": listed, "separator": separator}
     return {**origin, "field": field} if have_fields(files) else origin
 
@@ -176,14 +177,6 @@ def _tokenize(
 
 def _names(origin: dict[str, Any]) -> list[str]:
     return [item["file"] for item in origin.get("files", ())] or [origin.get("name", origin["kind"])]
-
-
-def _hash(path: Path) -> str:
-    digest = hashlib.sha256()
-    with open(path, "rb") as file:
-        while block := file.read(1 << 22):
-            digest.update(block)
-    return digest.hexdigest()
 
 
 def _hash_of_ends(path: Path) -> str:
