@@ -91,22 +91,6 @@ def test_dotted_overrides_come_after_the_file(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("optim: {lr: fast}", "lr"),
-        ("optimiser: {lr: 1}", "optimiser"),
-        ("task: chess", "task"),
-        ("[1, 2", "."),
-    ],
-)
-def test_wrong_files_are_one_line_errors(tmp_path, text, message):
-    (tmp_path / "c.yaml").write_text(text)
-    with pytest.raises(ValueError, match=message) as caught:
-        read_config(RelationalGamesConfig, tmp_path / "c.yaml")
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
     ("make", "message"),
     [
         (lambda: OptimConfig(lr=0), r"optim\.lr: expected a positive number, got 0"),
