@@ -266,6 +266,27 @@ def table_of_readings() -> str:
     return markdown(pd.DataFrame(lines))
 
 
+def table_of_confirmation() -> str:
+    """The comparisons on two other tasks and ten other seeds, and whether they come out as on the first two."""
+    rows = read_results(RESULTS / "confirm/results.csv")
+    both = by_seed(rows, "model", "test", points=["task"])
+    tasks = {str(task): by_seed(own, "model", "test") for task, own in rows.groupby("task")}
+    families = {
+        "1": (("distance-1", "symmetric-0.5"), ("asymmetric-0.5", "symmetric-0.5"), ("cosine-0.5", "symmetric-0.5")),
+        "2": (("asymmetric-0.5", "symmetric-0.5"), ("asymmetric-0.5", "asymmetric-0.17")),
+        "3": (("distance-1", "cosine-0.5"),),
+        "size of cosines": (("cosine-0.5", "cosine-0.17"),),
+    }
+    lines = []
+    for family, pairs in families.items():
+        found = compared({f"`{arm}` less `{other}`": (both[arm] - both[other]).tolist() for arm, other in pairs})
+        for (name, one), (arm, other) in zip(found.items(), pairs, strict=True):
+            line = {"question": f"{family}: {name}", "points": interval(one.values), "p": p_text(one.p)}
+            line |= {f"`{task}`": interval((table[arm] - table[other]).tolist()) for task, table in tasks.items()}
+            lines.append(line | {"outcome": one.verdict()})
+    return markdown(pd.DataFrame(lines))
+
+
 COLOURS = dict(zip(KINDS, ("#1f6fb4", "#63b0e8", "#08306b", "#17becf", "#d1495b", "#8c8c8c"), strict=True))
 
 
@@ -297,4 +318,5 @@ TABLES: dict[str, Callable[[], str]] = {
     "sizes": table_of_sizes,
     "best": table_of_best,
     "readings": table_of_readings,
+    "confirmation": table_of_confirmation,
 }
