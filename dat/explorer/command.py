@@ -76,7 +76,13 @@ def run_explorer(prog: str, arguments: Sequence[str]) -> int:
     text = standard_input("text") if options.text == "-" else options.text
     session = session_of(options)
     use_native(session.model)
-    source = source_of(session, text, options.image)
+    view.check_weights(session.facts.get("weights"))
+    if text is None and options.image is None and (view.text or view.own):
+        if view.own:
+            raise ValueError("view: it is of an image from a file; give the file with --image")
+        source = source_of(session, **{what_is_read(session): view.text})
+    else:
+        source, view = source_of(session, text, options.image), replace(view, text="", own=0)
     if view.page == "relations" and isinstance(session, ImageSession) and not options.view:
         view = View(page="vision")
     if out is not None:
@@ -148,7 +154,7 @@ def layers_of(text: str | None) -> LayerChoice:
     return [int(name) if name.isdecimal() else name for name in names]
 
 
-def source_of(session: Explored, text: str | None, image: str | None) -> str:
+def source_of(session: Explored, text: str | None = None, image: str | None = None) -> str:
     """The text or image to show first, which the model can read.
 
     Raises:

@@ -58,8 +58,7 @@ def page_html(
 
     Args:
         recording: :attr:`~dat.explorer.packing.Packed.json`.
-        server: for a page that a server answers: its ``token``, the ``text`` that was recorded,
-            and what else the session offers.
+        server: for a page that a server answers: its ``token``, and what else the session offers.
         kept: answers of a session that a page without a server shows, by name of the page.
         view: what is shown at first, as the fragment of an address has it.
     """

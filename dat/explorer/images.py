@@ -154,7 +154,8 @@ class ImageSession:
         Raises:
             ValueError, OSError: as :meth:`record_file`, or if there is no such file.
         """
-        return self._packed(*self.pixels(source))
+        sample = source if source in self.samples else None
+        return {**self._packed(*self.pixels(source)), "source": sample}
 
     def packed_file(self, data: bytes) -> Json:
         """The recording of an image's file; ``ValueError`` if it is no image or too large."""

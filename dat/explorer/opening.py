@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
+
+import torch
+from torch import nn
 
 from dual_attention.language_models import LanguageModel
 from dual_attention.model_analysis.sites import LayerChoice, choose_sites, find_sites
@@ -80,10 +84,20 @@ def facts_of(checkpoint: Checkpoint) -> Mapping[str, str]:
         "": type(model).__name__,
         "parameters": f"{sum(parameter.numel() for parameter in model.parameters()):,}",
         "layers": f"{len({site.layer.removesuffix('.cross') for site in sites})}",
+        "weights": digest_of(model),
     }
     if heads:
         facts["heads"] = " + ".join(heads)
     return {**facts, "state": checkpoint.state} if checkpoint.state.startswith("unfinished") else facts
+
+
+def digest_of(model: nn.Module) -> str:
+    """The beginning of the SHA-256 of a model's names and values, which addresses of its views hold."""
+    found = hashlib.sha256()
+    for name, values in sorted(model.state_dict().items()):
+        found.update(f"{name} {values.dtype} {tuple(values.shape)}".encode())
+        found.update(values.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
+    return found.hexdigest()[:12]
 
 
 def _name(checkpoint: Checkpoint) -> str:

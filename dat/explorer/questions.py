@@ -94,7 +94,7 @@ class QuestionSession:
 
     def packed(self, text: str) -> Json:
         """The recording of a question and its answer as JSON; errors as :meth:`question`."""
-        return pack(self.record(text), self.bits).json
+        return {**pack(self.record(text), self.bits).json, "source": text}
 
 
 def _labels(indices: Tensor) -> list[str]:

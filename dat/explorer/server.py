@@ -72,7 +72,6 @@ class ExplorerServer(ThreadingHTTPServer):
 
     def __init__(self, session: Explored, text: str, *, host: str = "127.0.0.1", port: int = 0) -> None:
         self.session = session
-        self.text = text
         self.token = secrets.token_urlsafe(24)
         self.recording = session.packed(text)
         self.answers = answers_of(session)
@@ -250,7 +249,7 @@ class _Handler(BaseHTTPRequestHandler):
         if address.path != "/":
             raise Refused(HTTPStatus.NOT_FOUND, "There is no such page.")
         self._check_token(parse_qs(address.query).get("token", [""])[0])
-        own = {"token": self.server.token, "text": self.server.text, **offers_of(self.server.session)}
+        own = {"token": self.server.token, **offers_of(self.server.session)}
         return page_html(self.server.recording, own)
 
     def _answered(self) -> str | Iterator[dict[str, Any]]:

@@ -111,7 +111,7 @@ class TextSession:
 
     def packed(self, text: str) -> Json:
         """The recording of a text as JSON; errors as :meth:`tokens`."""
-        return pack(self.record(text), self.bits).json
+        return {**pack(self.record(text), self.bits).json, "source": text}
 
 
 @dataclass(frozen=True)

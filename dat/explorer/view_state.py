@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
@@ -10,6 +12,7 @@ from urllib.parse import parse_qsl, urlencode
 from dual_attention._words import suggestion
 
 from .recording import RecordedHeads, Recording
+from .requests import TEXT_BYTES
 
 PAGES = ("relations", "attention", "vision", "symbols", "interventions", "dictionary", "generate", "model")
 
@@ -32,6 +35,9 @@ class View:
         tokens, temperature, top_k, seed: of generation.
         map, step: number of a map, and of a step of generation.
         end: ``high`` or ``low``, of a dictionary.
+        text: what the model read: a text, or the sample of an image; empty for whatever is shown.
+        weights: digest of the model, see :func:`~dat.explorer.opening.digest_of`; empty for any.
+        own: 1 if what was seen is an image from a file, which no address holds.
         rest: what only a browser shows: colours, size, what is pinned.
     """
 
@@ -57,6 +63,9 @@ class View:
     map: int = 0
     step: int | None = None
     end: str = "high"
+    text: str = ""
+    weights: str = ""
+    own: int = 0
     rest: tuple[tuple[str, str], ...] = ()
 
     @classmethod
@@ -82,7 +91,7 @@ class View:
             elif name not in known:
                 raise ValueError(f"view: there is no {name!r} in a view{suggestion(name, known)}")
             else:
-                found[name] = _read(name, value, known[name])
+                found[name] = unpacked_text(value) if name == "text" else _read(name, value, known[name])
         if "off" in found and "#" not in text:
             found.setdefault("page", "interventions")
         if found.get("page", "relations") not in PAGES:
@@ -98,7 +107,34 @@ class View:
             for one in fields(self)
             if one.name != "rest" and getattr(self, one.name) != getattr(plain, one.name)
         }
+        if self.text:
+            own["text"] = packed_text(self.text)
         return urlencode({**own, **dict(self.rest)})
+
+    def check_weights(self, digest: str | None) -> None:
+        """Raise ``ValueError`` if this is the view of a model with other weights than those of a digest."""
+        if digest and self.weights not in ("", digest):
+            raise ValueError(f"view: it is of a model with weights {self.weights}, but this one has {digest}")
+
+
+def packed_text(text: str) -> str:
+    """A text as addresses hold it: deflated, in the letters of base64 that addresses allow."""
+    deflate = zlib.compressobj(9, wbits=-zlib.MAX_WBITS)
+    data = deflate.compress(text.encode()) + deflate.flush()
+    return base64.urlsafe_b64encode(data).decode("ascii").rstrip("=")
+
+
+def unpacked_text(packed: str) -> str:
+    """The text that :func:`packed_text`, or a page, packed; ``ValueError`` for another one, or one too large."""
+    try:
+        data = base64.b64decode(packed + "=" * (-len(packed) % 4), altchars=b"-_", validate=True)
+        inflate = zlib.decompressobj(wbits=-zlib.MAX_WBITS)
+        found = inflate.decompress(data, TEXT_BYTES)
+        if not packed or inflate.eof:
+            return found.decode()
+    except (ValueError, zlib.error) as error:
+        raise ValueError("view: the text of the address is damaged") from error
+    raise ValueError(f"view: expected a whole text of at most {TEXT_BYTES:,} bytes in the address")
 
 
 SWITCHES = {
@@ -120,7 +156,7 @@ VIEW_GRAMMAR = (
 )
 """How a view is written."""
 
-_OF_BROWSERS = ("scale", "contrast", "cell", "x", "y", "theme", "pinned")
+_OF_BROWSERS = ("generated", "dictionary", "scale", "contrast", "cell", "x", "y", "theme", "pinned")
 
 
 def _read(name: str, value: str, kind: Any) -> Any:

@@ -11,7 +11,7 @@ class DictionaryPage {
       const button = event.target.closest("button");
       if (button) this.choose(this.relations[button.dataset.place]);
     });
-    get("make-dictionary").addEventListener("click", () => this.make(explorer.server.text, "the text"));
+    get("make-dictionary").addEventListener("click", () => this.makeOfText());
     get("stop-dictionary").addEventListener("click", () => this.running && this.running.abort());
     get("corpus").addEventListener("change", async () => {
       const [file] = get("corpus").files;
@@ -48,6 +48,11 @@ class DictionaryPage {
     this.explorer.set({ layer: shortOf(layer), relation });
   }
 
+  makeOfText() {
+    this.explorer.state.dictionary = 1;
+    this.make(this.explorer.recording.source, "the text");
+  }
+
   async make(text, source) {
     const { explorer } = this, running = new AbortController();
     if (this.running) this.running.abort();
@@ -60,6 +65,7 @@ class DictionaryPage {
         else [get("dictionary-busy").max, get("dictionary-busy").value] = [part.of, part.done];
       }
     } catch (error) {
+      explorer.state.dictionary = 0;
       if (error.name !== "AbortError") explorer.complain(error.message);
     } finally {
       if (this.running === running) this.running = null;
@@ -81,6 +87,7 @@ class DictionaryPage {
   show() {
     const { state, server } = this.explorer, { found } = this, busy = Boolean(this.running);
     if (!found && server && server.paths.includes("dictionary") && !this.asked) this.ask();
+    else if (!found && server && state.dictionary && !busy) this.makeOfText();
     for (const id of ["make-dictionary", "corpus"]) get(id).disabled = !server || busy;
     get("dictionary-tools").hidden = !server;
     get("stop-dictionary").disabled = !busy;

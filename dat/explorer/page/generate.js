@@ -8,7 +8,7 @@ class GeneratePage {
     for (const name of ["tokens", "temperature", "top_k", "seed"]) {
       get(name).addEventListener("change", () => explorer.set({ [name]: get(name).value === "" ? INITIAL[name] : Number(get(name).value) }));
     }
-    get("generate").addEventListener("click", () => this.start());
+    get("generate").addEventListener("click", () => this.start(null));
     get("stop").addEventListener("click", () => this.running && this.running.abort());
     get("record-generated").addEventListener("click", () => {
       get("prompt").value = this.found.text;
@@ -43,15 +43,15 @@ class GeneratePage {
     return this.found.labels.length - this.found.steps.length;
   }
 
-  async start() {
+  async start(step) {
     const { explorer } = this, { tokens, temperature, top_k, seed } = explorer.state, running = new AbortController();
     if (this.running) this.running.abort();
     this.running = running;
     get("message").hidden = true;
-    explorer.set({ step: null });
+    explorer.set({ step, generated: 1 });
     let found = null;
     try {
-      const asked = { text: explorer.server.text, tokens, temperature, top_k, seed };
+      const asked = { text: explorer.recording.source, tokens, temperature, top_k, seed };
       for await (const part of explorer.server.follow("generate", asked, running.signal)) {
         if (this.running !== running) return;
         if (part.sites) found = explorer.kept.generation = { labels: part.labels, sites: part.sites, most: part.most, steps: [] };
@@ -63,6 +63,7 @@ class GeneratePage {
         this.showSoon();
       }
     } catch (error) {
+      if (!found && this.running === running) explorer.state.generated = 0;
       if (error.name !== "AbortError") explorer.complain(error.message);
       else if (found) found.ended = "it was stopped";
     } finally {
@@ -84,6 +85,7 @@ class GeneratePage {
 
   show() {
     const { state, server } = this.explorer, { found } = this;
+    if (server && state.generated && !found && !this.running) this.start(state.step);
     for (const name of ["tokens", "temperature", "top_k", "seed"]) {
       get(name).value = state[name];
       get(name).disabled = !server;

@@ -1,6 +1,8 @@
 // The page: what is seen follows from the state, which stands in the address; controls only change the state.
 
 const THEMES = ["system", "light", "dark"];
+// What belongs to a text and leads nowhere in another one.
+const ELSEWHERE = { i: null, j: null, cell: null, x: 0, y: 0, place: null, step: null, generated: 0, dictionary: 0 };
 
 class Explorer {
   constructor(data) {
@@ -12,29 +14,81 @@ class Explorer {
       relations: pairs, attention: pairs, vision: new VisionPage(this), symbols: new SymbolPage(this), interventions: new SwitchPage(this),
       dictionary: new DictionaryPage(this), generate: new GeneratePage(this), model: new ModelPage(this),
     };
-    this.listen();
-    this.load(data.recording);
+    document.documentElement.dataset.theme = this.theme;
     if (this.server && data.recording.reads === "text") listenForTexts(this);
     if (this.server && data.recording.reads === "image") listenForImages(this);
+    this.follow(data.recording);
   }
 
-  load(data) {
+  // Show what the address asks for: its text, if it is another one than that of the recording at hand, and its view.
+  async follow(recording) {
+    const { weights, text, own } = this.state, { facts, source } = recording;
+    let found = recording;
+    this.warning = weights && facts.weights && weights !== facts.weights
+      ? `This address is of a model with the weights ${weights}; those of this one are ${facts.weights}, and what you see differs.` : "";
+    try {
+      const wanted = text && await unpackedText(text);
+      if (own && source !== null) throw new Error("This address is of an image from a file, which it does not hold; choose that file again.");
+      if (wanted && wanted !== source) {
+        if (!this.server) throw new Error("This address is of another text than this file; dat explore --view shows it.");
+        this.busy(true);
+        found = await this.server.record(recording.reads, wanted);
+      }
+      this.complain("");
+    } catch (error) {
+      this.complain(error.message);
+      Object.assign(this.state, ELSEWHERE);
+    }
+    this.busy(false);
+    if (found === this.packed) return this.show();
+    if (found !== recording) this.forget();
+    const first = !this.packed, loaded = this.load(found);
+    if (first) this.listen();
+    return loaded;
+  }
+
+  // Let go of answers to another text.
+  forget() {
+    const { model, dictionary } = this.kept; // which are of the model, whatever the text
+    this.kept = { ...(model ? { model } : {}), ...(dictionary ? { dictionary } : {}) };
+  }
+
+  busy(is) {
+    get("busy").hidden = get("image-busy").hidden = !is;
+    for (const control of document.querySelectorAll("#ask button, #ask-image :is(input, select)")) control.disabled = is;
+  }
+
+  async load(data) {
     this.packed = data;
+    this.tabs = [...document.querySelectorAll("nav button")];
     this.recording = { ...data, heads: data.heads.map((packed, place) => new Heads(packed, place)) };
     for (const page of new Set(Object.values(this.pages))) page.load(this.recording);
     get("title").textContent = data.title;
     document.title = data.title;
     get("facts").textContent = Object.entries(data.facts).map(([name, value]) => `${name} ${value}`).join(" · ");
+    if (data.reads === "text") get("prompt").value = data.source;
+    if (data.reads === "image" && this.server) get("sample").value = data.source || "";
+    Object.assign(this.state, { weights: data.facts.weights || "", own: data.source === null ? 1 : 0 });
     this.show();
+    if (data.source !== undefined) this.state.text = await packedText(data.source || "");
+    this.remember();
   }
 
   // Show another text, or image.
-  replace(data) {
-    const { model, dictionary } = this.kept; // which are of the model, whatever the text
-    this.kept = { ...(model ? { model } : {}), ...(dictionary ? { dictionary } : {}) };
-    Object.assign(this.state, { i: null, j: null, cell: null, x: 0, y: 0, place: null, step: null });
-    this.load(data);
-    this.remember();
+  async replace(reads, source) {
+    this.busy(true);
+    try {
+      const data = await this.server.record(reads, source);
+      this.forget();
+      Object.assign(this.state, ELSEWHERE);
+      this.warning = "";
+      this.complain("");
+      await this.load(data);
+    } catch (error) {
+      this.complain(error.message);
+    } finally {
+      this.busy(false);
+    }
   }
 
   // What a file of this page holds.
@@ -52,9 +106,10 @@ class Explorer {
   }
 
   remember() {
-    const fragment = fragmentOf(this.state);
+    const fragment = fragmentOf(this.state), place = JSON.stringify([this.page, this.state.text]);
     try {
-      if (fragment !== location.hash) history.replaceState(null, "", fragment);
+      if (fragment !== location.hash) history[!this.place || place === this.place ? "replaceState" : "pushState"](null, "", fragment);
+      this.place = place; // from which Back leads to the page, or text, before
     } catch (error) {
       if (error.name !== "SecurityError") throw error; // a page within another one has no address of its own
     }
@@ -97,8 +152,8 @@ class Explorer {
   }
 
   complain(message) {
-    get("message").textContent = message;
-    get("message").hidden = !message;
+    get("message").textContent = [this.warning, message].filter(Boolean).join("\n");
+    get("message").hidden = !get("message").textContent;
   }
 
   // -- what people do ------------------------------------------------------------------------------------------------
@@ -126,7 +181,6 @@ class Explorer {
     document.addEventListener("keydown", (event) => {
       if (!get("help").open && this.key(event)) event.preventDefault();
     });
-    this.tabs = [...document.querySelectorAll("nav button")];
     for (const tab of this.tabs) tab.addEventListener("click", () => this.set({ page: tab.dataset.page }));
     document.querySelector("nav").addEventListener("keydown", (event) => {
       const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key], { names } = this;
@@ -141,7 +195,8 @@ class Explorer {
     for (const kind of ["png", "svg", "csv", "html"]) get(kind).addEventListener("click", () => this.save(kind));
     addEventListener("hashchange", () => {
       this.state = stateOf(location.hash);
-      this.show();
+      this.place = null;
+      this.follow(this.packed);
     });
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.show());
     addEventListener("resize", () => this.pages[this.page].resize && this.pages[this.page].resize());

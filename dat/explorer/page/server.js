@@ -4,7 +4,7 @@ const GONE = "The server does not answer; dat explore may have been stopped.";
 
 class Server {
   constructor(own) {
-    Object.assign(this, own); // token, text, and what else there is to choose from
+    Object.assign(this, own); // token, and what else there is to choose from
   }
 
   async request(path, body, signal) {
@@ -24,6 +24,12 @@ class Server {
 
   async ask(path, body, signal) {
     return (await this.request(path, body, signal)).json();
+  }
+
+  // The recording of a text, of a sample, or of an image's file.
+  async record(reads, source) {
+    const [path, body] = reads === "text" ? ["record", { text: source }] : source instanceof Blob ? ["image", source] : ["sample", { sample: source }];
+    return (await this.ask(path, body)).recording;
   }
 
   // Answers that come one after the other.
@@ -51,24 +57,11 @@ class Server {
 
 // The form of the text; what is recorded of it takes the place of what the page shows.
 function listenForTexts(explorer) {
-  const form = get("ask"), prompt = get("prompt"), button = form.querySelector("button");
+  const form = get("ask"), prompt = get("prompt");
   form.hidden = false;
-  prompt.value = explorer.server.text;
-  form.addEventListener("submit", async (event) => {
+  form.addEventListener("submit", (event) => {
     event.preventDefault();
-    button.disabled = true;
-    get("busy").hidden = false;
-    try {
-      const text = prompt.value, { recording } = await explorer.server.ask("record", { text });
-      explorer.server.text = text;
-      explorer.complain("");
-      explorer.replace(recording);
-    } catch (error) {
-      explorer.complain(error.message);
-    } finally {
-      get("busy").hidden = true;
-      button.disabled = false;
-    }
+    explorer.replace("text", prompt.value);
   });
   prompt.addEventListener("keydown", (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) form.requestSubmit();

@@ -112,7 +112,7 @@ class SwitchPage {
   async ask({ place, ...asked }, key) {
     const { explorer } = this, { signal } = (this.asking = new AbortController());
     try {
-      const answer = await explorer.server.ask("intervene", { text: explorer.server.text, ...asked, ...(place === null ? {} : { place }) }, signal);
+      const answer = await explorer.server.ask("intervene", { text: explorer.recording.source, ...asked, ...(place === null ? {} : { place }) }, signal);
       explorer.kept.interventions = answer;
       explorer.complain("");
     } catch (error) {

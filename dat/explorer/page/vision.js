@@ -226,30 +226,17 @@ class VisionPage {
 
 // The form of the image: a sample, or a file of this machine, which goes to the server on it and no further.
 function listenForImages(explorer) {
-  const form = get("ask-image"), file = get("image-file"), sample = get("sample");
-  form.hidden = false;
-  fillOptions(sample, [["", "–"], ...explorer.server.samples.map((name) => [name, name])], explorer.server.samples.includes(explorer.server.text) ? explorer.server.text : "");
-  const show = async (path, body) => {
-    get("image-busy").hidden = false;
-    file.disabled = sample.disabled = true;
-    try {
-      explorer.replace((await explorer.server.ask(path, body)).recording);
-      explorer.complain("");
-    } catch (error) {
-      explorer.complain(error.message);
-    } finally {
-      get("image-busy").hidden = true;
-      file.disabled = sample.disabled = false;
-    }
-  };
+  const file = get("image-file"), sample = get("sample");
+  get("ask-image").hidden = false;
+  fillOptions(sample, [["", "–"], ...explorer.server.samples.map((name) => [name, name])], "");
   file.addEventListener("change", () => {
     if (!file.files.length) return;
     sample.value = "";
-    show("image", file.files[0]);
+    explorer.replace("image", file.files[0]);
   });
   sample.addEventListener("change", () => {
     if (!sample.value) return;
     file.value = "";
-    show("sample", { sample: sample.value });
+    explorer.replace("image", sample.value);
   });
 }
