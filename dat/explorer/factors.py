@@ -39,6 +39,11 @@ class Visible:
         return len(self.first)
 
     @classmethod
+    def whole(cls, receivers: int, senders: int) -> Visible:
+        """All senders, for every receiver."""
+        return cls(torch.zeros(receivers, dtype=torch.long), torch.full((receivers,), senders), senders)
+
+    @classmethod
     def of_mask(cls, mask: Tensor) -> Visible:
         """The runs of a mask ``(N, M)``.
 

@@ -20,6 +20,7 @@ from dual_attention.model_analysis.views.patches import draw_patch_relations
 from dual_attention.model_analysis.views.plots import empty_figure, house_style
 from dual_attention.model_analysis.views.tokens import drawable
 
+from .factors import Visible
 from .images import Shown
 from .recording import RecordedHeads, Recording
 from .requests import Json
@@ -161,18 +162,19 @@ def seen_symbols(recording: Recording, view: View) -> Seen:
     heads = named_heads(able, view)
     assignment = heads.assignment
     assert assignment is not None
-    part, labels = within("part", view.part, len(assignment.usage)), recording.sequences[heads.senders]
-    title = f"{heads.layer} symbols, part {part}"
+    part, labels = within("part", view.part, assignment.maps), recording.sequences[heads.senders]
+    title, k = f"{heads.layer} symbols, part {part}", assignment.keys.shape[1]
+    if len(labels) * k > MOST_ROWS:
+        raise ValueError(f"export: expected at most {MOST_ROWS:,} weights, got {len(labels) * k:,}; export an .html")
+    found = assignment.values(0, len(labels), Visible.whole(len(labels), k))[part]
     rows = [
         [place, labels[place], rank + 1, symbol, weight]
-        for place, (symbols, weights) in enumerate(
-            zip(assignment.symbols[part].tolist(), assignment.weights[part].tolist(), strict=True)
-        )
+        for place, (weights, symbols) in enumerate(zip(*(x.tolist() for x in found.sort(descending=True)), strict=True))
         for rank, (symbol, weight) in enumerate(zip(symbols, weights, strict=True))
     ]
 
     def draw() -> Any:
-        usage = assignment.usage[part].tolist()
+        usage = found.mean(0).tolist()
         figure = empty_figure((max(4.0, 0.12 * len(usage)), 2.4))
         axis = figure.subplots()
         axis.bar(range(len(usage)), usage, color=_MARKS[1])

@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from .._numpy import np
-from .factors import ScoreFactors
-from .recording import Assignment, RecordedHeads, Recording
+from .factors import ScoreFactors, Visible
+from .recording import RecordedHeads, Recording
 
 Bits = Literal[8, 16, 32]
 BITS: tuple[Bits, ...] = (8, 16, 32)
@@ -227,7 +227,8 @@ def _packed_heads(heads: RecordedHeads, choices: Sequence[Bits]) -> tuple[dict[s
     }
     json |= _arrays({"relation_norms": heads.relation_norms, "sender_norms": heads.sender_norms})
     if heads.assignment is not None:
-        json["assignment"] = _assignment(heads.assignment)
+        json["assignment"], of_symbols = _assignment(heads.assignment, max(16, choices[0]))
+        error = max(error, of_symbols)
     return json, error
 
 
@@ -238,10 +239,16 @@ def _with_bits(heads: RecordedHeads, ranges: Ranges, bits: Bits) -> tuple[dict[s
     return {"weights": of_weights, "relations": of_relations}, error_of(heads, ranges, weights, relations)
 
 
-def _assignment(assignment: Assignment) -> dict[str, Any]:
-    return _arrays(
-        {"symbols": assignment.symbols.int(), "weights": assignment.weights, "usage": assignment.usage.contiguous()}
-    )
+def _assignment(assignment: ScoreFactors, bits: Bits) -> tuple[dict[str, Any], float]:
+    """The JSON of the weights of symbols, and the error of what is drawn from it."""
+    n, k = assignment.receivers, assignment.keys.shape[1]
+    drawn, packed = packed_factors(assignment, bits)
+    whole, worst, usage = Visible.whole(n, k), 0.0, torch.zeros(assignment.maps, k)
+    for start, stop in assignment.blocks(k):
+        ours, theirs = (factors.values(start, stop, whole) for factors in (assignment, drawn))
+        worst = max(worst, float(((ours - theirs).abs() / ours.amax((1, 2), keepdim=True)).max()) * STEPS)
+        usage += ours.sum(1) / n
+    return {**packed, **_arrays({"usage": usage})}, worst
 
 
 def _arrays(found: Mapping[str, Tensor | None]) -> dict[str, Any]:

@@ -24,13 +24,11 @@ from dual_attention.functional.reference import repeat_heads
 from dual_attention.model_analysis.capture import capture
 from dual_attention.model_analysis.interventions.targets import TAPS, Mediator
 from dual_attention.model_analysis.maps import HeadMaps, Quantity
-from dual_attention.model_analysis.sites import LayerChoice, Site, choose_sites
+from dual_attention.model_analysis.sites import LayerChoice, Site, choose_sites, find_retrievers
 from dual_attention.relational_attention import DisentangledRelationalCrossAttention, RelationalAttention
+from dual_attention.symbol_retrieval import SymbolicAttention
 
 from .factors import ScoreFactors, Visible
-
-SYMBOLS_KEPT = 8
-"""Symbols of a library that are kept for each token, the ones with most weight."""
 
 SWITCHED: tuple[Mediator, ...] = ("head", "relation", "symbol")
 """Mediators that a page can switch."""
@@ -38,29 +36,11 @@ SWITCHED: tuple[Mediator, ...] = ("head", "relation", "symbol")
 _NEEDED: tuple[Quantity, ...] = (
     "visible",
     "symbol_values",
-    "assignment",
     "relational_message",
     "symbol_message",
     "contribution",
 )
 _WHOLE: tuple[Quantity, ...] = ("weights", "relations")
-
-
-@dataclass(frozen=True)
-class Assignment:
-    """The symbols that a layer's tokens receive from a library, those with most weight.
-
-    Attributes:
-        symbols: their numbers, ``(S, M, n)``, the heaviest first.
-        weights: ``(S, M, n)``.
-        usage: mean weight of each symbol over all tokens, ``(S, K)``.
-    """
-
-    symbols: Tensor
-    weights: Tensor
-    usage: Tensor
-
-    __repr__ = repr_of_shapes
 
 
 @dataclass(frozen=True)
@@ -80,7 +60,8 @@ class RecordedHeads:
             depends on the receiver, too.
         message_norms: lengths of what each receiver gets, ``(H, N)``, by name: ``relations``, ``symbols`` and
             ``all``, in the output of the layer.
-        assignment: symbols from a library; None for other symbols and for sensory heads.
+        assignment: weights of the symbols of a library, a map of tokens and symbols for each part; None for other
+            symbols and for sensory heads.
         mediators: of ``"head"``, ``"relation"`` and ``"symbol"`` those that interventions can change.
     """
 
@@ -95,7 +76,7 @@ class RecordedHeads:
     relation_norms: Tensor | None = None
     sender_norms: Tensor | None = None
     message_norms: Mapping[str, Tensor] = field(default_factory=dict)
-    assignment: Assignment | None = None
+    assignment: ScoreFactors | None = None
     mediators: Sequence[str] = ()
 
     __repr__ = repr_of_shapes
@@ -167,12 +148,13 @@ def record(
         raise ValueError("sequences: expected the labels of at least one sequence, got none")
     sites = [choice.site for choice in choose_sites(model, layers)]
     found: dict[tuple[str, str], dict[str, Any]] = {}
-    handles = []
+    retrieved: list[tuple[Tensor, ScoreFactors]] = []
+    handles = [one.register_forward_hook(_assigns(retrieved)) for one in find_retrievers(model)]
     needed = _NEEDED if all(isinstance(site.module, Heads) for site in sites) else (*_NEEDED, *_WHOLE)
     names: list[Quantity] = [name for name in needed if any(_computes(site, name) for site in sites)]
     try:
         for site in sites:
-            handles.append(site.module.register_forward_pre_hook(_hook(site, found), with_kwargs=True))
+            handles.append(site.module.register_forward_pre_hook(_hook(site, found, retrieved), with_kwargs=True))
         with capture(model, names, layers=layers, device="cpu") as maps:
             call()
     finally:
@@ -191,14 +173,32 @@ def _computes(site: Site, quantity: str) -> bool:
     return site.tap_of(quantity) is not None
 
 
-def _hook(site: Site, found: dict[tuple[str, str], dict[str, Any]]) -> Callable[..., None]:
+def _assigns(retrieved: list[tuple[Tensor, ScoreFactors]]) -> Callable[..., None]:
+    """A hook that keeps the symbols that were retrieved last, and the weights with which they were."""
+
+    def after(module: SymbolicAttention, args: tuple[Any, ...], symbols: Tensor) -> None:
+        q, templates = (
+            split_heads(x, module.n_heads) for x in (module.q_proj(args[0]), module.template_features[None])
+        )
+        weights = ScoreFactors(_kept(module.scale * q), _kept(templates), "softmax")
+        retrieved[:] = [(symbols, weights.normalised(Visible.whole(q.shape[2], module.n_symbols)))]
+
+    return after
+
+
+def _hook(
+    site: Site, found: dict[tuple[str, str], dict[str, Any]], retrieved: list[tuple[Tensor, ScoreFactors]]
+) -> Callable[..., None]:
     signature = inspect.signature(site.module.forward)
 
     def before(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         given = signature.bind(*args, **kwargs)
         given.apply_defaults()
         factored = isinstance(site.module, Heads)
-        found[site.layer, site.kind] = _factors(site, given.arguments) if factored else {"site": site}
+        kept = _factors(site, given.arguments) if factored else {"site": site}
+        if retrieved and retrieved[0][0] is given.arguments.get("symbols"):
+            kept["assignment"] = retrieved[0][1]
+        found[site.layer, site.kind] = kept
 
     return before
 
@@ -241,7 +241,7 @@ def _factors(site: Site, given: dict[str, Any]) -> dict[str, Any]:
 
 def _kept(x: Tensor) -> Tensor:
     """The only example, in float32 on the CPU."""
-    return x[0].float().cpu()
+    return x[0].detach().float().cpu()
 
 
 def _norms(site: Site, head_output: Tensor) -> Tensor:
@@ -275,7 +275,6 @@ def _recorded(maps: HeadMaps, kept: dict[str, Any], sequences: Mapping[str, Sequ
         senders=_sequence(sequences, m, first=first or maps.layer.endswith(".cross"), what=f"senders of {maps.layer}"),
         visible=visible,
         message_norms=norms,
-        assignment=None if maps.assignment is None else _heaviest(maps.assignment[0]),
         mediators=[name for name in SWITCHED if site.tap(TAPS[name]) is not None],
         **kept,
     )
@@ -300,9 +299,3 @@ def _sequence(sequences: Mapping[str, Sequence[str]], length: int, *, first: boo
         have = ", ".join(f"{name} {len(labels)}" for name, labels in sequences.items())
         raise ValueError(f"sequences: expected labels of the {length} {what}, got those of {have}")
     return names[0 if first else -1]
-
-
-def _heaviest(weights: Tensor) -> Assignment:
-    """The heaviest symbols of each token of weights ``(S, L, K)``."""
-    found = weights.float().topk(min(SYMBOLS_KEPT, weights.shape[-1]), dim=-1)
-    return Assignment(found.indices, found.values, weights.float().mean(1))

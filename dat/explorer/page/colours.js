@@ -40,6 +40,14 @@ function colourOf(value, map, look) {
   return [table[step], table[step + 1], table[step + 2]];
 }
 
+// A bar of colours with the values at its ends; what is between them, and what else is to be known, in words.
+function fillScale(box, { most, diverging }, look, note = "") {
+  const end = most / look.gain, steps = 256, bar = element("canvas", { width: steps, height: 1, role: "img", "aria-label": "Colour scale" });
+  const values = Float32Array.from({ length: steps }, (_, step) => (diverging ? (2 * step) / (steps - 1) - 1 : step / (steps - 1)) * end);
+  bar.getContext("2d").putImageData(paint(values, 1, steps, { most, diverging }, look), 0, 0);
+  box.replaceChildren(element("span", { text: diverging ? signed(-end) : "0" }), bar, element("span", { text: written(end) }), element("span", { text: note }));
+}
+
 // Values of a grid as pixels; hidden ones are clear.
 function paint(values, rows, columns, map, look) {
   const pixels = new ImageData(columns, rows), table = colourTable(look.theme, map.diverging);

@@ -45,6 +45,12 @@ class Factors {
   }
 }
 
+// Weights of the symbols of a library: a map of tokens and symbols for each part.
+function assignmentOf(packed) {
+  const usage = unpacked(packed.usage), weights = new Factors(packed), { rows } = weights.queries;
+  return { usage, weights, visible: { first: new Int32Array(rows), last: new Int32Array(rows).fill(usage.shape[1]) } };
+}
+
 // A layer as addresses name it: by number where a model has one stack.
 const shortOf = (layer) => layer.replace(/^blocks\.(?=\d+$)/, "");
 const isNamed = (layer, name) => name === layer || name === shortOf(layer);
@@ -66,7 +72,7 @@ class Heads {
     this.messages = arrays(packed.messages);
     this.relationNorms = packed.relation_norms ? unpacked(packed.relation_norms) : null;
     this.senderNorms = packed.sender_norms ? unpacked(packed.sender_norms) : null;
-    this.assignment = packed.assignment ? arrays(packed.assignment) : null;
+    this.assignment = packed.assignment ? assignmentOf(packed.assignment) : null;
     this.mediators = packed.mediators;
     this.error = packed.error;
   }

@@ -122,13 +122,7 @@ class PairPage {
     get("scale").value = this.look.scale;
     get("contrast").value = state.contrast;
     get("pin").setAttribute("aria-pressed", String(state.pinned !== null));
-    const bar = get("scale-bar"), pen = bar.getContext("2d"), { look } = this, steps = 256;
-    const values = Float32Array.from({ length: steps }, (_, step) => (map.diverging ? (2 * step) / (steps - 1) - 1 : step / (steps - 1)) * (map.most / look.gain));
-    const strip = paint(values, 1, steps, map, look);
-    for (let line = 0; line < bar.height; line++) pen.putImageData(strip, 0, line);
-    get("scale-low").textContent = map.diverging ? `−${written(map.most / look.gain)}` : "0";
-    get("scale-high").textContent = `${written(map.most / look.gain)}; hatched pairs are hidden from attention`;
-    bar.setAttribute("aria-label", "Colour scale");
+    fillScale(get("legend"), map, this.look, "Hatched pairs are hidden from attention.");
   }
 
   showMap() {

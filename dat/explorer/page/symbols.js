@@ -38,13 +38,16 @@ class SymbolPage {
   }
 
   chooseToken(place) {
+    const weights = this.weights(place, place + 1);
     this.token = place;
-    this.on.choose({ symbol: this.heads.assignment.symbols[this.index(place, 0)] });
+    this.on.choose({ symbol: weights.indexOf(Math.max(...weights)) });
   }
 
-  index(place, rank) {
-    const [, tokens, kept] = this.heads.assignment.symbols.shape;
-    return (this.part * tokens + place) * kept + rank;
+  // Weights of symbols from c0 to c1 that tokens from r0 to r1 receive in the chosen part, token by token.
+  weights(r0, r1, c0 = 0, c1 = this.count) {
+    const found = new Float32Array((r1 - r0) * (c1 - c0)), { weights, visible } = this.heads.assignment;
+    weights.fill(this.part, visible, r0, r1, c0, c1, found);
+    return found;
   }
 
   show() {
@@ -59,36 +62,32 @@ class SymbolPage {
       return;
     }
     this.heads = headsOf(this.layers, state);
-    const { usage, symbols, weights } = this.heads.assignment, [parts, count] = usage.shape, [, tokens, kept] = symbols.shape;
+    const { usage, weights: { queries: { rows: tokens } } } = this.heads.assignment, [parts, count] = usage.shape;
     this.part = Math.min(state.part, parts - 1);
     const used = usage.subarray(this.part * count, (this.part + 1) * count);
     const symbol = state.symbol !== null && state.symbol < count ? state.symbol : used.indexOf(Math.max(...used));
-    Object.assign(this, { count, symbol, used });
+    Object.assign(this, { count, symbol, used, tokens });
     fillOptions(get("symbol-layer"), this.layers.map((heads) => [heads.short, heads.layer]), this.heads.short);
     fillOptions(get("symbol-head"), [...Array(parts).keys()].map((part) => [part, `${part}`]), this.part);
     fillOptions(get("symbol"), [...Array(count).keys()].map((number) => [number, `${number}`]), symbol);
     get("symbol-note").textContent =
-      `Each token receives a mixture of the ${count} symbols of a library; each of ${parts} parts of the symbol is ` +
-      `mixed by itself. Of each token the ${kept} heaviest symbols are kept.`;
+      `Each token receives a mixture of the ${count} symbols of a library; each of ${parts} parts of the symbol is mixed by itself.`;
     this.drawUsage(used, symbol);
-    const labels = this.recording.sequences[this.heads.senders], of = new Float32Array(tokens);
-    for (let place = 0; place < tokens; place++) {
-      for (let rank = 0; rank < kept; rank++) {
-        if (symbols[this.index(place, rank)] === symbol) of[place] = weights[this.index(place, rank)];
-      }
-    }
-    const box = get("symbol-text"), scale = { most: Math.max(...of), diverging: false };
+    const labels = this.recording.sequences[this.heads.senders], of = this.weights(0, tokens, symbol, symbol + 1);
+    const box = get("symbol-text"), scale = { most: Math.max(...of), diverging: false }, plain = { ...look, scale: "linear", gain: 1 };
+    fillScale(get("symbol-scale"), scale, plain, `Weight of symbol ${symbol} in each token; an even share of ${count} symbols is ${written(1 / count)}.`);
     tokenElements(labels, box).forEach((element, place) => {
-      const colour = colourOf(of[place], scale, { ...look, scale: "linear", gain: 1 });
+      const colour = colourOf(of[place], scale, plain);
       element.style.backgroundColor = `rgb(${colour})`;
       element.style.color = inkOn(colour);
     });
-    const nearest = [...of.keys()].filter((place) => of[place] > 0).sort((a, b) => of[b] - of[a]).slice(0, 20);
-    fillTable(get("symbol-tokens"), `Tokens nearest to symbol ${symbol}`, ["place", "token", "weight"],
+    const strongest = (values) => [...values.keys()].sort((a, b) => values[b] - values[a]).slice(0, 20);
+    const nearest = strongest(of), token = this.token !== undefined && this.token < tokens ? this.token : nearest[0];
+    fillTable(get("symbol-tokens"), `Tokens nearest to symbol ${symbol}, ${nearest.length} of ${tokens}`, ["place", "token", "weight"],
       nearest.map((place) => [`${place}`, isolated(labels[place]), written(of[place])]));
-    const token = this.token !== undefined && this.token < tokens ? this.token : nearest[0] || 0;
-    fillTable(get("token-symbols"), `Symbols of token ${token} “${labels[token]}”`, ["symbol", "weight"],
-      [...Array(kept).keys()].map((rank) => [`${symbols[this.index(token, rank)]}`, written(weights[this.index(token, rank)])]));
+    const mixed = this.weights(token, token + 1), heaviest = strongest(mixed);
+    fillTable(get("token-symbols"), `Symbols of token ${token} “${labels[token]}”, ${heaviest.length} of ${count}`, ["symbol", "weight"],
+      heaviest.map((number) => [`${number}`, written(mixed[number])]));
   }
 
   drawUsage(used, symbol) {
@@ -115,17 +114,20 @@ class SymbolPage {
     pen.stroke();
   }
 
-  // Numbers: of all tokens, the symbols that are kept.
+  // Numbers: of all tokens, the weights of all symbols, the heaviest first.
   get exported() {
     if (!this.heads) throw new Error("There are no symbols to save.");
-    const { symbols, weights } = this.heads.assignment, [, tokens, kept] = symbols.shape, labels = this.recording.sequences[this.heads.senders];
+    const { tokens, count } = this, labels = this.recording.sequences[this.heads.senders];
     const title = `${this.heads.layer} symbols, part ${this.part}`;
-    const rows = [...Array(tokens).keys()].flatMap((place) => [...Array(kept).keys()].map((rank) => {
-      const at = this.index(place, rank);
-      return [place, labels[place], rank + 1, symbols[at], weights[at]];
-    }));
+    const rows = () => {
+      if (tokens * count > MOST_NUMBERS) throw new Error("CSV: there are too many tokens and symbols; show a shorter text");
+      return [...Array(tokens).keys()].flatMap((place) => {
+        const weights = this.weights(place, place + 1);
+        return [...weights.keys()].sort((a, b) => weights[b] - weights[a]).map((symbol, rank) => [place, labels[place], rank + 1, symbol, weights[symbol]]);
+      });
+    };
     return {
-      title, numbers: () => ({ headings: ["place", "token", "rank", "symbol", "weight"], rows }),
+      title, numbers: () => ({ headings: ["place", "token", "rank", "symbol", "weight"], rows: rows() }),
       drawing: () => this.drawing(title),
     };
   }

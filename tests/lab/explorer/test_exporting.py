@@ -81,9 +81,9 @@ def test_contributions(session, maps, tmp_path):
 
 def test_other_pages(session, maps, tmp_path):
     rows = table(session, "page=symbols&layer=0&part=1", tmp_path)
-    assert len(rows) == 22 * 8
+    assert len(rows) == 22 * 12
     assignment = maps["blocks.0"].relational.assignment[0, 1]
-    assert int(rows[8]["symbol"]) == int(assignment[1].argmax())
+    assert int(rows[12]["symbol"]) == int(assignment[1].argmax())
     found = switch_effects(
         session,
         {"text": TEXT, "switches": [{"mediator": "relation", "layer": "blocks.0", "kind": "relational", "number": 2}]},

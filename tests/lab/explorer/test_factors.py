@@ -54,9 +54,9 @@ def test_maps_of_factors_are_those_of_the_layers(name):
             relations = expected.relations[0].permute(2, 0, 1).float().masked_fill(~visible, 0)
             torch.testing.assert_close(heads.relations.values(0, n, heads.visible), relations, **close)
         if expected.assignment is not None:
-            heaviest = expected.assignment[0].max(-1)
-            assert torch.equal(heads.assignment.symbols[..., 0], heaviest.indices)
-            torch.testing.assert_close(heads.assignment.usage.double(), expected.assignment[0].mean(1), **close)
+            whole = Visible.whole(heads.assignment.receivers, heads.assignment.keys.shape[1])
+            weights = heads.assignment.values(0, whole.receivers, whole)
+            torch.testing.assert_close(weights.double(), expected.assignment[0], **close)
 
 
 def test_contributions_add_up_to_the_message():

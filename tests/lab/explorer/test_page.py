@@ -261,13 +261,28 @@ def test_symbols(visit, exported):
     assignment = maps_of(model)["blocks.1"].relational.assignment[0, 1]  # (L, K)
     visitor = visit()
     page = visitor.open(exported(model) + "#page=symbols&layer=1&part=1&symbol=5")
+    nearest = page.locator("#symbol-tokens tbody th").all_inner_texts()
+    assert [int(place) for place in nearest] == assignment[:, 5].sort(descending=True, stable=True).indices[
+        :20
+    ].tolist()
     cells = page.locator("#symbol-tokens tbody tr").first.locator("th, td").all_inner_texts()
-    kept = assignment.topk(8).indices.eq(5).any(-1)
-    best = assignment[:, 5].where(kept, 0.0)
-    assert int(cells[0]) == int(best.argmax()) and float(cells[2]) == pytest.approx(float(best.max()), rel=1e-3)
+    assert float(cells[2]) == pytest.approx(float(assignment[:, 5].max()), rel=1e-3)
+    # Every token is as dark as its weight, also where other symbols are heavier.
+    most = float(assignment[:, 5].max())
+    assert f"{most:.3f}"[:4] in page.inner_text("#symbol-scale") and "0.08333" in page.inner_text("#symbol-scale")
+    grounds = page.locator("#symbol-text bdi").evaluate_all("all => all.map(one => one.style.backgroundColor)")
+    light = [sum(map(int, re.findall(r"\d+", ground))) for ground in grounds]
+    by_weight = assignment[:, 5].argsort().tolist()
+    assert [light[place] for place in by_weight] == sorted(light, reverse=True) and len(set(light)) > 10
+    with page.expect_download() as waiting:
+        page.click("#csv")
+    with open(waiting.value.path(), encoding="utf-8", newline="") as file:
+        saved = {(int(row["place"]), int(row["symbol"])): float(row["weight"]) for row in csv.DictReader(file)}
+    assert len(saved) == assignment.numel()
+    assert all(weight == pytest.approx(float(assignment[at]), abs=1e-3 * most) for at, weight in saved.items())
     page.click("#symbol-text bdi >> nth=3")
     rows = page.locator("#token-symbols tbody th").all_inner_texts()
-    assert [int(row) for row in rows] == assignment[3].topk(8).indices.tolist()
+    assert [int(row) for row in rows] == assignment[3].argsort(descending=True).tolist()
     page.select_option("#symbol-layer", "1")
     page.focus("#usage canvas")
     before = page.input_value("#symbol")
