@@ -14,8 +14,8 @@ from dual_attention._words import repr_of_shapes
 from dual_attention.functional.activations import ACTIVATIONS, activation_function
 from dual_attention.functional.reference import repeat_heads
 
-BLOCK = 1 << 24
-"""Most numbers of a block of maps that are computed at a time."""
+BLOCK = 1 << 20
+"""Most numbers of a block of maps that are computed at a time; they stay in the cache of a processor."""
 
 
 @dataclass(frozen=True)
@@ -64,10 +64,24 @@ class Visible:
             )
         return cls(first.cpu(), last.cpu(), m)
 
+    def seen(self, start: int, stop: int) -> int:
+        """Senders up to the last that one of these receivers may attend."""
+        return max(1, int(self.last[start:stop].max()))
+
     def rows(self, start: int, stop: int) -> Tensor:
         """The mask of receivers from ``start`` to ``stop``, ``(stop - start, M)``."""
         places = torch.arange(self.senders)
         return (places >= self.first[start:stop, None]) & (places < self.last[start:stop, None])
+
+    def hide(self, values: Tensor, start: int, value: float) -> Tensor:
+        """Fill the hidden pairs of receivers from ``start`` and of the first senders, ``(..., n, m)``, in place."""
+        n, m = values.shape[-2:]
+        hidden = ~self.rows(start, start + n)[:, :m]
+        some = hidden.any(0).nonzero()
+        if len(some):  # of a causal mask few columns of a block
+            begin, end = int(some[0]), int(some[-1]) + 1
+            values[..., begin:end].masked_fill_(hidden[:, begin:end], value)
+        return values
 
 
 @dataclass(frozen=True)
@@ -117,9 +131,13 @@ class ScoreFactors:
         """N."""
         return self.queries.shape[1]
 
-    def scores(self, start: int, stop: int) -> Tensor:
-        """Inner products of receivers from ``start`` to ``stop``, ``(F, stop - start, M)``, not activated."""
-        keys = repeat_heads(self.keys[None], self.maps)[0]
+    def scores(self, start: int, stop: int, senders: int | None = None) -> Tensor:
+        """Inner products of receivers from ``start`` to ``stop``, ``(F, stop - start, M)``, not activated.
+
+        Args:
+            senders: only the first of them.
+        """
+        keys = repeat_heads(self.keys[None, :, :senders], self.maps)[0]
         found = self.queries[:, start:stop] @ keys.transpose(-2, -1)
         if self.offsets is None:
             return found
@@ -128,16 +146,16 @@ class ScoreFactors:
         index = ahead.clamp(-reach, reach) + reach
         return found + self.offsets[:, start:stop].gather(-1, index.expand(self.maps, *index.shape))
 
-    def values(self, start: int, stop: int, visible: Visible) -> Tensor:
-        """Maps of receivers from ``start`` to ``stop``, ``(F, stop - start, M)``, zero at hidden pairs."""
-        found = self.scores(start, stop)
+    def values(self, start: int, stop: int, visible: Visible, senders: int | None = None) -> Tensor:
+        """Maps of receivers from ``start`` to ``stop``, ``(F, stop - start, M)``, zero at hidden pairs; see scores."""
+        found = self.scores(start, stop, senders)
         if self.activation != "softmax":
             found = activation_function(self.activation)(found)
         elif self.normalisers is None:
             raise ValueError("normalisers: softmax needs them; see normalised")
         else:
-            found = (found - self.normalisers[:, start:stop, None]).exp()
-        return found.masked_fill(~visible.rows(start, stop), 0.0)
+            found = found.sub_(self.normalisers[:, start:stop, None]).exp_()
+        return visible.hide(found, start, 0.0)
 
     def normalised(self, visible: Visible) -> ScoreFactors:
         """The same with the normalisers of softmax, if that is the activation."""
@@ -145,7 +163,8 @@ class ScoreFactors:
             return self
         found = []
         for start, stop in self.blocks(visible.senders):
-            scores = self.scores(start, stop).masked_fill(~visible.rows(start, stop), -torch.inf)
+            seen = visible.seen(start, stop)
+            scores = visible.hide(self.scores(start, stop, seen), start, -torch.inf)
             found.append(scores.logsumexp(-1))
         # Where nothing may be attended, no value is read; zero is a number that every format holds.
         normalisers = torch.cat(found, dim=1).nan_to_num(neginf=0.0) if found else self.queries.new_zeros(self.maps, 0)

@@ -85,12 +85,13 @@ def pair_map(heads: RecordedHeads, view: View, *, relational: bool) -> tuple[str
     if heads.weights is None:
         raise ValueError(f"view: {heads.layer} attends to nothing; expected raw")
     head = relation if heads.relation_of_head else within("head", view.head, heads.n_heads)
-    values = values * heads.weights.values(0, n, heads.visible)[head]
+    alpha = heads.weights.values(0, n, heads.visible)
     if view.view == "attended":
-        return f"{title} under attention of head {head}", values
-    if heads.relation_norms is None:
+        return f"{title} under attention of head {head}", values * alpha[head]
+    if heads.relation_products is None:
         raise ValueError(f"view: {heads.layer} has no lengths of contributions; expected raw or attended")
-    return f"{title}, contribution through head {head}", values * heads.relation_norms[head, relation]
+    squared = torch.einsum("hij,hg,gij->ij", alpha, heads.relation_products[relation], alpha)
+    return f"{title}, contribution through all heads", values.abs() * squared.clamp_min(0).sqrt()
 
 
 def seen_pairs(recording: Recording, view: View) -> Seen:

@@ -29,11 +29,6 @@ STEPS = 255
 LARGEST_ERROR = 1.0
 """Steps by which no value that is drawn from packed factors may be wrong."""
 
-CHECKED_RECEIVERS = 256
-"""Receivers, in runs spread over a text, with which errors are measured."""
-
-_RUN = 16
-
 _INTEGERS = {8: torch.int8, 16: torch.int16}
 _NAMES = {torch.uint8: "u1", torch.int8: "i1", torch.int16: "i2", torch.int32: "i4", torch.float32: "f4"}
 
@@ -101,65 +96,61 @@ class Ranges:
         weights: of attention, ``(H,)``; None without.
         senders: of weights times what a sender contributes, ``(H,)``; None without.
         relations: r, over visible pairs, ``(R,)``; None for heads without relations.
-        attended: weight times relation, ``(H, R)``; of relations that belong to heads ``(R,)``; None without either.
     """
 
     weights: Tensor | None = None
     senders: Tensor | None = None
     relations: Tensor | None = None
-    attended: Tensor | None = None
 
 
-def ranges_of(heads: RecordedHeads) -> Ranges:
-    """The ranges of maps, over all receivers."""
-    found: dict[str, list[Tensor]] = {}
-    relations = heads.relations
-    both = heads.n_heads + (relations.maps if relations else 0)
-    for start, stop in _some(heads).blocks(heads.visible.senders * both):
-        for name, values in _maps(heads, heads.weights, relations, start, stop).items():
-            found.setdefault(name, []).append(values.abs().amax((-2, -1)))
-    return Ranges(**{name: torch.stack(parts).amax(0) for name, parts in found.items()})
+def measured(heads: RecordedHeads, drawn: Mapping[str, ScoreFactors]) -> tuple[Ranges, float]:
+    """Ranges of maps, and the largest error of what is drawn from other factors, in steps of the colour scale.
+
+    Of a relation under attention, H x R maps, the error is the bound e(a) max |r| + max a e(r) of each receiver, by the
+    value at the sender that gets most attention, which the range is no smaller than.
+
+    Args:
+        drawn: factors by ``weights`` and ``relations``.
+    """
+    visible, ours = heads.visible, {name: getattr(heads, name) for name in drawn}
+    parts: dict[str, list[Tensor]] = {}
+
+    def keep(name: str, values: Tensor, errors: Tensor) -> None:
+        """The largest values and errors of each map and receiver; both are overwritten."""
+        parts.setdefault(name, []).append(torch.stack((values.abs_().amax(-1), errors.abs_().amax(-1))))
+
+    longest = max(ours.values(), key=lambda factors: factors.maps)
+    for start, stop in longest.blocks(visible.senders):
+        seen = visible.seen(start, stop)
+        maps = {name: factors.values(start, stop, visible, seen) for name, factors in ours.items()}
+        if "weights" in maps and "relations" in maps:
+            most, sender = maps["weights"].max(-1)  # (H, some)
+            r, at = maps["relations"], sender[..., None]
+            if not heads.relation_of_head:
+                r, at = r[:, None].expand(-1, len(at), -1, -1), at[None].expand(len(r), -1, -1, -1)
+            parts.setdefault("attended", []).append((most * r.gather(-1, at)[..., 0]).abs())
+        for name, values in maps.items():
+            errors = drawn[name].values(start, stop, visible, seen).sub_(values)
+            if name == "weights" and heads.sender_norms is not None:
+                norms = heads.sender_norms[:, None, :seen]
+                keep("senders", values * norms, errors * norms)
+            keep(name, values, errors)
+    found = {name: torch.cat(blocks, -1) for name, blocks in parts.items()}
+    ranges, worst = {}, 0.0
+    for name in ("weights", "senders", "relations"):
+        if name in found:
+            ranges[name], error = found[name].amax(-1)
+            worst = max(worst, _steps(error, ranges[name]))
+    if "attended" in found:
+        (alpha, of_alpha), (r, of_r) = found["weights"], found["relations"]
+        if not heads.relation_of_head:
+            r, of_r = r[:, None], of_r[:, None]
+        worst = max(worst, _steps((of_alpha * r + alpha * of_r).amax(-1), found["attended"].amax(-1)))
+    return Ranges(**ranges), worst
 
 
-def _some(heads: RecordedHeads) -> ScoreFactors:
-    """The weights, or the relations of heads without."""
-    found = heads.relations if heads.weights is None else heads.weights
-    assert found is not None
-    return found
-
-
-def _maps(
-    heads: RecordedHeads, weights: ScoreFactors | None, relations: ScoreFactors | None, start: int, stop: int
-) -> dict[str, Tensor]:
-    """The maps of some receivers, by the names of :class:`Ranges`."""
-    found = {}
-    if weights is not None:
-        found["weights"] = alpha = weights.values(start, stop, heads.visible)
-        if heads.sender_norms is not None:
-            found["senders"] = alpha * heads.sender_norms[:, None]
-    if relations is not None:
-        found["relations"] = r = relations.values(start, stop, heads.visible)
-        if weights is not None:
-            alpha = found["weights"]
-            found["attended"] = alpha * r if heads.relation_of_head else alpha[:, None] * r[None]
-    return found
-
-
-def error_of(
-    heads: RecordedHeads, ranges: Ranges, weights: ScoreFactors | None, relations: ScoreFactors | None
-) -> float:
-    """Largest error, in steps of the colour scale, of maps drawn from other factors than the ones of a recording."""
-    n = _some(heads).receivers
-    worst = 0.0
-    runs = range(0, n, max(_RUN, _RUN * n // CHECKED_RECEIVERS))
-    for start in runs:
-        stop = min(start + _RUN, n)
-        ours = _maps(heads, heads.weights, heads.relations, start, stop)
-        theirs = _maps(heads, weights, relations, start, stop)
-        for name, values in ours.items():
-            most = getattr(ranges, name).clamp_min(torch.finfo(torch.float32).tiny)
-            worst = max(worst, float(((values - theirs[name]).abs().amax((-1, -2)) / most).max()) * STEPS)
-    return worst
+def _steps(error: Tensor, most: Tensor) -> float:
+    return float((error / most.clamp_min(torch.finfo(torch.float32).tiny)).max()) * STEPS
 
 
 @dataclass(frozen=True)
@@ -168,7 +159,7 @@ class Packed:
 
     Attributes:
         json: an object that only holds strings, numbers, lists and objects.
-        error: largest error of what is drawn, in steps of the colour scale.
+        error: what no value of any map is further from, in steps of the colour scale.
         bits: most bits that a factor takes.
     """
 
@@ -196,7 +187,7 @@ def pack(recording: Recording, bits: Bits | None = None) -> Packed:
     json = {
         "format": 1,
         "title": recording.title,
-        "facts": {**recording.facts, "largest error": f"{worst:.2g} of {STEPS} colour steps"},
+        "facts": {**recording.facts, "error": f"at most {worst:.2g} of {STEPS} colour steps"},
         "sequences": {name: list(labels) for name, labels in recording.sequences.items()},
         "heads": [json for json, _ in found],
         "reads": recording.reads,
@@ -205,11 +196,14 @@ def pack(recording: Recording, bits: Bits | None = None) -> Packed:
 
 
 def _packed_heads(heads: RecordedHeads, choices: Sequence[Bits]) -> tuple[dict[str, Any], float]:
-    ranges = ranges_of(heads)
-    packed, error = _with_bits(heads, ranges, choices[0])
-    for bits in choices[1:]:
-        if error > LARGEST_ERROR:
-            packed, error = _with_bits(heads, ranges, bits)
+    factors = {name: getattr(heads, name) for name in ("weights", "relations")}
+    if heads.relations is not None and len(choices) > 1:
+        choices = choices[1:]  # 8 bits have not been seen to suffice for relations
+    for bits in choices:
+        found = {name: packed_factors(one, bits) for name, one in factors.items() if one is not None}
+        ranges, error = measured(heads, {name: drawn for name, (drawn, _) in found.items()})
+        if error <= LARGEST_ERROR:
+            break
     visible = heads.visible
     json: dict[str, Any] = {
         "layer": heads.layer,
@@ -218,25 +212,18 @@ def _packed_heads(heads: RecordedHeads, choices: Sequence[Bits]) -> tuple[dict[s
         "senders": heads.senders,
         "first": packed_array(visible.first.int()),
         "last": packed_array(visible.last.int()),
-        **packed,
+        **{name: found[name][1] if name in found else None for name in factors},
         "relation_of_head": heads.relation_of_head,
         "mediators": list(heads.mediators),
         "messages": _arrays(heads.message_norms),
         "error": error,
-        "ranges": _arrays({name: getattr(ranges, name) for name in ("weights", "senders", "relations", "attended")}),
+        "ranges": _arrays({name: getattr(ranges, name) for name in ("weights", "senders", "relations")}),
     }
-    json |= _arrays({"relation_norms": heads.relation_norms, "sender_norms": heads.sender_norms})
+    json |= _arrays({"relation_products": heads.relation_products, "sender_norms": heads.sender_norms})
     if heads.assignment is not None:
         json["assignment"], of_symbols = _assignment(heads.assignment, max(16, choices[0]))
         error = max(error, of_symbols)
     return json, error
-
-
-def _with_bits(heads: RecordedHeads, ranges: Ranges, bits: Bits) -> tuple[dict[str, Any], float]:
-    """The JSON of the factors of some heads, and the error of the maps that are drawn from it."""
-    weights, of_weights = (None, None) if heads.weights is None else packed_factors(heads.weights, bits)
-    relations, of_relations = (None, None) if heads.relations is None else packed_factors(heads.relations, bits)
-    return {"weights": of_weights, "relations": of_relations}, error_of(heads, ranges, weights, relations)
 
 
 def _assignment(assignment: ScoreFactors, bits: Bits) -> tuple[dict[str, Any], float]:

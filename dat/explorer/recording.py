@@ -54,8 +54,8 @@ class RecordedHeads:
         weights: of attention, a map for each head; None for what compares objects and attends to none, CoRelNet.
         relations: a map for each relation; None for heads without.
         relation_of_head: whether a relation belongs to the head of its number only (disentangled RCA).
-        relation_norms: length of what a relation of 1 contributes to the output of the layer through each head,
-            ``|W_o^h W_r^h e_l|``, ``(H, R)``; None without such relations.
+        relation_products: inner products of what a relation of 1 contributes to the output of the layer through each
+            two heads, ``<W_o^h W_r^h e_l, W_o^g W_r^g e_l>``, ``(R, H, H)``; None without such relations.
         sender_norms: length of what a sender of weight 1 contributes, ``(H, M)``: a value, or a symbol; None where it
             depends on the receiver, too.
         message_norms: lengths of what each receiver gets, ``(H, N)``, by name: ``relations``, ``symbols`` and
@@ -73,7 +73,7 @@ class RecordedHeads:
     weights: ScoreFactors | None = None
     relations: ScoreFactors | None = None
     relation_of_head: bool = False
-    relation_norms: Tensor | None = None
+    relation_products: Tensor | None = None
     sender_norms: Tensor | None = None
     message_norms: Mapping[str, Tensor] = field(default_factory=dict)
     assignment: ScoreFactors | None = None
@@ -230,7 +230,8 @@ def _factors(site: Site, given: dict[str, Any]) -> dict[str, Any]:
         u, w = (factors.transpose(1, 2) for factors in module.relation_factors(x, y))
         u = module.rel_scale * u
         kept["relations"] = ScoreFactors(_kept(u), _kept(w), activation_name(module.rel_activation))
-        kept["relation_norms"] = _norms(site, module.wr.transpose(1, 2)[None])
+        through = _kept(site.contributions(module.wr.transpose(1, 2)[None], range(site.n_heads))).transpose(0, 1)
+        kept["relation_products"] = through @ through.transpose(1, 2)
     if isinstance(module, DisentangledRelationalCrossAttention):
         u = module.attn_scale * split_heads(module.wq_rel(x), module.n_heads)
         w = split_heads(module.wk_rel(y), module.n_kv_heads)

@@ -42,9 +42,9 @@ function colourOf(value, map, look) {
 
 // A bar of colours with the values at its ends; what is between them, and what else is to be known, in words.
 function fillScale(box, { most, diverging }, look, note = "") {
-  const end = most / look.gain, steps = 256, bar = element("canvas", { width: steps, height: 1, role: "img", "aria-label": "Colour scale" });
-  const values = Float32Array.from({ length: steps }, (_, step) => (diverging ? (2 * step) / (steps - 1) - 1 : step / (steps - 1)) * end);
-  bar.getContext("2d").putImageData(paint(values, 1, steps, { most, diverging }, look), 0, 0);
+  const end = most / look.gain, bar = element("span", { className: "bar", role: "img", "aria-label": "Colour scale" });
+  const colours = Array.from({ length: 65 }, (_, step) => `rgb(${colourOf((diverging ? step / 32 - 1 : step / 64) * end, { most, diverging }, look)})`);
+  bar.style.background = `linear-gradient(to right, ${colours})`;
   box.replaceChildren(element("span", { text: diverging ? signed(-end) : "0" }), bar, element("span", { text: written(end) }), element("span", { text: note }));
 }
 

@@ -32,6 +32,18 @@ class Drawing {
     this.add("line", { x1, y1, x2, y2, stroke: this.edge, ...attributes });
   }
 
+  // A bar of colours, with what stands at its ends.
+  scale(x, y, scale, look, [low, high] = [scale.diverging ? signed(-scale.most / look.gain) : "0", written(scale.most / look.gain)]) {
+    const steps = 64, wide = 2.5, before = 7 * low.length + 6;
+    for (let step = 0; step < steps; step++) {
+      const share = step / (steps - 1), value = ((scale.diverging ? 2 * share - 1 : share) * scale.most) / look.gain;
+      this.rect(x + before + step * wide, y, wide + 0.3, 11, `rgb(${colourOf(value, scale, look)})`, { class: "scale" });
+    }
+    this.text(x, y + 10, low, { "font-size": 11 });
+    const kind = { root: ", square root", log: ", logarithm" }[look.scale] || "";
+    this.text(x + before + steps * wide + 6, y + 10, high + kind, { "font-size": 11 });
+  }
+
   toString() {
     const { width, height } = this;
     return [

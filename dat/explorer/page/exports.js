@@ -2,6 +2,7 @@
 
 const MOST_NUMBERS = 4e6;
 const MOST_FIELDS = 40000;
+const SIDE = 1024; // most pixels of a side of a map in a picture
 const SHARPNESS = 2; // pixels of a picture for each of a drawing
 
 function save(name, content) {
@@ -33,21 +34,33 @@ function pairRows(view) {
   return { headings: ["receiver", "receiver_token", "sender", "sender_token", "value"], rows };
 }
 
-// Pairs in view as a drawing of squares, with tokens above and at the left, for papers.
+// Pairs in view as a drawing, with title, scale, and tokens above and at the left, for papers: squares, or pixels where they
+// are many, each then the strongest of some pairs.
 function pairDrawing(view) {
-  const { r0, r1, c0, c1 } = view.window, { map, labels, look } = view, size = 12, left = 90, top = 90;
-  if ((r1 - r0) * (c1 - c0) > MOST_FIELDS) throw new Error("SVG: too many pairs are in view; make the map larger first, or save a PNG");
-  const drawing = new Drawing(left + (c1 - c0) * size, top + (r1 - r0) * size, map.title, look.theme), row = new Float32Array(c1 - c0);
-  const small = { "font-size": size * 0.8 };
-  for (let j = c0; j < c1; j++) drawing.text(0, 0, labels.senders[j], { transform: `translate(${left + (j - c0 + 0.75) * size},${top - 4}) rotate(-90)`, ...small });
-  for (let i = r0; i < r1; i++) drawing.text(left - 4, top + (i - r0) * size + size * 0.75, labels.receivers[i], { "text-anchor": "end", ...small });
-  for (let i = r0; i < r1; i++) {
-    map.fill(i, i + 1, c0, c1, row);
-    for (let j = c0; j < c1; j++) {
-      if (row[j - c0] !== row[j - c0]) continue;
-      drawing.rect(left + (j - c0) * size, top + (i - r0) * size, size, size, `rgb(${colourOf(row[j - c0], map, look)})`, { "shape-rendering": "crispEdges" });
-    }
+  const { r0, r1, c0, c1 } = view.window, { map, labels, look } = view, rows = r1 - r0, columns = c1 - c0;
+  if (map.most === null) throw new Error("The map is still being measured; save it when it is drawn.");
+  const size = Math.min(12, SIDE / Math.max(rows, columns)), every = Math.ceil(10 / size), left = 110, top = 150, small = { "font-size": 9.6 };
+  const drawing = new Drawing(Math.max(480, left + columns * size + 16), top + rows * size + 16, map.title, look.theme);
+  drawing.text(10, 20, map.title, { "font-weight": 600 });
+  drawing.scale(10, 32, map, look);
+  drawing.text(left - 4, top - 8, "receiver ↓ sender →", { "text-anchor": "end", fill: drawing.faint, ...small });
+  const short = (text) => [...text].slice(0, 16).join("");
+  for (let j = c0; j < c1; j += every) drawing.text(0, 0, short(labels.senders[j]), { transform: `translate(${left + (j - c0 + 0.5) * size + 3},${top - 4}) rotate(-90)`, ...small });
+  for (let i = r0; i < r1; i += every) drawing.text(left - 4, top + (i - r0 + 0.5) * size + 3, short(labels.receivers[i]), { "text-anchor": "end", ...small });
+  const many = rows * columns > MOST_FIELDS, pool = many ? Math.ceil(Math.max(rows, columns) / SIDE) : 1, [high, wide] = [Math.ceil(rows / pool), Math.ceil(columns / pool)];
+  const values = pooled(map, r0, r1, c0, c1, high, wide);
+  if (many) {
+    const canvas = element("canvas", { width: wide, height: high });
+    canvas.getContext("2d").putImageData(paint(values, high, wide, map, look), 0, 0);
+    drawing.add("image", { x: left, y: top, width: columns * size, height: rows * size, href: canvas.toDataURL(), preserveAspectRatio: "none" });
+    if (pool > 1) drawing.text(10, 60, `Each pixel is the strongest of ${pool} × ${pool} pairs.`, small);
+    return drawing;
   }
+  values.forEach((value, place) => {
+    if (value !== value) return;
+    const x = left + (place % columns) * size, y = top + Math.floor(place / columns) * size;
+    drawing.rect(x, y, size, size, `rgb(${colourOf(value, map, look)})`, { "shape-rendering": "crispEdges" });
+  });
   return drawing;
 }
 
@@ -58,10 +71,8 @@ async function pictureOf(drawing) {
   image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(drawing)}`;
   await image.decode();
   canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
-  return blobOf(canvas);
+  return new Promise((done) => { canvas.toBlob(done); });
 }
-
-const blobOf = (canvas) => new Promise((done) => { canvas.toBlob(done); });
 
 // The page as it came, without its data, which may be large.
 const SOURCE = (() => {
@@ -88,7 +99,6 @@ async function saveAs(kind, page, explorer) {
     const { headings, rows } = page.exported.numbers();
     return save(name, new Blob([csvOfRows(headings, rows)], { type: "text/csv" }));
   }
-  if (kind === "png" && page.exported.canvas) return save(name, await blobOf(page.exported.canvas));
   const drawing = page.exported.drawing ? page.exported.drawing() : tableDrawing({ caption: page.exported.title, ...page.exported.numbers() }, theme);
   if (kind === "svg") return save(name, new Blob([drawing], { type: "image/svg+xml" }));
   return save(name, await pictureOf(drawing));

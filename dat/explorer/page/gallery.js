@@ -60,8 +60,11 @@ class Gallery {
     this.element.replaceChildren(list);
   }
 
-  recolour(look) {
-    this.look = look;
+  // end: of one scale of all maps; without, each has its own
+  recolour(look, end) {
+    const colours = JSON.stringify([look, end]);
+    if (this.colours === colours) return;
+    Object.assign(this, { look, end, colours });
     for (const thumb of this.thumbs) if (thumb.values) this.colour(thumb);
   }
 
@@ -84,8 +87,9 @@ class Gallery {
   colour(thumb) {
     thumb.canvas.width = thumb.columns;
     thumb.canvas.height = thumb.rows;
-    const look = { ...this.look, scale: thumb.map.view === "raw" ? "linear" : "root" };
-    thumb.canvas.getContext("2d").putImageData(paint(thumb.values, thumb.rows, thumb.columns, thumb.map, look), 0, 0);
+    const largest = () => thumb.values.reduce((most, value) => Math.max(most, Math.abs(value) || 0), 0);
+    const scale = { most: this.end ?? thumb.map.largest ?? largest(), diverging: thumb.map.diverging };
+    thumb.canvas.getContext("2d").putImageData(paint(thumb.values, thumb.rows, thumb.columns, scale, this.look), 0, 0);
   }
 
   mark(heads, number) {

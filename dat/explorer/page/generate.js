@@ -191,11 +191,12 @@ class GeneratePage {
   }
 
   drawing() {
-    const { map, found: { labels, steps }, prompt } = this, size = 10, left = 90, top = 110, look = { ...this.explorer.look, scale: "root" };
+    const { map, found: { labels, steps }, prompt } = this, size = 10, left = 90, top = 130, look = { ...this.explorer.look, scale: "root" };
     if (steps.length * labels.length > MOST_FIELDS) throw new Error("SVG: too many steps to draw; save CSV or HTML");
     const drawing = new Drawing(left + labels.length * size, top + steps.length * size + 10, `steps ${map.title}`, look.theme), small = { "font-size": 8 };
     drawing.text(10, 16, `${map.title}: what each step got from the tokens before`, { "font-weight": 600 });
     const rows = steps.map((_, step) => this.row(step, map)), scale = this.scaleOf(rows);
+    drawing.scale(10, 26, scale, look);
     labels.slice(0, -1).forEach((label, place) => drawing.text(0, 0, label, { transform: `translate(${left + (place + 0.8) * size},${top - 4}) rotate(-90)`, ...small }));
     rows.forEach((row, step) => {
       drawing.text(left - 4, top + (step + 0.8) * size, labels[prompt + step], { "text-anchor": "end", ...small });

@@ -70,7 +70,8 @@ class Heads {
     const arrays = (found) => Object.fromEntries(Object.entries(found).map(([name, x]) => [name, unpacked(x)]));
     this.ranges = arrays(packed.ranges);
     this.messages = arrays(packed.messages);
-    this.relationNorms = packed.relation_norms ? unpacked(packed.relation_norms) : null;
+    this.relationProducts = packed.relation_products ? unpacked(packed.relation_products) : null;
+    this.found = new Map(); // largest values of maps that Python did not measure
     this.senderNorms = packed.sender_norms ? unpacked(packed.sender_norms) : null;
     this.assignment = packed.assignment ? assignmentOf(packed.assignment) : null;
     this.mediators = packed.mediators;
@@ -92,7 +93,7 @@ class Heads {
   views(relation) {
     if (!this.weights) return ["raw"];
     if (relation === null) return this.senderNorms ? ["attention", "contribution"] : ["attention"];
-    return this.relationNorms ? ["raw", "attended", "contribution"] : ["raw", "attended"];
+    return this.relationProducts ? ["raw", "attended", "contribution"] : ["raw", "attended"];
   }
 }
 
@@ -104,6 +105,8 @@ function headsOf(candidates, { layer, kind }) {
 
 const VIEW_NAMES = { raw: "raw", attended: "under attention", contribution: "contribution", attention: "attention" };
 
+const scratch = []; // attention weights of a block, by head
+
 // One map of one layer: a head's attention, or a relation, seen raw, under a head's attention, or as it contributes.
 class PairMap {
   constructor(heads, relation, head, view) {
@@ -113,22 +116,43 @@ class PairMap {
     this.view = heads.views(relation).includes(view) ? view : heads.views(relation)[0];
     this.n = heads.visible.first.length;
     this.m = (heads.weights || heads.relations).keys.rows;
-    this.factor = 1;
-    const r = heads.ranges, of = relation === null ? null : heads.relations.maps;
-    const pair = heads.relationOfHead ? relation : this.head * (of || 0) + relation;
-    if (relation === null) {
-      this.most = this.view === "attention" ? r.weights[this.head] : r.senders[this.head];
-    } else if (this.view === "raw") {
-      this.most = r.relations[relation];
-    } else {
-      if (this.view === "contribution") this.factor = heads.relationNorms[this.head * of + relation];
-      this.most = r.attended[pair] * this.factor;
-    }
+    this.through = heads.relationOfHead || relation === null || this.view === "attended"; // one head
     const activations = [relation === null || this.view !== "raw" ? heads.weights.activation : "relu"];
     if (relation !== null) activations.push(heads.relations.activation);
-    this.diverging = activations.some((name) => MAY_BE_NEGATIVE.includes(name));
-    this.key = [heads.place, relation, this.view === "raw" ? "" : this.head, this.view].join(":");
-    this.scratch = new Float32Array(0);
+    this.diverging = (relation === null || this.view !== "contribution") && activations.some((name) => MAY_BE_NEGATIVE.includes(name));
+    this.key = [heads.place, relation, this.through ? this.head : "", this.view].join(":");
+    this.end = null; // of its scale, if that is not its own
+  }
+
+  // The largest value of the map; null until it has been measured.
+  get largest() {
+    const { relation, view, head, heads: { ranges, found } } = this;
+    if (relation === null) return view === "attention" ? ranges.weights[head] : ranges.senders[head];
+    return view === "raw" ? ranges.relations[relation] : found.get(this.key)?.most ?? null;
+  }
+
+  // Where the scale of colours ends.
+  get most() {
+    return this.end ?? this.largest;
+  }
+
+  // Measure the largest value in slices, unless that has been done, or begun with the same urgency.
+  measure(then, urgent) {
+    const { found } = this.heads, begun = found.get(this.key);
+    if (this.largest !== null || (begun && begun.urgent >= urgent)) return;
+    found.set(this.key, { urgent, most: null });
+    const rows = Math.max(1, Math.floor(2e4 / this.m)), block = new Float32Array(rows * this.m);
+    let most = 0, row = 0;
+    const some = () => {
+      const end = Math.min(this.n, row + rows), columns = Math.max(...this.heads.visible.last.subarray(row, end));
+      this.fill(row, end, 0, columns, block);
+      for (let place = 0; place < (end - row) * columns; place++) most = Math.max(most, Math.abs(block[place]) || 0);
+      row = end;
+      if (row < this.n) return work.add(some, urgent);
+      found.set(this.key, { urgent, most });
+      then();
+    };
+    work.add(some, urgent);
   }
 
   get name() {
@@ -137,7 +161,7 @@ class PairMap {
 
   get title() {
     const how = { raw: "", attention: "", attended: ` under attention of head ${this.head}`, contribution: "" };
-    how.contribution = this.relation === null ? ", contribution of each sender" : `, contribution through head ${this.head}`;
+    how.contribution = this.relation === null ? ", contribution of each sender" : ", contribution through all heads";
     return `${this.heads.layer} · ${this.heads.kind} ${this.name}${how[this.view]}`;
   }
 
@@ -157,10 +181,25 @@ class PairMap {
       for (let place = 0; place < size; place++) out[place] *= norms[start + c0 + (place % (c1 - c0))];
       return;
     }
-    if (this.scratch.length < size) this.scratch = new Float32Array(size);
-    heads.weights.fill(this.head, heads.visible, r0, r1, c0, c1, out);
-    heads.relations.fill(this.relation, heads.visible, r0, r1, c0, c1, this.scratch);
-    for (let place = 0; place < size; place++) out[place] *= this.scratch[place] * this.factor;
+    heads.relations.fill(this.relation, heads.visible, r0, r1, c0, c1, out);
+    const used = this.view === "attended" ? [this.head] : [...Array(heads.count).keys()];
+    const alphas = used.map((head, number) => {
+      if (!(scratch[number]?.length >= size)) scratch[number] = new Float32Array(size);
+      heads.weights.fill(head, heads.visible, r0, r1, c0, c1, scratch[number]);
+      return scratch[number];
+    });
+    if (this.view === "attended") {
+      for (let place = 0; place < size; place++) out[place] *= alphas[0][place];
+      return;
+    }
+    // |r| |sum_h alpha^h v_h|, from the inner products of v_h, what a relation of 1 contributes through head h
+    const { count } = heads, products = heads.relationProducts.subarray(this.relation * count * count, (this.relation + 1) * count * count);
+    for (let place = 0; place < size; place++) {
+      if (out[place] !== out[place]) continue;
+      let sum = 0;
+      for (let h = 0; h < count; h++) for (let g = 0; g < count; g++) sum += alphas[h][place] * alphas[g][place] * products[h * count + g];
+      out[place] = Math.abs(out[place]) * Math.sqrt(Math.max(0, sum));
+    }
   }
 
   value(i, j) {

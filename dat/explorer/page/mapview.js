@@ -45,14 +45,16 @@ class MapView {
   }
 
   show(map, labels, look, frame, chosen) {
+    const colours = JSON.stringify([look, map.most]);
     if (!this.map || this.map.key !== map.key || this.map.heads !== map.heads || this.labels !== labels) {
       this.tiles.clear();
       this.wanted.clear();
-    } else if (JSON.stringify(look) !== JSON.stringify(this.look)) {
+    } else if (colours !== this.colours) {
       for (const tile of this.tiles.values()) tile.picture = null;
     }
-    Object.assign(this, { map, labels, look, frame, chosen });
-    this.caption.textContent = `${map.title} (up to ${written(map.most)})`;
+    Object.assign(this, { map, labels, look, frame, chosen, colours });
+    this.caption.textContent = map.title;
+    if (map.most !== null) fillScale(this.figure.querySelector(".scale"), map, look, "Hatched pairs are hidden from attention.");
     const pair = chosen.i === null ? "" : ` Chosen: receiver ${chosen.i}, sender ${chosen.j}.`;
     const seen = `${map.n} receivers, from top to bottom, and ${map.m} senders, from left to right.`;
     this.canvas.setAttribute("aria-label", `${map.title}: ${seen}${pair} The table beside holds the largest values.`);
@@ -185,6 +187,7 @@ class MapView {
     let pool = 1;
     while (pool * cell * ratio < 1) pool *= 2;
     const span = TILE * pool;
+    if (map.most === null) return; // it is being measured
     for (let row = Math.floor(r0 / span); row * span < r1; row++) {
       for (let column = Math.floor(c0 / span); column * span < c1; column++) {
         const key = `${pool}:${row}:${column}`, tile = this.tiles.get(key);

@@ -33,9 +33,13 @@ class PairPage {
   }
 
   // Unless one is chosen: attention is concentrated on few pairs, relations are not.
-  get look() {
-    const { scale } = this.state, fitting = this.map && this.map.view === "raw" ? "linear" : "root";
+  lookOf(map) {
+    const { scale } = this.state, fitting = map && map.view === "raw" ? "linear" : "root";
     return { ...this.explorer.look, scale: SCALE_NAMES.includes(scale) ? scale : fitting };
+  }
+
+  get look() {
+    return this.lookOf(this.map);
   }
 
   // The heads of this page: with relations, or those that attend.
@@ -70,7 +74,7 @@ class PairPage {
   show() {
     get("pair-page").setAttribute("aria-labelledby", `tab-${this.name}`);
     this.map = this.mapOf(this.state);
-    for (const id of ["controls", "maps", "legend", "side"]) get(id).hidden = !this.map;
+    for (const id of ["controls", "maps", "side"]) get(id).hidden = !this.map;
     if (!this.map) {
       get("gallery").replaceChildren();
       this.galleryOf = null;
@@ -80,26 +84,43 @@ class PairPage {
       return;
     }
     this.showGallery();
+    this.map.end = this.end;
     this.showControls();
     this.showMap();
   }
 
+  // Thumbnails of all maps in the view that is chosen.
   showGallery() {
-    const { name: page, look } = this, key = page, colours = JSON.stringify(look);
+    const { name: page, look, map: { view, through, head } } = this;
+    const key = JSON.stringify([page, view, page === "relations" && through ? head : null]);
     if (this.galleryOf !== key) {
       const choices = this.candidates(page).flatMap((heads) => {
         const count = page === "relations" ? heads.relations.maps : heads.count;
         return [...Array(count).keys()].map((number) => ({
-          number, map: new PairMap(heads, page === "relations" ? number : null, number, page === "relations" ? "raw" : "attention"),
+          number, map: new PairMap(heads, page === "relations" ? number : null, page === "relations" ? head : number, view),
         }));
       });
       this.gallery.show(choices, look);
       this.galleryOf = key;
-    } else if (this.galleryColours !== colours) {
-      this.gallery.recolour(look);
     }
-    this.galleryColours = colours;
+    this.gallery.recolour(look, this.end);
     this.gallery.mark(this.map.heads.place, this.map.relation === null ? this.map.head : this.map.relation);
+  }
+
+  // Where the scale of all maps ends, if they have one: at the largest value of those that have been measured.
+  get end() {
+    if (!this.state.shared) return null;
+    const maps = this.gallery.thumbs.map((thumb) => thumb.map);
+    for (const map of maps) map.measure(() => this.showSoon(), false);
+    return maps.reduce((most, map) => Math.max(most, map.largest || 0), 0) || null;
+  }
+
+  // Maps are measured faster than all of them are coloured.
+  showSoon() {
+    this.soon ||= setTimeout(() => {
+      this.soon = 0;
+      if (this.explorer.pages[this.explorer.page] === this) this.show();
+    }, 100);
   }
 
   showControls() {
@@ -116,25 +137,30 @@ class PairPage {
       }));
     }
     const heads = map.heads.count, select = get("head");
-    get("head-choice").hidden = map.relation === null || map.view === "raw" || map.heads.relationOfHead;
+    get("head-choice").hidden = map.view !== "attended" || map.heads.relationOfHead;
     if (select.options.length !== heads) select.replaceChildren(...[...Array(heads).keys()].map((head) => new Option(head, head)));
     select.value = map.head;
     get("scale").value = this.look.scale;
     get("contrast").value = state.contrast;
     get("pin").setAttribute("aria-pressed", String(state.pinned !== null));
-    fillScale(get("legend"), map, this.look, "Hatched pairs are hidden from attention.");
+    get("shared").setAttribute("aria-pressed", String(Boolean(state.shared)));
   }
 
   showMap() {
     const { map, state, look, chosen } = this, labels = this.labelsOf(map);
     const frame = { cell: state.cell, x: state.x, y: state.y };
+    map.measure(() => this.showSoon(), true);
     this.view.show(map, labels, look, frame, chosen);
     get("pinned-map").hidden = state.pinned === null;
     if (state.pinned !== null) {
       const pinned = stateOf(state.pinned), other = this.mapOf({ ...state, ...pinned }, pinned.page === "attention" ? "attention" : "relations");
       const fits = other && other.n === map.n && other.m === map.m;
       get("pinned-map").hidden = !fits;
-      if (fits) this.pinnedView.show(other, this.labelsOf(other), look, frame, chosen);
+      if (fits) {
+        other.measure(() => this.showSoon(), true);
+        if (other.view === map.view) other.end = map.end;
+        this.pinnedView.show(other, this.labelsOf(other), this.lookOf(other), frame, chosen);
+      }
       this.pinnedMap = fits ? other : null;
     } else {
       this.pinnedMap = null;
@@ -204,7 +230,7 @@ class PairPage {
   get exported() {
     if (!this.map) throw new Error("There is no map to save on this page.");
     const { view } = this;
-    return { title: this.map.title, numbers: () => pairRows(view), drawing: () => pairDrawing(view), canvas: view.canvas };
+    return { title: this.map.title, numbers: () => pairRows(view), drawing: () => pairDrawing(view) };
   }
 
   key(event) {
@@ -219,7 +245,8 @@ class PairPage {
       "+": () => this.view.zoom(1.5), "=": () => this.view.zoom(1.5), "-": () => this.view.zoom(1 / 1.5),
       0: () => this.set({ cell: null, x: 0, y: 0 }),
       v: () => this.set({ view: nextOf(map.heads.views(map.relation), map.view) }),
-      h: () => map.relation !== null && map.heads.weights && this.set({ head: (map.head + 1) % map.heads.count }),
+      h: () => map.view === "attended" && this.set({ head: (map.head + 1) % map.heads.count }),
+      o: () => this.set({ shared: 1 - this.state.shared }),
       s: () => this.set({ scale: nextOf(SCALE_NAMES, this.look.scale) }),
       p: () => this.pin(),
       Escape: () => this.set({ i: null, j: null }),
@@ -237,5 +264,6 @@ class PairPage {
     get("larger").addEventListener("click", () => this.view.zoom(1.5));
     get("whole").addEventListener("click", () => this.set({ cell: null, x: 0, y: 0 }));
     get("pin").addEventListener("click", () => this.pin());
+    get("shared").addEventListener("click", () => this.set({ shared: 1 - this.state.shared }));
   }
 }

@@ -118,7 +118,7 @@ class VisionPage {
     fillOptions(get("vision-head"), [...Array(chosen.heads.count).keys()].map((head) => [head, head]), chosen.head);
     get("vision-what").value = this.what;
     get("vision-what").parentElement.hidden = !(this.has("relations") && this.has("attention"));
-    get("vision-head").parentElement.hidden = chosen.relation === null || chosen.view === "raw";
+    get("vision-head").parentElement.hidden = chosen.view !== "attended";
     get("class-token").hidden = first === 0;
     get("class-token").setAttribute("aria-pressed", String(receiver < first));
     const label = this.recording.sequences[chosen.heads.senders][receiver];
@@ -173,7 +173,7 @@ class VisionPage {
 
   get exported() {
     const { chosen, receiver } = this, labels = this.recording.sequences[chosen.heads.senders], { first } = this.image;
-    const title = `${chosen.heads.layer} ${this.what}${chosen.whose ? "" : ` of ${labels[receiver]}`}`;
+    const title = `${this.what}${chosen.whose ? "" : ` of ${labels[receiver]}`}, ${VIEW_NAMES[chosen.view]}`;
     const rows = () => this.maps.flatMap((map) => [...this.valuesOf(map).values].flatMap((value, patch) => (
       value === value ? [[map.title, map.whose.trim() || labels[receiver], labels[first + patch], value]] : [])));
     return { title, numbers: () => ({ headings: ["map", "receiver", "sender", "value"], rows: rows() }), drawing: () => this.drawing(title) };
@@ -182,10 +182,12 @@ class VisionPage {
   drawing(title) {
     const { grid: [rows, columns] } = this.image, { look } = this.explorer, side = 120 / Math.max(rows, columns), across = 6;
     const gap = 14, step = [columns * side + gap, rows * side + gap + 16], lines = Math.ceil((this.maps.length + 1) / across);
-    const drawing = new Drawing(20 + across * step[0], 40 + lines * step[1], title, look.theme);
+    const drawing = new Drawing(20 + across * step[0], 70 + lines * step[1], title, look.theme), plain = { ...look, scale: "linear" };
     drawing.text(10, 20, title, { "font-weight": 600 });
+    const signed = this.maps.some((map) => map.diverging);
+    drawing.scale(10, 30, { most: 1, diverging: signed }, plain, [signed ? "minus the value below each map" : "0", "the value below each map"]);
     [null, ...this.maps].forEach((map, number) => {
-      const left = 10 + (number % across) * step[0], top = 36 + Math.floor(number / across) * step[1];
+      const left = 10 + (number % across) * step[0], top = 66 + Math.floor(number / across) * step[1];
       if (!map) {
         drawing.add("image", { x: left, y: top, width: columns * side, height: rows * side, href: this.canvas.toDataURL(), preserveAspectRatio: "none" });
         drawing.text(left, top + rows * side + 12, "image", { "font-size": 9 });
@@ -194,7 +196,7 @@ class VisionPage {
       const { values, scale } = this.valuesOf(map);
       values.forEach((value, patch) => {
         if (value !== value) return;
-        const fill = `rgb(${colourOf(value, scale, { ...look, scale: "linear" })})`;
+        const fill = `rgb(${colourOf(value, scale, plain)})`;
         drawing.rect(left + (patch % columns) * side, top + Math.floor(patch / columns) * side, side, side, fill, { "shape-rendering": "crispEdges" });
       });
       const { x, y, wide, high } = this.outline(side, side);

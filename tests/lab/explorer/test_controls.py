@@ -87,21 +87,21 @@ def test_zoom(visitor):
 
 def test_the_bar_above_the_map(visitor):
     page = visitor.page
-    raw, ends = pixels(visitor), page.inner_text("#scale-high")
+    raw, ends = pixels(visitor), page.inner_text("#main-map .scale")
     page.fill("#contrast", "3")
     visitor.settle()
     assert state(page)["contrast"] == "3"
-    assert pixels(visitor) != raw and page.inner_text("#scale-high") != ends
+    assert pixels(visitor) != raw and page.inner_text("#main-map .scale") != ends
     page.fill("#contrast", "0")
     page.select_option("#scale", "log")
     visitor.settle()
     assert state(page)["scale"] == "log" and pixels(visitor) != raw
     page.select_option("#scale", "linear")
     assert page.locator("#head-choice").is_hidden()
-    page.check("#view-choice input[value=contribution]", force=True)
+    page.check("#view-choice input[value=attended]", force=True)
     page.select_option("#head", "1")
     visitor.settle()
-    assert "contribution through head 1" in page.inner_text("#main-map figcaption")
+    assert "under attention of head 1" in page.inner_text("#main-map figcaption")
     page.click("#pin")
     assert page.get_attribute("#pin", "aria-pressed") == "true"
 

@@ -23,6 +23,7 @@ from dat.explorer.switches import switch_effects
 from dat.explorer.view_state import View
 from dual_attention.generation.tokenizer import ByteTokenizer
 from dual_attention.model_analysis.capture import capture
+from dual_attention.model_analysis.measures import read_relations
 from dual_attention.model_analysis.sites import find_sites
 from tests.lab.explorer.conftest import dat, transformer, vision
 
@@ -72,11 +73,11 @@ def test_contributions(session, maps, tmp_path):
     rows = table(session, "page=attention&layer=0&kind=sensory&head=1&view=contribution", tmp_path)
     first = float(maps["blocks.0"].sensory.contribution[0, 1, 0].norm())  # which attends itself only
     assert float(rows[0]["value"]) == pytest.approx(first, rel=1e-4)
-    raw = table(session, "relation=1&head=1&view=attended", tmp_path)
-    rows = table(session, "relation=1&head=1&view=contribution", tmp_path)
-    site = session.model.layers.blocks[0].dual_attn.relational_attention
-    length = float((site.wo.weight[:, site.head_dim :] @ site.wr[1][:, 1]).detach().norm())
-    assert float(rows[9]["value"]) == pytest.approx(length * float(raw[9]["value"]), rel=1e-3)
+    rows = table(session, "relation=1&view=contribution", tmp_path)
+    expected = read_relations(session.model, maps["blocks.0"].relational).contribution[0, ..., 1]
+    for row in rows:
+        at = int(row["receiver"]), int(row["sender"])
+        assert float(row["value"]) == pytest.approx(float(expected[at]), rel=1e-3, abs=1e-6)
 
 
 def test_other_pages(session, maps, tmp_path):

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from dat.explorer.factors import ScoreFactors, Visible
-from dat.explorer.packing import pack, ranges_of
+from dat.explorer.packing import measured, pack
 from dat.explorer.recording import record
 from dual_attention import Attention
 from dual_attention.functional import causal_mask
@@ -69,7 +69,8 @@ def test_contributions_add_up_to_the_message():
     through = torch.stack(
         [site.wo.weight[:, h * d_h : (h + 1) * d_h] @ site.wr[h] for h in range(site.n_heads)]
     )  # (H, d, R)
-    torch.testing.assert_close(heads.relation_norms.double(), through.norm(dim=1), rtol=1e-5, atol=1e-6)
+    products = torch.einsum("hdr,gdr->rhg", through, through)
+    torch.testing.assert_close(heads.relation_products.double(), products, rtol=1e-5, atol=1e-6)
     alpha = heads.weights.values(0, N, heads.visible).double()
     r = heads.relations.values(0, N, heads.visible).double()
     message = torch.einsum("hnm,rnm,hdr->hnd", alpha, r, through)
@@ -159,5 +160,7 @@ def test_blocks_of_receivers_agree_with_all_at_once(monkeypatch):
     rows = record(model, lambda: model(tokens), {"tokens": ["x"] * N})
     for one, other in zip(whole.heads, rows.heads, strict=True):
         torch.testing.assert_close(one.weights.normalisers, other.weights.normalisers)
-        torch.testing.assert_close(ranges_of(one).weights, ranges_of(other).weights)
+        (ours, error), (theirs, _) = (measured(heads, {"weights": heads.weights}) for heads in (one, other))
+        torch.testing.assert_close(ours.weights, theirs.weights)
+        assert error == 0
     assert pack(whole).json["sequences"] == {"tokens": ["x"] * N}

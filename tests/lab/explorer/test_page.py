@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+import struct
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -14,6 +15,7 @@ import torch
 from dat.explorer.recording import record
 from dual_attention.generation.tokenizer import ByteTokenizer
 from dual_attention.model_analysis.capture import capture
+from dual_attention.model_analysis.measures import read_relations
 from tests.lab.explorer.conftest import TEXT, dat, transformer
 from tests.support import seq2seq
 from tests.support.browser import pixels
@@ -41,15 +43,14 @@ def test_numbers_of_every_view_are_those_of_the_model(visit, exported):
     maps = maps_of(model)
     found = maps["blocks.1"].relational
     alpha, r = found.weights[0], found.relations[0].permute(2, 0, 1)
-    site = model.layers.blocks[1].dual_attn.relational_attention
-    length = (site.wo.weight[:, site.head_dim :] @ site.wr[1][:, 2]).detach().norm()
+    contribution = read_relations(model, found).contribution[0, ..., 2]
     visible = found.visible[0, 0]
     visitor = visit()
     address = exported(model)
     views = {
         "page=relations&layer=1&relation=2": r[2],
         "page=relations&layer=1&relation=2&head=1&view=attended": alpha[1] * r[2],
-        "page=relations&layer=blocks.1&relation=2&head=1&view=contribution": alpha[1] * r[2] * length,
+        "page=relations&layer=blocks.1&relation=2&head=1&view=contribution": contribution,
         "page=attention&layer=1&kind=relational&head=1&view=attention": alpha[1],
         "page=attention&layer=0&kind=sensory&head=0&view=attention": maps["blocks.0"].sensory.weights[0, 0],
     }
@@ -104,9 +105,10 @@ def test_an_exported_page_asks_for_nothing(visit, exported):
 
 
 def test_pictures(visit, exported):
-    """A PNG as it is on the screen; an SVG of as many squares as there are pairs, that another program reads."""
+    """A picture of as many squares as there are pairs, with title and scale, as SVG and PNG."""
     visitor = visit()
     page = visitor.open(exported() + "#relation=1")
+    ends = page.inner_text("#main-map .scale").split()[:2]
     files = {}
     for kind in ("png", "svg"):
         with page.expect_download() as waiting:
@@ -116,12 +118,76 @@ def test_pictures(visit, exported):
     assert files["png"].startswith(b"\x89PNG")
     drawing = ElementTree.fromstring(files["svg"])
     space = "{http://www.w3.org/2000/svg}"
-    squares = [square for square in drawing.iter(f"{space}rect") if square.get("fill").startswith("rgb(")]
+    rectangles = [one for one in drawing.iter(f"{space}rect") if one.get("fill").startswith("rgb(")]
+    squares = [square for square in rectangles if square.get("class") != "scale"]
     n = len(TEXT)
     assert len(squares) == n * (n + 1) // 2
-    assert [text.text for text in drawing.findall(f".//{space}text")][:n] == [*TEXT.replace(" ", "␣")]
+    title, *texts = [text.text for text in drawing.findall(f".//{space}text")]
+    assert title == "blocks.0 · relational relation 1" and texts[:2] == ends
+    assert texts[3 : 3 + n] == [*TEXT.replace(" ", "␣")]
+    width, height = (float(drawing.get(name)) for name in ("width", "height"))
+    assert struct.unpack(">II", files["png"][16:24]) == (2 * width, 2 * height)  # nothing of the screen, no empty third
     drawn = pixels(visitor)
     assert all(square.get("fill").removeprefix("rgb(").removesuffix(")") in drawn for square in squares)
+
+
+def test_a_picture_of_a_long_text(visit, exported):
+    """Pixels in the place of squares, with few labels and a word on what a pixel is."""
+    visitor = visit()
+    page = visitor.open(exported(dat(context=2048), text=(TEXT + " ") * 60) + "#view=attended")
+    page.wait_for_function("() => document.querySelector('#main-map .scale .bar')")
+    with page.expect_download() as waiting:
+        page.click("#svg")
+    drawing = Path(waiting.value.path()).read_text(encoding="utf-8")
+    assert "Each pixel is the strongest of 2 × 2 pairs." in drawing and drawing.count("<image") == 1
+    assert drawing.count("<text") < 250 and "under attention of head 0</text>" in drawing
+
+
+def test_contributions_are_other_pictures_than_relations_under_attention(visit, exported):
+    visitor = visit()
+    page = visitor.open(exported() + "#relation=1&view=attended&head=1")
+    attended = pixels(visitor)
+    page.check("input[value=contribution]", force=True)
+    visitor.settle()
+    assert pixels(visitor) != attended and page.locator("#head-choice").is_hidden()
+    assert page.inner_text("#main-map figcaption").endswith("relation 1, contribution through all heads")
+    page.click("#pin")
+    page.check("input[value=raw]", force=True)
+    visitor.settle()
+    scales = [page.inner_text(f"#{name}-map .scale").split()[:2] for name in ("main", "pinned")]
+    assert scales[0][0].startswith("−") and scales[1][0] == "0"  # each beside its own map
+
+
+def test_the_range_of_a_map_is_measured_when_it_is_seen(visit, exported):
+    model = dat()
+    found = maps_of(model)["blocks.1"].relational
+    expected = float((found.weights[0, 1] * found.relations[0, ..., 2]).abs().max())
+    visitor = visit()
+    page = visitor.open(exported(model) + "#layer=1&relation=2&head=1&view=attended")
+    low, high = page.inner_text("#main-map .scale").split()[:2]
+    assert float(high) == pytest.approx(expected, rel=5e-3) and low == f"−{high}"
+
+
+def test_one_scale_of_all_maps(visit, exported):
+    model = dat()
+    maps = maps_of(model)
+    visible = maps["blocks.0"].relational.visible[0, 0, ..., None]
+    most = max(float((maps[f"blocks.{n}"].relational.relations[0] * visible).abs().max()) for n in (0, 1))
+    visitor = visit()
+    page = visitor.open(exported(model) + "#relation=1")
+    thumbs = "all => all.map(one => one.toDataURL())"
+    own, before = page.locator(".thumb canvas").evaluate_all(thumbs), pixels(visitor)
+    page.click("#shared")
+    visitor.settle()
+    assert float(page.inner_text("#main-map .scale").split()[1]) == pytest.approx(most, rel=5e-3)
+    shared = page.locator(".thumb canvas").evaluate_all(thumbs)
+    assert sum(one == other for one, other in zip(own, shared, strict=True)) <= 1 and pixels(visitor) != before
+    page.keyboard.press("o")
+    visitor.settle()
+    assert page.locator(".thumb canvas").evaluate_all(thumbs) == own
+    page.check("input[value=contribution]", force=True)
+    visitor.settle()
+    assert page.locator(".thumb canvas").evaluate_all(thumbs) != own  # thumbnails are of the view that is chosen
 
 
 HOSTILE = "<script>document.title='taken'</script><img src=x onerror=document.title='taken'>"
@@ -192,7 +258,7 @@ def test_a_view_is_in_its_address(visit, exported):
     address = exported()
     page = visitor.open(address)
     page.click("#gallery .thumb >> nth=5")
-    page.check("input[value=contribution]", force=True)
+    page.check("input[value=attended]", force=True)
     page.select_option("#head", "1")
     page.select_option("#scale", "log")
     page.click("#larger")
@@ -202,7 +268,7 @@ def test_a_view_is_in_its_address(visit, exported):
     page.wait_for_timeout(300)
     visitor.settle()
     cited, seen = page.url, page.inner_text("#work")
-    assert "view=contribution" in cited and "relation=1" in cited and "scale=log" in cited
+    assert "view=attended" in cited and "relation=1" in cited and "scale=log" in cited
     again = visit().open(cited)
     assert again.inner_text("#work") == seen
     strange = visit().open(
