@@ -156,7 +156,19 @@ VIEW_GRAMMAR = (
 )
 """How a view is written."""
 
-_OF_BROWSERS = ("shared", "generated", "dictionary", "scale", "contrast", "cell", "x", "y", "theme", "pinned")
+_OF_BROWSERS = (
+    "shared",
+    "letters",
+    "generated",
+    "dictionary",
+    "scale",
+    "contrast",
+    "cell",
+    "x",
+    "y",
+    "theme",
+    "pinned",
+)
 
 
 def _read(name: str, value: str, kind: Any) -> Any:

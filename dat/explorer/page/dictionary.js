@@ -105,7 +105,7 @@ class DictionaryPage {
       if (one.layer !== layer) {
         layer = one.layer;
         row = element("div", { className: "switches", role: "group", "aria-label": `relations of ${layer}` });
-        list.append(element("h3", { text: `${layer} relations` }), row);
+        list.append(element("h2", { className: "title", text: `${layer} relations` }), row);
       }
       const pressed = one.layer === chosen.layer && one.relation === chosen.relation;
       row.append(element("button", { text: `${one.relation}`, "data-place": `${place}`, "aria-pressed": String(pressed), "aria-label": `${layer} relation ${one.relation}` }));

@@ -33,8 +33,7 @@ class Gallery {
     for (const choice of choices) {
       if (choice.map.heads.title !== title) {
         title = choice.map.heads.title;
-        const heading = document.createElement("h3");
-        heading.textContent = title;
+        const heading = element("div", { className: "title", text: title, "aria-hidden": "true" }); // its group has the same name
         block = document.createElement("div");
         block.className = "maps";
         block.setAttribute("role", "group");

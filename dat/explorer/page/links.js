@@ -47,8 +47,10 @@ function tokenElements(labels, container) {
   return elements;
 }
 
-function inkOn([red, green, blue]) {
-  return red * 0.299 + green * 0.587 + blue * 0.114 > 140 ? "#1d1c1a" : "#fbfaf8";
+// Black or white, whichever has more contrast (WCAG 2), which is never less than 4.5.
+function inkOn(colour) {
+  const [red, green, blue] = colour.map((part) => (part <= 10 ? part / 3295 : ((part / 255 + 0.055) / 1.055) ** 2.4));
+  return 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.1791 ? "#000000" : "#ffffff";
 }
 
 class Links {

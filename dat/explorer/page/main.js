@@ -139,6 +139,7 @@ class Explorer {
   show() {
     const { page, theme, names } = this;
     document.documentElement.dataset.theme = theme;
+    get("letters").checked = Boolean(this.state.letters);
     get("theme").textContent = `Colours: ${this.state.theme}`;
     for (const tab of this.tabs) {
       const chosen = tab.dataset.page === page;
@@ -160,6 +161,7 @@ class Explorer {
 
   key(event) {
     if (event.ctrlKey || event.metaKey || event.altKey || /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName)) return false;
+    if (event.key.length === 1 && !this.state.letters) return false;
     const { names } = this;
     if (/^[1-9]$/.test(event.key) && names[event.key - 1]) return this.set({ page: names[event.key - 1] }), true;
     if (event.key === "d") return this.set({ theme: nextOf(THEMES, this.state.theme) }), true;
@@ -191,6 +193,7 @@ class Explorer {
       this.tabs.find((tab) => tab.dataset.page === this.page).focus();
     });
     get("theme").addEventListener("click", () => this.set({ theme: nextOf(THEMES, this.state.theme) }));
+    get("letters").addEventListener("change", () => this.set({ letters: Number(get("letters").checked) }));
     get("help-button").addEventListener("click", () => get("help").showModal());
     for (const kind of ["png", "svg", "csv", "html"]) get(kind).addEventListener("click", () => this.save(kind));
     addEventListener("hashchange", () => {

@@ -24,7 +24,7 @@ class ModelPage {
     get("model-figure").replaceChildren(this.drawing().element);
     const tables = Object.entries(sections).map(([heading, rows]) => {
       const table = element("table"), most = Math.max(...rows.map((row) => row.length));
-      const named = heading === "parameters" ? ["part", "parameters", ""] : ["", ...Array(most - 1).fill("")];
+      const named = heading === "parameters" ? ["part", "parameters", "remark"] : ["name", "value", ...Array(most).fill("remark")];
       fillTable(table, heading, named.slice(0, most), rows);
       return table;
     });

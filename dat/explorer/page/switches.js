@@ -25,6 +25,15 @@ class SwitchPage {
     return Boolean(kept.interventions || (server && server.paths.includes("intervene")));
   }
 
+  // Arrow keys choose the token after which predictions are compared.
+  key(event) {
+    const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key], { kept, server } = this.explorer;
+    if (!step || !server || !kept.interventions) return false;
+    const { place, tokens } = kept.interventions;
+    this.explorer.set({ place: Math.max(0, Math.min(tokens.length - 1, (this.explorer.state.place ?? place) + step)) });
+    return true;
+  }
+
   load(recording) {
     this.recording = recording;
     this.switches = new Map(recording.heads.flatMap((heads) => [...this.switchesOf(heads)]));
@@ -83,7 +92,7 @@ class SwitchPage {
     };
     let layer = null;
     for (const heads of this.recording.heads) {
-      if (heads.layer !== layer) list.append(element("h3", { text: (layer = heads.layer) }));
+      if (heads.layer !== layer) list.append(element("h2", { className: "title", text: (layer = heads.layer) }));
       const found = [...this.switchesOf(heads)];
       for (const mediator of heads.mediators) {
         const name = { head: `${heads.kind} heads`, relation: "relations", symbol: "symbols of head" }[mediator];
@@ -132,7 +141,7 @@ class SwitchPage {
     const range = (values, shown) => `${shown(Math.min(...values))} to ${shown(Math.max(...values))}`;
     const rows = [["as it is", loss.before, ""], ["switched", loss.after, divergence.after]];
     fillTable(get("switch-losses"), "Loss in nats a token, and divergence of the predictions from those of the model as it is",
-      ["", "loss", "change", "divergence"], [
+      ["model", "loss", "change", "divergence"], [
         ...rows.map(([name, value, far]) => [name, value === null ? "–" : written(value), name === "as it is" ? "" : change(value), far === "" ? "" : written(far)]),
         [`random direction, mean of ${loss.controls.length}`, loss.before === null ? "–" : written(mean(loss.controls)), loss.before === null ? "" : change(mean(loss.controls)), written(mean(divergence.controls))],
         ["random direction, range", loss.before === null ? "" : range(loss.controls, written), loss.before === null ? "" : range(loss.controls, change), range(divergence.controls, written)],

@@ -26,6 +26,14 @@ class SymbolPage {
     });
   }
 
+  // Arrow keys choose a token.
+  key(event) {
+    const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    if (!step || !this.heads) return false;
+    this.chooseToken(Math.max(0, Math.min(this.tokens - 1, (this.token ?? -1) + step)));
+    return true;
+  }
+
   load(recording) {
     this.recording = recording;
     this.layers = recording.heads.filter((heads) => heads.assignment);
@@ -80,6 +88,7 @@ class SymbolPage {
       const colour = colourOf(of[place], scale, plain);
       element.style.backgroundColor = `rgb(${colour})`;
       element.style.color = inkOn(colour);
+      element.classList.toggle("receiver", place === this.token);
     });
     const strongest = (values) => [...values.keys()].sort((a, b) => values[b] - values[a]).slice(0, 20);
     const nearest = strongest(of), token = this.token !== undefined && this.token < tokens ? this.token : nearest[0];

@@ -82,11 +82,11 @@ class VisionPage {
         for (const from of this.fixedReceivers(heads)) {
           const map = new PairMap(heads, relations ? number : null, relations ? state.head : number, state.view);
           const whose = from === null ? "" : ` ${this.recording.sequences[heads.receivers][from]}`, canvas = element("canvas"), caption = element("span");
-          figures.append(element("button", { className: "patch-map", "data-place": `${this.maps.length}`, "aria-label": map.title + whose }, canvas, caption));
+          figures.append(element("button", { className: "patch-map", "data-place": `${this.maps.length}` }, canvas, caption));
           this.maps.push(Object.assign(map, { canvas, caption, from, whose }));
         }
       }
-      list.append(element("h3", { text: heads.title }), figures);
+      list.append(element("h2", { className: "title", text: heads.title }), figures);
     }
     get("vision-maps").replaceChildren(list);
   }
@@ -130,6 +130,7 @@ class VisionPage {
       const pen = enlarged(map.canvas, paint(values, rows, columns, scale, plain), side);
       if (map.from === null) this.drawOutline(pen, side, side, 1);
       map.caption.textContent = `${map.name}${map.whose}, ${scale.diverging ? "±" : "≤ "}${written(scale.most)}`;
+      map.canvas.parentElement.setAttribute("aria-label", `${map.heads.title} ${map.caption.textContent}`);
       map.canvas.parentElement.setAttribute("aria-pressed", String(map === chosen));
     });
     this.showTable(chosen, label);

@@ -1,0 +1,75 @@
+"""Pages for everybody: no barrier that axe-core finds, in both colour schemes, and everything with keys."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.lab.explorer.conftest import dat, vision
+from tests.support.browser import Visit
+
+axe = pytest.importorskip("axe_playwright_python.base", reason="pages are examined with axe-playwright-python")
+pytestmark = pytest.mark.slow
+
+PAGES = {
+    "relations": "&i=5&j=2",
+    "attention": "&view=contribution&i=5&j=2",
+    "symbols": "&symbol=3",
+    "interventions": "&off=r1.2",
+    "dictionary": "&dictionary=1",
+    "generate": "&generated=1&tokens=5",
+    "vision": "",
+}
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_no_barrier(browser, scheme, serve):
+    servers = {"vision": serve(vision())}
+    texts = serve(dat())
+    visitor = Visit(browser, scheme)
+    visitor.context.close()
+    visitor.context = browser.new_context(color_scheme=scheme, bypass_csp=True, viewport={"width": 1360, "height": 860})
+    found = {}
+    for name, more in PAGES.items():
+        visitor.page = visitor.context.new_page()
+        visitor.open(f"{servers.get(name, texts).address}#page={name}{more}")
+        visitor.page.wait_for_timeout(400)
+        visitor.page.wait_for_function("() => !document.querySelector('progress:not([hidden])')?.offsetParent")
+        visitor.settle()
+        visitor.page.evaluate(axe.AXE_FILE_PATH.read_text(encoding="utf-8"))
+        violations = visitor.page.evaluate("() => axe.run().then((found) => found.violations)")
+        found |= {(name, one["id"]): one["nodes"][0]["html"][:160] for one in violations}
+        visitor.page.close()
+    visitor.close()
+    assert not found
+
+
+def test_tokens_are_chosen_with_keys(visit, serve):
+    visitor = visit()
+    page = visitor.open(serve().address + "#page=symbols")
+    page.focus("#symbol-text")
+    for key in ("ArrowRight", "ArrowRight", "ArrowRight", "ArrowLeft"):
+        page.keyboard.press(key)
+    assert page.inner_text("#token-symbols caption").startswith("Symbols of token 1 “h”")
+    page.goto(serve().address + "#page=interventions&off=r1.2")
+    page.wait_for_selector("#switch-effects:not([hidden])")
+    page.focus("#switch-text")
+    page.keyboard.press("ArrowLeft")
+    page.wait_for_function(
+        "() => document.querySelector('#switch-next caption').innerText.startsWith('Tokens after 9 ')"
+    )
+
+
+def test_keys_of_one_letter_can_be_switched_off(visit, exported):
+    visitor = visit()
+    page = visitor.open(exported() + "#i=3&j=1")
+    page.keyboard.press("?")
+    page.uncheck("#letters")
+    page.keyboard.press("Escape")
+    before = page.inner_text("#work")
+    for key in ("v", "d", "2", "]", "?", "p"):
+        page.keyboard.press(key)
+    visitor.settle()
+    assert page.inner_text("#work") == before and page.locator("#help").is_hidden()
+    page.keyboard.press("ArrowDown")
+    visitor.settle()
+    assert "receiver 4" in page.inner_text("#readout")
