@@ -77,7 +77,7 @@ def pair_map(heads: RecordedHeads, view: View, *, relational: bool) -> tuple[str
         return f"{title} head {head}, contribution of each sender", values * heads.sender_norms[head]
     assert heads.relations is not None
     relation = within("relation", view.relation, heads.relations.maps)
-    values, title = heads.relations.values(0, n, heads.visible)[relation], f"{title} relation {relation}"
+    values, title = heads.relations.values(0, n, heads.visible)[relation], f"{heads.layer} · relation {relation}"
     if view.view not in ("raw", "attended", "contribution"):
         raise ValueError(f"view: expected raw, attended or contribution, got {view.view!r}")
     if view.view == "raw":

@@ -106,7 +106,8 @@ class TextSession:
         check_recording_fits((choice.site for choice in choose_sites(self.model, self.layers)), len(tokens))
         x, labels = self.tensor(tokens), token_labels(self.tokenizer, tokens)
         with self.reserved() as model:
-            about = {"title": self.title, "facts": self.facts, "reads": "text", "layers": self.layers}
+            facts = {**self.facts, "tokens": f"{len(tokens)} of {self.context}"}
+            about = {"title": self.title, "facts": facts, "reads": "text", "layers": self.layers}
             return record(model, lambda: model(x), {"tokens": labels}, **about)
 
     def packed(self, text: str) -> Json:

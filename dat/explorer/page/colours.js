@@ -45,7 +45,7 @@ function fillScale(box, { most, diverging }, look, note = "") {
   const end = most / look.gain, bar = element("span", { className: "bar", role: "img", "aria-label": "Colour scale" });
   const colours = Array.from({ length: 65 }, (_, step) => `rgb(${colourOf((diverging ? step / 32 - 1 : step / 64) * end, { most, diverging }, look)})`);
   bar.style.background = `linear-gradient(to right, ${colours})`;
-  box.replaceChildren(element("span", { text: diverging ? signed(-end) : "0" }), bar, element("span", { text: written(end) }), element("span", { text: note }));
+  box.replaceChildren(element("span", { text: diverging ? written(-end) : "0" }), bar, element("span", { text: written(end) }), element("span", { text: note }));
 }
 
 // Values of a grid as pixels; hidden ones are clear.

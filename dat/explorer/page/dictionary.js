@@ -98,7 +98,7 @@ class DictionaryPage {
       return;
     }
     const { chosen, relations } = this;
-    get("dictionary-note").textContent = `Of ${found.source}: ${(found.tokens || 0).toLocaleString("en")} tokens in ${(found.documents || 0).toLocaleString("en")} documents. ${found.note}`;
+    get("dictionary-note").textContent = `Of ${found.source}: ${(found.tokens || 0).toLocaleString("en")} tokens in ${(found.documents || 0).toLocaleString("en")} document${found.documents === 1 ? "" : "s"}. ${found.note}`;
     const list = document.createDocumentFragment();
     let layer = null, row = null;
     relations.forEach((one, place) => {

@@ -33,7 +33,7 @@ class Drawing {
   }
 
   // A bar of colours, with what stands at its ends.
-  scale(x, y, scale, look, [low, high] = [scale.diverging ? signed(-scale.most / look.gain) : "0", written(scale.most / look.gain)]) {
+  scale(x, y, scale, look, [low, high] = [scale.diverging ? written(-scale.most / look.gain) : "0", written(scale.most / look.gain)]) {
     const steps = 64, wide = 2.5, before = 7 * low.length + 6;
     for (let step = 0; step < steps; step++) {
       const share = step / (steps - 1), value = ((scale.diverging ? 2 * share - 1 : share) * scale.most) / look.gain;

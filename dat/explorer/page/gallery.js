@@ -45,7 +45,7 @@ class Gallery {
       button.id = `thumb-${this.thumbs.length}`;
       button.setAttribute("role", "option");
       button.tabIndex = -1;
-      button.setAttribute("aria-label", `${title} ${choice.map.name}`);
+      button.setAttribute("aria-label", choice.map.title);
       button.title = choice.map.title;
       const canvas = document.createElement("canvas"), name = document.createElement("span");
       name.textContent = choice.map.name;

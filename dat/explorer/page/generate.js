@@ -130,9 +130,10 @@ class GeneratePage {
   }
 
   showStep() {
-    const { found, step, map, prompt } = this, { labels, steps } = found, look = { ...this.explorer.look, scale: "root" };
+    const { found, step, map, prompt } = this, { labels, steps } = found, look = { ...this.explorer.look, scale: "root" }; // one scale for all steps
     fillOptions(get("step-map"), this.maps.map((one, number) => [number, one.title]), this.maps.findIndex((one) => one.title === map.title));
-    const row = this.row(step, map), scale = this.scaleOf([row]);
+    const row = this.row(step, map), scale = this.scaleOf(steps.map((_, number) => this.row(number, map)));
+    fillScale(get("step-scale"), scale, look, "Square root. A line for each step, from the first above to the last below.");
     tokenElements(labels, get("generated")).forEach((token, place) => {
       token.classList.toggle("receiver", place === prompt + step);
       token.classList.toggle("sender", place === prompt + step - 1);
@@ -148,7 +149,7 @@ class GeneratePage {
       ["place", "sender", "value"], seen.slice(0, 10).map((place) => [`${place}`, isolated(labels[place]), written(row[place])]));
     fillTable(get("step-likeliest"), `Likeliest tokens in the place of ${prompt + step} “${labels[prompt + step]}”, whose probability was ${written(steps[step].probability)}`,
       ["token", "probability"], steps[step].likeliest.map(([label, share]) => [isolated(label), written(share)]));
-    this.drawSteps(map, look);
+    this.drawSteps(map, scale, look);
   }
 
   scaleOf(rows) {
@@ -158,13 +159,13 @@ class GeneratePage {
   }
 
   // A line for each step, from the first above to the last below.
-  drawSteps(map, look) {
+  drawSteps(map, scale, look) {
     const { steps, labels } = this.found, columns = labels.length - 1, rows = steps.map((_, step) => this.row(step, map));
     const values = new Float32Array(steps.length * columns).fill(NaN);
     rows.forEach((row, step) => values.set(row, step * columns));
     const canvas = get("steps"), high = Math.max(1, Math.min(12, Math.floor(MOST_ROWS / steps.length)));
     [canvas.width, canvas.height] = [columns, steps.length];
-    canvas.getContext("2d").putImageData(paint(values, steps.length, columns, this.scaleOf(rows), look), 0, 0);
+    canvas.getContext("2d").putImageData(paint(values, steps.length, columns, scale, look), 0, 0);
     canvas.style.height = `${steps.length * high}px`;
     canvas.setAttribute("aria-label", `${map.title}: ${steps.length} steps, from top to bottom, and the tokens before each, from left to right. Arrow keys choose a step.`);
   }

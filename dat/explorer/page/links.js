@@ -8,41 +8,49 @@ const isRightToLeft = (label) => RIGHT_TO_LEFT.test(label);
 const hasLetters = (label) => /\p{L}/u.test(label);
 
 // For each token, whether it belongs to a run that is read from right to left: its own letters say so, or those on both
-// sides of a run without letters.
-function directions(labels) {
+// sides of a run without letters; where these differ, the direction of the whole text does.
+function directions(labels, whole) {
   const found = labels.map((label) => (hasLetters(label) ? isRightToLeft(label) : null));
   for (let place = 0; place < found.length; place++) {
     if (found[place] !== null) continue;
     let end = place;
     while (end < found.length && found[end] === null && !labels[end].endsWith("↵")) end++;
-    const within = place > 0 && found[place - 1] === true && found[end] === true;
-    found.fill(within, place, Math.max(end, place + 1));
+    const before = found[place - 1], after = found[end] ?? null;
+    found.fill(before === after ? before : whole, place, Math.max(end, place + 1));
   }
   return found;
 }
 
-// Tokens as elements. A label is text and never markup. Tokens keep to themselves, and runs in the order they are read.
+const PART = /^(.+?)([⁰¹²³⁴⁵⁶⁷⁸⁹]+)⁄[₀₁₂₃₄₅₆₇₈₉]+$/u; // of a character that several tokens hold
+
+// Tokens as elements. A label is text and never markup. Tokens keep to themselves, and runs in the order they are read. A
+// character that several tokens hold is written once, above a line for each.
 function tokenElements(labels, container) {
-  const list = document.createDocumentFragment(), elements = [], rightToLeft = directions(labels);
-  let run = list;
+  const letters = labels.filter(hasLetters), whole = letters.filter(isRightToLeft).length * 2 > letters.length;
+  const list = document.createDocumentFragment(), elements = [], rightToLeft = directions(labels, whole);
+  let run = list, parts = null;
   labels.forEach((label, place) => {
-    const token = document.createElement("bdi");
-    token.textContent = label.replace(/^␣/, " ");
-    token.dataset.place = place;
-    token.title = `${place} ${label}`;
+    const token = element("bdi", { text: label.replace(/^␣/, " "), title: `${place} ${label}`, "data-place": `${place}` });
     elements.push(token);
-    if (!rightToLeft[place]) {
+    if (rightToLeft[place] === whole) {
       run = list;
     } else if (run === list) {
-      run = document.createElement("span");
-      run.dir = "rtl";
+      run = element("span", { dir: whole ? "ltr" : "rtl" });
       list.append(run);
     }
-    run.append(token);
+    const [, character, number] = label.match(PART) || [];
+    if (!character) {
+      run.append(token);
+    } else {
+      if (number === "¹" || !parts) {
+        parts = element("span", { className: "parts" });
+        run.append(element("span", { className: "character" }, element("span", { text: character.replace("␣", " "), className: "glyph" }), parts));
+      }
+      parts.append(token);
+    }
     if (label.endsWith("↵")) list.append(document.createElement("br"));
   });
-  const letters = labels.filter(hasLetters);
-  container.dir = letters.filter(isRightToLeft).length * 2 > letters.length ? "rtl" : "ltr";
+  container.dir = whole ? "rtl" : "ltr";
   container.replaceChildren(list);
   return elements;
 }
@@ -108,10 +116,17 @@ class Links {
     this.links = seen.slice(0, LINES).map((place) => ({ place, value: row[place] }));
     if (this.one) this.senders[i].classList.add("receiver");
     if (j !== null) this.senders[j].classList.add("sender");
+    if (this.one) this.reveal(this.senders[i]);
     this.title.textContent = `${map.name} of receiver ${i} ${labels.receivers[i]}`;
     const rows = seen.slice(0, ROWS).map((place) => [`${place}`, isolated(labels.senders[place]), written(row[place])]);
     fillTable(this.table, `Senders of which receiver ${i} “${labels.receivers[i]}” gets most, ${map.title}`, ["place", "sender", "value"], rows);
     this.drawLines();
+  }
+
+  // Scroll the text, and nothing else, until a token is seen.
+  reveal(token) {
+    const { top, bottom } = token.getBoundingClientRect(), box = this.box.getBoundingClientRect();
+    if (top < box.top + 22 || bottom > box.bottom) this.box.scrollTop += (top + bottom - box.top - box.bottom) / 2;
   }
 
   drawLines() {

@@ -66,7 +66,10 @@ class Explorer {
     get("title").textContent = data.title;
     document.title = data.title;
     get("facts").textContent = Object.entries(data.facts).map(([name, value]) => `${name} ${value}`).join(" · ");
-    if (data.reads === "text") get("prompt").value = data.source;
+    if (data.reads === "text" && this.server) {
+      get("prompt").value = data.source;
+      markPrompt(this);
+    }
     if (data.reads === "image" && this.server) get("sample").value = data.source || "";
     Object.assign(this.state, { weights: data.facts.weights || "", own: data.source === null ? 1 : 0 });
     this.show();
@@ -126,7 +129,7 @@ class Explorer {
 
   // Names of the pages that have something to show.
   get names() {
-    return Object.keys(this.pages).filter((name) => !this.pages[name].isPossible || this.pages[name].isPossible());
+    return Object.keys(this.pages).filter((name) => !this.pages[name].isPossible || this.pages[name].isPossible(name));
   }
 
   get page() {

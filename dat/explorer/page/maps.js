@@ -162,7 +162,7 @@ class PairMap {
   get title() {
     const how = { raw: "", attention: "", attended: ` under attention of head ${this.head}`, contribution: "" };
     how.contribution = this.relation === null ? ", contribution of each sender" : ", contribution through all heads";
-    return `${this.heads.layer} · ${this.heads.kind} ${this.name}${how[this.view]}`;
+    return `${this.heads.layer} · ${this.relation === null ? `${this.heads.kind} ` : ""}${this.name}${how[this.view]}`;
   }
 
   visible(i, j) {

@@ -53,18 +53,29 @@ class MapView {
       for (const tile of this.tiles.values()) tile.picture = null;
     }
     Object.assign(this, { map, labels, look, frame, chosen, colours });
+    this.canvas.style.touchAction = frame.cell === null ? "auto" : "none"; // a map that fits leaves swipes to the page
     this.caption.textContent = map.title;
-    if (map.most !== null) fillScale(this.figure.querySelector(".scale"), map, look, "Hatched pairs are hidden from attention.");
     const pair = chosen.i === null ? "" : ` Chosen: receiver ${chosen.i}, sender ${chosen.j}.`;
     const seen = `${map.n} receivers, from top to bottom, and ${map.m} senders, from left to right.`;
     this.canvas.setAttribute("aria-label", `${map.title}: ${seen}${pair} The table beside holds the largest values.`);
+    if (map.most !== null) {
+      const pixel = this.pool > 1 ? ` Each pixel is the strongest of ${this.pool} × ${this.pool} pairs.` : "";
+      fillScale(this.figure.querySelector(".scale"), map, look, `Hatched pairs are hidden from attention.${pixel}`);
+    }
     this.draw();
+  }
+
+  // Pairs along a side of the square that a pixel stands for.
+  get pool() {
+    let pool = 1;
+    while (pool * this.cell * (window.devicePixelRatio || 1) < 1) pool *= 2;
+    return pool;
   }
 
   // Sizes in pixels of the page: of the canvas, of the gutters of labels, and of a cell if all are to be seen.
   get size() {
     const box = this.canvas.parentElement.getBoundingClientRect();
-    return { width: Math.max(60, box.width), height: Math.max(60, box.height), left: 88, top: 74 };
+    return { width: Math.max(60, box.width), height: Math.max(60, box.height), left: 88, top: 84 };
   }
 
   get fit() {
@@ -184,9 +195,7 @@ class MapView {
     pen.fillStyle = hatched(pen, ink("hidden"), ink("edge"));
     pen.fillRect(left - x * cell, top - y * cell, map.m * cell, map.n * cell);
     pen.imageSmoothingEnabled = cell * ratio < 1;
-    let pool = 1;
-    while (pool * cell * ratio < 1) pool *= 2;
-    const span = TILE * pool;
+    const { pool } = this, span = TILE * pool;
     if (map.most === null) return; // it is being measured
     for (let row = Math.floor(r0 / span); row * span < r1; row++) {
       for (let column = Math.floor(c0 / span); column * span < c1; column++) {
@@ -265,14 +274,15 @@ class MapView {
       pen.fillText(shown, 0, 1);
       pen.restore();
     };
+    const numbered = (label, place) => (every > 1 && !/^row \d/.test(label) ? `${place} ${label}` : label); // a patch names its place
     const axis = (from, to, labels, chosen, across) => {
       const room = (place) => (across ? left + (place + 0.5 - x) * cell >= left : top + (place + 0.5 - y) * cell >= top);
       for (let place = Math.ceil(from / every) * every; place < to; place += every) {
         const near = chosen !== null && Math.abs(place - chosen) * cell < 14;
-        if (!near && room(place)) one(every > 1 ? `${place} ${labels[place]}` : labels[place], place, false, across);
+        if (!near && room(place)) one(numbered(labels[place], place), place, false, across);
       }
       if (chosen !== null && chosen >= from && chosen < to) {
-        one(every > 1 ? `${chosen} ${labels[chosen]}` : labels[chosen], chosen, true, across);
+        one(numbered(labels[chosen], chosen), chosen, true, across);
       }
     };
     axis(r0, r1, this.labels.receivers, this.chosen.i, false);

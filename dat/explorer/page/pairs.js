@@ -16,8 +16,13 @@ class PairPage {
 
   load(recording) {
     this.recording = recording;
+    get("links").classList.toggle("apart", recording.reads === "image"); // labels of patches are words
     this.labels = new Map(); // one object for each pair of sequences, so that views know when nothing has changed
     this.galleryOf = null;
+  }
+
+  isPossible(name) {
+    return this.candidates(name).length > 0;
   }
 
   get state() {
@@ -74,15 +79,6 @@ class PairPage {
   show() {
     get("pair-page").setAttribute("aria-labelledby", `tab-${this.name}`);
     this.map = this.mapOf(this.state);
-    for (const id of ["controls", "maps", "side"]) get(id).hidden = !this.map;
-    if (!this.map) {
-      get("gallery").replaceChildren();
-      this.galleryOf = null;
-      get("readout").textContent = this.name === "relations"
-        ? "This model computes no relations: it has no relational heads, or they are of RCA. Its attention is on the next page."
-        : "This model attends to nothing: it compares all pairs of objects. Its relations are on the page before.";
-      return;
-    }
     this.showGallery();
     this.map.end = this.end;
     this.showControls();
@@ -228,7 +224,6 @@ class PairPage {
   }
 
   get exported() {
-    if (!this.map) throw new Error("There is no map to save on this page.");
     const { view } = this;
     return { title: this.map.title, numbers: () => pairRows(view), drawing: () => pairDrawing(view) };
   }

@@ -55,6 +55,12 @@ class Server {
   }
 }
 
+function markPrompt(explorer) {
+  const due = get("prompt").value !== explorer.recording.source, button = get("ask").querySelector("button");
+  button.classList.toggle("due", due);
+  button.textContent = due ? "Show this text" : "Show";
+}
+
 // The form of the text; what is recorded of it takes the place of what the page shows.
 function listenForTexts(explorer) {
   const form = get("ask"), prompt = get("prompt");
@@ -63,6 +69,8 @@ function listenForTexts(explorer) {
     event.preventDefault();
     explorer.replace("text", prompt.value);
   });
+  // What stands in the box is not yet what the page shows.
+  prompt.addEventListener("input", () => markPrompt(explorer));
   prompt.addEventListener("keydown", (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) form.requestSubmit();
   });

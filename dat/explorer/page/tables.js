@@ -34,7 +34,7 @@ function fillTable(table, caption, headings, rows) {
 }
 
 const written = (value) => (value === 0 ? "0" : Math.abs(value) < 0.001 ? value.toExponential(2) : value.toPrecision(4));
-const signed = (value) => `${value < 0 ? "−" : "+"}${written(Math.abs(value))}`;
+const signed = (value) => `${value < 0 ? "" : "+"}${written(value)}`;
 
 // Options of a select: values and names; it is left alone if it has them already.
 function fillOptions(select, options, chosen) {

@@ -54,9 +54,7 @@ def test_tokens_are_chosen_with_keys(visit, serve):
     page.wait_for_selector("#switch-effects:not([hidden])")
     page.focus("#switch-text")
     page.keyboard.press("ArrowLeft")
-    page.wait_for_function(
-        "() => document.querySelector('#switch-next caption').innerText.startsWith('Tokens after 9 ')"
-    )
+    page.wait_for_function("() => document.querySelector('#switch-next caption').innerText.includes(' after 9 ')")
 
 
 def test_keys_of_one_letter_can_be_switched_off(visit, exported):

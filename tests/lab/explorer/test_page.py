@@ -114,7 +114,7 @@ def test_pictures(visit, exported):
         with page.expect_download() as waiting:
             page.click(f"#{kind}")
         files[kind] = Path(waiting.value.path()).read_bytes()
-        assert waiting.value.suggested_filename == f"blocks.0-relational-relation-1.{kind}"
+        assert waiting.value.suggested_filename == f"blocks.0-relation-1.{kind}"
     assert files["png"].startswith(b"\x89PNG")
     drawing = ElementTree.fromstring(files["svg"])
     space = "{http://www.w3.org/2000/svg}"
@@ -123,7 +123,7 @@ def test_pictures(visit, exported):
     n = len(TEXT)
     assert len(squares) == n * (n + 1) // 2
     title, *texts = [text.text for text in drawing.findall(f".//{space}text")]
-    assert title == "blocks.0 · relational relation 1" and texts[:2] == ends
+    assert title == "blocks.0 · relation 1" and texts[:2] == ends
     assert texts[3 : 3 + n] == [*TEXT.replace(" ", "␣")]
     width, height = (float(drawing.get(name)) for name in ("width", "height"))
     assert struct.unpack(">II", files["png"][16:24]) == (2 * width, 2 * height)  # nothing of the screen, no empty third
@@ -155,7 +155,7 @@ def test_contributions_are_other_pictures_than_relations_under_attention(visit, 
     page.check("input[value=raw]", force=True)
     visitor.settle()
     scales = [page.inner_text(f"#{name}-map .scale").split()[:2] for name in ("main", "pinned")]
-    assert scales[0][0].startswith("−") and scales[1][0] == "0"  # each beside its own map
+    assert scales[0][0].startswith("-") and scales[1][0] == "0"  # each beside its own map
 
 
 def test_the_range_of_a_map_is_measured_when_it_is_seen(visit, exported):
@@ -165,7 +165,7 @@ def test_the_range_of_a_map_is_measured_when_it_is_seen(visit, exported):
     visitor = visit()
     page = visitor.open(exported(model) + "#layer=1&relation=2&head=1&view=attended")
     low, high = page.inner_text("#main-map .scale").split()[:2]
-    assert float(high) == pytest.approx(expected, rel=5e-3) and low == f"−{high}"
+    assert float(high) == pytest.approx(expected, rel=5e-3) and low == f"-{high}"
 
 
 def test_one_scale_of_all_maps(visit, exported):
@@ -215,11 +215,76 @@ def test_text_in_any_script(visit, exported):
     shown = page.locator("#links bdi").all_text_contents()
     assert "猫¹⁄₃猫²⁄₃猫³⁄₃" in "".join(shown) and "س¹⁄₂س²⁄₂" in "".join(shown)
     runs = page.locator("#links span[dir=rtl]")
-    assert runs.count() == 1 and runs.first.text_content().startswith("س¹⁄₂")
+    assert runs.count() == 1 and runs.first.locator("bdi").first.text_content() == "س¹⁄₂"
     places = page.locator("#links span[dir=rtl] bdi").evaluate_all("all => all.map(one => one.offsetLeft)")
     rows = page.locator("#links span[dir=rtl] bdi").evaluate_all("all => all.map(one => one.offsetTop)")
     same_row = [left for left, top in zip(places, rows, strict=True) if top == rows[0]]
     assert len(same_row) > 2 and same_row == sorted(same_row, reverse=True)
+
+
+def test_words_of_two_directions(visit, exported):
+    """Runs are read in their own direction, also those from left to right in a text that is read from right to left."""
+    visitor = visit()
+    page = visitor.open(exported(text="שלום עולם the cat said שלום"))
+    assert page.get_attribute("#links .text", "dir") == "rtl"
+    tokens = page.locator("#links bdi")
+    place = "one => { const { x, y } = one.getBoundingClientRect(); return [one.textContent, x, y]; }"
+    boxes = tokens.evaluate_all(f"all => all.map({place})")
+    at = {}
+    for text, x, y in boxes:
+        at.setdefault(text, (x, y))
+    assert at["t"][0] < at["h"][0] < at["e"][0] < at["c"][0]
+    # A character of two tokens is written once, above both of them.
+    glyphs = page.locator("#links .glyph").all_text_contents()
+    assert "".join(glyphs) == "שלוםעולםשלום" and tokens.count() == 2 * 12 + 15
+    assert at["ש¹⁄₂"][0] > at["ל¹⁄₂"][0] > at["ו¹⁄₂"][0]
+    page.locator("#links .parts bdi").nth(2).click(force=True)
+    visitor.settle()
+    assert page.inner_text("#links-title") == "relation 0 of receiver 2 ל¹⁄₂"
+
+
+def test_a_receiver_of_a_long_text_is_scrolled_into_view(visit, exported):
+    visitor = visit()
+    page = visitor.open(exported(dat(context=2048), text=(TEXT + " ") * 80) + "#i=1500&j=1490")
+    page.wait_for_timeout(300)
+    box = page.locator("#links").bounding_box()
+    token = page.locator("#links bdi.receiver").bounding_box()
+    assert box["y"] <= token["y"] and token["y"] + token["height"] <= box["y"] + box["height"]
+    assert "Each pixel is the strongest of 4 × 4 pairs." in page.inner_text("#main-map .scale")
+    page.evaluate("() => document.querySelector('#larger').click()")
+    for _ in range(4):
+        page.click("#larger")
+    visitor.settle()
+    assert "Each pixel" not in page.inner_text("#main-map .scale")
+
+
+def test_a_phone(browser, exported):
+    """Swipes over a map that fits scroll the page; maps that are compared are wide enough to be seen."""
+    context = browser.new_context(viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
+    page = context.new_page()
+    page.goto(exported() + "#pinned=page%3Drelations%26relation%3D1")
+    page.wait_for_selector("#pinned-map .bar")
+    maps = [page.locator(f"#{name}-map .canvas").bounding_box() for name in ("main", "pinned")]
+    assert all(one["width"] > 330 and one["height"] > 280 for one in maps)
+    assert maps[0]["y"] < 310 and maps[0]["y"] < maps[1]["y"]
+    touch = "() => getComputedStyle(document.querySelector('#main-map canvas')).touchAction"
+    assert page.evaluate(touch) == "auto"
+    page.click("#larger")
+    page.wait_for_timeout(200)
+    assert page.evaluate(touch) == "none"  # then a finger moves the map
+    assert page.evaluate("() => document.documentElement.scrollWidth") <= 390
+    context.close()
+
+
+def test_a_text_that_is_not_yet_shown(visit, serve):
+    visitor = visit()
+    page = visitor.open(serve().address)
+    assert "tokens 11 of 64" in page.inner_text("#facts")
+    page.fill("#prompt", "another")
+    assert page.inner_text("#ask button") == "Show this text"
+    page.click("#ask button")
+    page.wait_for_function("() => document.querySelector('#ask button').innerText === 'Show'")
+    assert "tokens 7 of 64" in page.inner_text("#facts")
 
 
 def test_keys(visit, exported):
@@ -231,9 +296,7 @@ def test_keys(visit, exported):
     visitor.settle()
     # The first press only chooses the first pair.
     assert re.match(r"receiver 2 e ← sender 1 h: ", page.inner_text("#readout"))
-    assert page.inner_text("#main-map figcaption").startswith(
-        "blocks.0 · relational relation 1 under attention of head 0"
-    )
+    assert page.inner_text("#main-map figcaption").startswith("blocks.0 · relation 1 under attention of head 0")
     page.keyboard.press("End")
     visitor.settle()
     assert "sender 2 e" in page.inner_text("#readout")
@@ -250,7 +313,7 @@ def test_keys(visit, exported):
     page.keyboard.press("ArrowRight")
     visitor.settle()
     chosen = page.get_attribute("#gallery", "aria-activedescendant")
-    assert page.get_attribute(f"#{chosen}", "aria-label") == "blocks.0 · relational relation 2"
+    assert page.get_attribute(f"#{chosen}", "aria-label") == "blocks.0 · relation 2 under attention of head 0"
 
 
 def test_a_view_is_in_its_address(visit, exported):
@@ -283,7 +346,7 @@ def test_a_row_of_the_table_for_readers_of_the_screen(visit, exported):
     visitor = visit()
     page = visitor.open(exported(model) + "#relation=3&i=9&j=2")
     caption = page.inner_text("#row-table caption")
-    assert caption == "Senders of which receiver 9 “a” gets most, blocks.0 · relational relation 3"
+    assert caption == "Senders of which receiver 9 “a” gets most, blocks.0 · relation 3"
     best = int(r[9, :10].abs().argmax())
     cells = page.locator("#row-table tbody tr").first.locator("th, td").all_inner_texts()
     assert int(cells[0]) == best
@@ -313,8 +376,8 @@ def test_comparison(visit, exported):
     page.click("#pin")
     page.click("#gallery .thumb >> nth=2")
     visitor.settle()
-    assert page.inner_text("#main-map figcaption").startswith("blocks.0 · relational relation 2")
-    assert page.inner_text("#pinned-map figcaption").startswith("blocks.0 · relational relation 0")
+    assert page.inner_text("#main-map figcaption").startswith("blocks.0 · relation 2")
+    assert page.inner_text("#pinned-map figcaption").startswith("blocks.0 · relation 0")
     assert "beside it" in page.inner_text("#readout")
     assert pixels(visitor, "#main-map canvas") != pixels(visitor, "#pinned-map canvas")
     page.click("#pin")
@@ -359,9 +422,8 @@ def test_symbols(visit, exported):
 def test_a_transformer_shows_attention(visit, exported):
     visitor = visit()
     page = visitor.open(exported(transformer()))
-    assert "This model computes no relations" in page.inner_text("#readout")
-    page.click("#tab-attention")
-    visitor.settle()
+    assert page.locator("#tab-relations").is_hidden()  # which would be empty
+    assert page.get_attribute("#tab-attention", "aria-selected") == "true"
     assert len(pixels(visitor)) > 50
     page.click("#tab-symbols")
     assert "no relational heads" in page.inner_text("#symbol-note")

@@ -42,17 +42,17 @@ def test_maps_from_a_patch(visit, serve):
     for layer in (0, 1):
         relations = maps[f"blocks.{layer}"].relational.relations[0]
         for relation in range(3):
-            name = f"blocks.{layer} · relational relation {relation}"
+            name = f"blocks.{layer} · relation {relation}"
             found = [float(row["value"]) for row in table if row["map"] == name]
             most = float(relations[..., relation].abs().max())
             assert found == pytest.approx(relations[1, 1:, relation].tolist(), abs=most / 255)
     best = max(
-        (row for row in table if row["map"] == "blocks.0 · relational relation 0"),
+        (row for row in table if row["map"] == "blocks.0 · relation 0"),
         key=lambda row: abs(float(row["value"])),
     )
     assert page.locator("#vision-table tbody th").first.inner_text() == best["sender"]
     page.click(".patch-map >> nth=4")
-    assert page.inner_text("#vision-table caption").startswith("blocks.1 · relational relation 1, of row 1 col 1")
+    assert page.inner_text("#vision-table caption").startswith("blocks.1 · relation 1, of row 1 col 1")
     page.click("#class-token")
     assert "of class token" in page.inner_text("#vision-table caption")
     page.click("#picture", position={"x": 300, "y": 10})
@@ -105,7 +105,7 @@ def test_an_image_in_a_file(visit, serve, tmp_path):
 
 def test_a_vision_transformer_shows_attention(visit, serve):
     page = visit().open(serve(vision(dual=False)).address)
-    assert "This model computes no relations" in page.inner_text("#readout")
+    assert page.locator("#tab-relations").is_hidden()
     page.click("#tab-vision")
     assert page.locator(".patch-map").count() == 2 and page.locator("#vision-what").is_hidden()
 
@@ -114,7 +114,7 @@ def test_a_model_that_only_compares(visit, serve):
     server = serve(session=session_of("corelnet-softmax"), text="game same")
     visitor = visit()
     page = visitor.open(f"{server.address}#page=attention")
-    assert "This model attends to nothing" in page.inner_text("#readout") and page.locator(".thumb").count() == 0
+    assert page.locator("#tab-attention").is_hidden()
     page.click("#tab-relations")
     assert page.locator(".thumb").count() == 1 and page.locator("input[name=view]").count() == 1
     page.focus("#main-map")
