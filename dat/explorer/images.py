@@ -27,7 +27,7 @@ from ..data.images.digits import DIGIT_SOURCES, digit_images
 from ..data.images.folders import MEAN, STD
 from ..data.images.pictures import decoded
 from ..data.relational_games.dataset import generate_images
-from ..data.relational_games.tasks import EXTRA_TASKS, TASKS
+from ..data.relational_games.tasks import EXTRA_TASKS, TASKS, class_names
 from .packing import Bits, pack, packed_array
 from .recording import Recording, record
 from .requests import Json
@@ -55,14 +55,14 @@ class Shown:
         pixels: ``(C, height, width)`` uint8.
         grid: rows and columns of patches.
         first: place of the first patch among the tokens: behind a class token and registers, otherwise 0.
-        classes: the likeliest classes and their probabilities, the likeliest first.
+        classes: names of the likeliest classes and their probabilities, the likeliest first.
         about: where it comes from, and what was done to it.
     """
 
     pixels: Tensor
     grid: tuple[int, int]
     first: int
-    classes: Sequence[tuple[int, float]]
+    classes: Sequence[tuple[str, float]]
     about: str
 
     @property
@@ -97,6 +97,7 @@ class ImageSession:
         mean, std: of each channel, by which pixels in 0..1 are normalised.
         digits: set of handwritten digits that samples are from; otherwise they are from Relational Games.
         task: that of Relational Games whose sample is shown first.
+        names: of classes; without, they are numbers.
         layers: those that are recorded; by default all.
         checkpoint: what was opened.
     """
@@ -109,6 +110,7 @@ class ImageSession:
     std: Sequence[float] = (1.0,)
     digits: str | None = None
     task: str = GAMES[0]
+    names: Sequence[str] = ()
     layers: LayerChoice = None
     checkpoint: Checkpoint | None = None
     _lock: Any = field(default_factory=threading.Lock, repr=False, compare=False)
@@ -165,7 +167,8 @@ class ImageSession:
     def pixels(self, source: str) -> tuple[Tensor, str]:
         """Pixels ``(C, height, width)`` uint8 of a sample or a file, and where they come from; as :meth:`packed`."""
         if source in self.samples:
-            return self._fitting(self._sample(source)), f"sample: {source}"
+            found, answer = self._sample(source)
+            return self._fitting(found), f"sample: {source}, {answer}"
         path = Path(os.path.expanduser(source))
         if not path.is_file():
             raise FileNotFoundError(f"image: expected a file or one of {', '.join(self.samples)}, got {source!r}")
@@ -173,11 +176,14 @@ class ImageSession:
             raise ValueError(f"image: expected at most {IMAGE_BYTES:,} bytes, got {path.stat().st_size:,}")
         return self._read(path.read_bytes())
 
-    def _sample(self, name: str) -> Tensor:
+    def _sample(self, name: str) -> tuple[Tensor, str]:
+        """The image of a sample, and the right answer in words."""
         kind, _, which = name.partition(" ")
         if kind == "digit":
-            return digit_images(self.digits).images[int(which)]
-        return generate_images(which, 1, seed=0).images[0]
+            images, labels = digit_images(self.digits)
+            return images[int(which)], f"a {int(labels[int(which)])}"
+        games = generate_images(which, 1, seed=0)
+        return games.images[0], f"whose answer is “{class_names(which)[int(games.labels[0])]}”"
 
     def _read(self, data: bytes) -> tuple[Tensor, str]:
         """An image's file, cut to the shape of the model's images and made as large as they are."""
@@ -217,7 +223,8 @@ class ImageSession:
             facts = {"title": self.title, "facts": self.facts, "reads": "image", "layers": self.layers}
             found = record(self.model, lambda: scores.append(self.model(x)), sequences, **facts)
         shares = scores[0][0].float().softmax(-1).topk(min(CLASSES_SHOWN, scores[0].shape[-1]))
-        classes = list(zip(shares.indices.tolist(), shares.values.tolist(), strict=True))
+        names = [self.names[number] if self.names else f"{number}" for number in shares.indices.tolist()]
+        classes = list(zip(names, shares.values.tolist(), strict=True))
         return found, Shown(pixels, (rows, columns), len(extra), classes, about)
 
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 
-import torch
-from torch import nn
-
 from dual_attention.language_models import LanguageModel
+from dual_attention.model_analysis.dictionaries import weights_digest
 from dual_attention.model_analysis.sites import LayerChoice, choose_sites, find_sites
 
 from ..checkpoints import Checkpoint, open_checkpoint
+from ..data.relational_games.tasks import class_names
 from .images import GAMES, ImageClassifier, ImageSession, normalisation_of
 from .packing import Bits
 from .questions import QuestionSession
@@ -64,7 +62,7 @@ def open_session(
     assert isinstance(model, ImageClassifier)
     mean, std, digits = normalisation_of(found)
     if (task := getattr(found.config, "task", None)) in GAMES:
-        about["task"] = task
+        about |= {"task": task, "names": class_names(task)}
     return ImageSession(model, title, **about, mean=mean, std=std, digits=digits)
 
 
@@ -84,20 +82,11 @@ def facts_of(checkpoint: Checkpoint) -> Mapping[str, str]:
         "": type(model).__name__,
         "parameters": f"{sum(parameter.numel() for parameter in model.parameters()):,}",
         "layers": f"{len({site.layer.removesuffix('.cross') for site in sites})}",
-        "weights": digest_of(model),
+        "weights": weights_digest(model),
     }
     if heads:
         facts["heads"] = " + ".join(heads)
     return {**facts, "state": checkpoint.state} if checkpoint.state.startswith("unfinished") else facts
-
-
-def digest_of(model: nn.Module) -> str:
-    """The beginning of the SHA-256 of a model's names and values, which addresses of its views hold."""
-    found = hashlib.sha256()
-    for name, values in sorted(model.state_dict().items()):
-        found.update(f"{name} {values.dtype} {tuple(values.shape)}".encode())
-        found.update(values.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
-    return found.hexdigest()[:12]
 
 
 def _name(checkpoint: Checkpoint) -> str:

@@ -36,7 +36,8 @@ class View:
         map, step: number of a map, and of a step of generation.
         end: ``high`` or ``low``, of a dictionary.
         text: what the model read: a text, or the sample of an image; empty for whatever is shown.
-        weights: digest of the model, see :func:`~dat.explorer.opening.digest_of`; empty for any.
+        weights: digest of the model, see :func:`~dual_attention.model_analysis.dictionaries.weights_digest`; empty for
+            any.
         own: 1 if what was seen is an image from a file, which no address holds.
         rest: what only a browser shows: colours, size, what is pinned.
     """

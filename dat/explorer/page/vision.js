@@ -45,7 +45,8 @@ class VisionPage {
     if (!this.image) return;
     this.pixels = unpacked(this.image.pixels);
     this.built = null;
-    const classes = this.image.classes.map(([number, share]) => `${number} (${(100 * share).toFixed(1)} %)`);
+    const likely = this.image.classes.filter(([, share], rank) => !rank || share >= 0.0005);
+    const classes = likely.map(([name, share]) => `${name} (${(100 * share).toFixed(1)} %)`);
     get("picture-about").textContent = `${this.image.about}. Taken for class ${classes.join(", ")}.`;
   }
 

@@ -9,10 +9,10 @@ import pytest
 
 from dat.explorer import command
 from dat.explorer.images import ImageSession
-from dat.explorer.opening import digest_of
 from dat.explorer.session import Session
 from dat.explorer.view_state import View, packed_text, unpacked_text
 from dual_attention.generation.tokenizer import ByteTokenizer
+from dual_attention.model_analysis.dictionaries import weights_digest
 from tests.lab.explorer.conftest import TEXT, dat, vision
 
 OTHER = "Paris, naïve 猫: “سلام” & #1"
@@ -20,7 +20,7 @@ OTHER = "Paris, naïve 猫: “سلام” & #1"
 
 def session(seed: int = 0) -> Session:
     model = dat(seed)
-    return Session(model, ByteTokenizer(), "a model", {"weights": digest_of(model)})
+    return Session(model, ByteTokenizer(), "a model", {"weights": weights_digest(model)})
 
 
 def show(page, text):
@@ -45,8 +45,8 @@ def test_a_damaged_text_in_an_address(packed):
 
 
 def test_a_digest_tells_models_apart():
-    assert digest_of(dat()) == digest_of(dat()) != digest_of(dat(1))
-    assert digest_of(dat().bfloat16()) != digest_of(dat())
+    assert weights_digest(dat()) == weights_digest(dat()) != weights_digest(dat(1))
+    assert weights_digest(dat().bfloat16()) != weights_digest(dat())
 
 
 @pytest.mark.slow
@@ -70,9 +70,9 @@ def test_a_link_leads_to_the_same_view(visit, serve):
     # Another server, token and port: the address as --view has it shows the same.
     view = View.of(link)
     assert view.text == OTHER and view.weights == server.session.facts["weights"]
-    view.check_weights(digest_of(dat()))
+    view.check_weights(weights_digest(dat()))
     with pytest.raises(ValueError, match=f"view: it is of a model with weights {view.weights}, but this one has "):
-        view.check_weights(digest_of(dat(1)))
+        view.check_weights(weights_digest(dat(1)))
 
 
 @pytest.mark.slow

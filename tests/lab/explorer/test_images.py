@@ -17,7 +17,7 @@ import torch
 from dat.checkpoints import Checkpoint
 from dat.data.images import IMAGE_SETS
 from dat.data.images.pictures import decoded
-from dat.data.relational_games import EXTRA_TASKS, TASKS
+from dat.data.relational_games import EXTRA_TASKS, TASKS, class_names
 from dat.experiments.images.config import ImageConfig
 from dat.explorer import images, opening
 from dat.explorer.images import GAMES, ImageSession, normalisation_of
@@ -70,6 +70,10 @@ def test_a_run_opens_on_its_own_task(monkeypatch):
         monkeypatch.setattr(opening, "opened", lambda name, found=found: found)
         session = opening.open_session(str(run))
         assert session.default == f"game {task}" and session.default in session.samples
+        image = session.packed(session.default)["image"]  # with the right answer, and classes by their names
+        names = class_names(task)
+        assert image["about"].removeprefix(f"sample: game {task}, whose answer is “").removesuffix("”") in names
+        assert {name for name, _ in image["classes"]} <= set(names)
 
 
 @pytest.mark.parametrize("name", ImageSession(vision(), "").samples)
@@ -91,7 +95,7 @@ def test_maps_are_those_of_the_model_on_the_image(session):
     ]
     with torch.no_grad(), capture(session.model) as maps:
         scores = session.model(x[None])
-    assert shown.classes[0][0] == int(scores.argmax())
+    assert shown.classes[0][0] == str(int(scores.argmax()))
     assert shown.classes[0][1] == pytest.approx(float(scores.softmax(-1).max()), rel=1e-5)
     heads = recording.heads[-1]
     n = heads.weights.receivers

@@ -29,7 +29,10 @@ def test_maps_from_a_patch(visit, serve):
     server = serve(model)
     visitor = visit()
     page = visitor.open(f"{server.address}#page=vision")
-    assert page.inner_text("#picture-about").startswith("sample: game same. Taken for class ")
+    assert page.inner_text("#picture-about").startswith("sample: game same, whose answer is “")
+    page.click("#tab-relations")
+    assert page.locator("#links.apart bdi").count() == 10  # labels are words, and kept apart
+    page.click("#tab-vision")
     # The patch in the middle is chosen at first; up, and to the left.
     page.focus("#picture")
     page.keyboard.press("ArrowUp")
