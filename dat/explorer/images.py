@@ -223,7 +223,7 @@ class ImageSession:
             facts = {"title": self.title, "facts": self.facts, "reads": "image", "layers": self.layers}
             found = record(self.model, lambda: scores.append(self.model(x)), sequences, **facts)
         shares = scores[0][0].float().softmax(-1).topk(min(CLASSES_SHOWN, scores[0].shape[-1]))
-        names = [self.names[number] if self.names else f"{number}" for number in shares.indices.tolist()]
+        names = [str(self.names[number]) if self.names else f"{number}" for number in shares.indices.tolist()]
         classes = list(zip(names, shares.values.tolist(), strict=True))
         return found, Shown(pixels, (rows, columns), len(extra), classes, about)
 

@@ -199,11 +199,11 @@ def _packed_heads(heads: RecordedHeads, choices: Sequence[Bits]) -> tuple[dict[s
     factors = {name: getattr(heads, name) for name in ("weights", "relations")}
     if heads.relations is not None and len(choices) > 1:
         choices = choices[1:]  # 8 bits have not been seen to suffice for relations
-    for bits in choices:
-        found = {name: packed_factors(one, bits) for name, one in factors.items() if one is not None}
-        ranges, error = measured(heads, {name: drawn for name, (drawn, _) in found.items()})
-        if error <= LARGEST_ERROR:
-            break
+    bits, *more = choices
+    found = {name: packed_factors(one, bits) for name, one in factors.items() if one is not None}
+    ranges, error = measured(heads, {name: drawn for name, (drawn, _) in found.items()})
+    if more and error > LARGEST_ERROR:
+        return _packed_heads(heads, more)
     visible = heads.visible
     json: dict[str, Any] = {
         "layer": heads.layer,

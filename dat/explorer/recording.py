@@ -195,7 +195,7 @@ def _hook(
         given = signature.bind(*args, **kwargs)
         given.apply_defaults()
         factored = isinstance(site.module, Heads)
-        kept = _factors(site, given.arguments) if factored else {"site": site}
+        kept: dict[str, Any] = _factors(site, given.arguments) if factored else {"site": site}
         if retrieved and retrieved[0][0] is given.arguments.get("symbols"):
             kept["assignment"] = retrieved[0][1]
         found[site.layer, site.kind] = kept
