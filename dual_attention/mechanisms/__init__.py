@@ -15,8 +15,8 @@ Align                 :class:`Softmax`, :class:`Sparsemax`, :class:`Entmax`, :cl
                       :class:`StickBreaking`, :class:`MultiToken`, :class:`Uniform`, :class:`Hard`
 Select                :class:`MonotonicWindow`, :class:`PredictiveWindow`, :class:`ReinforcedSubset` (with
                       :class:`SubsetSampler`)
-Message               :class:`ValueMessage`, :class:`FeatureMessage`, :class:`PairwiseMessage`,
-                      :class:`RelationalMessage` (with :class:`Relation`)
+Message               :class:`ValueMessage`, :class:`FeatureMessage`, :class:`ValueResidual`,
+                      :class:`PairwiseMessage`, :class:`RelationalMessage` (with :class:`Relation`)
 Query, if not given   :class:`SelfQuery`, :class:`LearnedQuery`, :class:`ConstantQuery`
 Composition           :class:`GeneralAttention`, :class:`MultiHead`, :class:`MultiHop`; by name in :mod:`.recipes`
 Projection            linear; a :class:`TensorProductProjection` may take its place in :class:`MultiHead`
@@ -84,6 +84,7 @@ from .messages import (
     RelativeValues,
     SharedValues,
     ValueMessage,
+    ValueResidual,
 )
 from .multi_head import MultiHead
 from .projections import TensorProductProjection
@@ -188,6 +189,7 @@ __all__ = [
     "TripleProduct",
     "Uniform",
     "ValueMessage",
+    "ValueResidual",
     "recipes",
     "replace",
     "residual",

@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from .._layers.calls import TypedModule
@@ -143,6 +144,35 @@ class FeatureMessage(Message):
             projected = split_heads(self.wv(value), self.n_kv_heads)
         repeated = repeat_symbols(projected, self.heads or 1)
         return RelativeValues(repeated) if isinstance(repeated, RelativeSymbols) else SharedValues(repeated)
+
+
+class ValueResidual(FeatureMessage):
+    """Values of this layer mixed with those of the first layer of a model.
+
+    Math: m^h_s = lambda_1 v1^h_s + lambda_2 y_s W_v^h, lambda_1 and lambda_2 learned, 1/2 at first (Zhou et al. 2024,
+    arXiv 2410.17897, the form with learned factors)
+
+    The value is v1, ``(B, S, n_kv_heads * head_dim)``: what ``wv`` of the first layer made. Without one this is the
+    first layer, and v1 its own.
+
+    Args:
+        others: as :class:`FeatureMessage`.
+    """
+
+    def __init__(
+        self, d_value: int, heads: int, head_dim: int, *, n_kv_heads: int | None = None, bias: bool = False
+    ) -> None:
+        super().__init__(d_value, heads, head_dim, n_kv_heads=n_kv_heads, bias=bias)
+        self.mix = nn.Parameter(torch.full((2,), 0.5))
+
+    def forward(self, query: Tensor | None, key: Tensor, value: Any = None) -> SharedValues:
+        check_sequence("key", key, self.wv.in_features, layer=self.wv)
+        own = self.wv(key)
+        if value is not None:
+            check_sequence("value", value, self.wv.out_features, batch=key.shape[:1], layer=self.wv)
+        first = own if value is None else _shared_value(key, value)
+        mixed = self.mix[0] * first + self.mix[1] * own
+        return SharedValues(repeat_heads(split_heads(mixed, self.n_kv_heads), self.heads or 1))
 
 
 def rows_of(symbols: RelativeSymbols, rows: slice) -> RelativeSymbols:

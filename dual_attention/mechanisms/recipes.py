@@ -15,7 +15,7 @@ from ..functional.activations import Activation
 from .alignments import Align, Elementwise, Hard, MultiToken, Sigmoid, Softmax, StickBreaking
 from .architectures.hops import MultiHop, residual
 from .general import GeneralAttention
-from .messages import FeatureMessage
+from .messages import FeatureMessage, ValueResidual
 from .multi_head import MultiHead
 from .projections import TensorProductProjection
 from .queries import ConstantQuery
@@ -52,6 +52,7 @@ __all__ = [
     "structured_self_attention",
     "tensor_product_attention",
     "token2token",
+    "value_residual_attention",
 ]
 
 
@@ -244,6 +245,15 @@ def tensor_product_attention(d_model: int, n_heads: int, *, query_rank: int = 6,
     attention.wq = TensorProductProjection(*sizes, query_rank)
     attention.wk = TensorProductProjection(*sizes, rank)
     return attention
+
+
+def value_residual_attention(d_model: int, n_heads: int) -> MultiHead:
+    """Zhou et al. 2024 (arXiv 2410.17897): values are mixed with those of the first layer, see :class:`ValueResidual`.
+
+    Call it with ``x, x, first_layer.message.wv(first_x)``.
+    """
+    message = ValueResidual(d_model, n_heads, head_dim(d_model, n_heads, None, None))
+    return MultiHead(GeneralAttention(Dot(), message=message), d_model, n_heads)
 
 
 def gated_self_attention(d_model: int, n_heads: int, gate: str | Activation = "sigmoid") -> MultiHead:

@@ -42,6 +42,8 @@ RIVALS = {
     "multi-token": lambda: recipes.multi_token_attention(D, H, query_kernel=3, key_kernel=5, group=2),
     "slot pairs": lambda: recipes.slot_pair_attention(D, 4),
     "stick-breaking": lambda: recipes.stick_breaking_attention(D, H),
+    "value residual": lambda: recipes.value_residual_attention(D, H),
+    "gated": lambda: recipes.gated_self_attention(D, H),
 }
 ORDERED = {"stick-breaking", "multi-token"}
 """Rivals to which the order of the senders matters."""
@@ -422,3 +424,26 @@ def test_their_alignments_select_for_relations_too(align):
     ).transpose(1, 2)
     close(output.context, carried.flatten(2) @ heads.wo.weight.T)
     close(heads(x, x, symbols, is_causal=True).context, output.context)
+
+
+def test_value_residuals():
+    """Zhou et al. 2024: the weights of this layer carry lambda_1 V_1 + lambda_2 V_n."""
+    first, rival = float64(recipes.self_attention(D, H)), float64(recipes.value_residual_attention(D, H))
+    x, hidden, mask = normal(B, N, D), normal(B, N, D), a_mask(N)
+    v1 = first.message.wv(x)
+    q, k, v = (of_heads(hidden, w.weight) for w in (rival.wq, rival.wk, rival.message.wv))
+    a = masked_softmax(q @ k.mT / math.sqrt(D / H), mask)
+    early, late = rival.message.mix
+    wanted = a @ (early * of_heads(x, first.message.wv.weight) + late * v)
+    output = rival(hidden, hidden, v1, attn_mask=mask)
+    close(output.context, wanted.transpose(1, 2).flatten(2) @ rival.wo.weight.T)
+    plain = recipes.self_attention(D, H).double()
+    fresh = recipes.value_residual_attention(D, H).double()
+    assert fresh.message.mix.tolist() == [0.5, 0.5]
+    names = {name: w for name, w in fresh.state_dict().items() if not name.endswith("mix")}
+    plain.load_state_dict({name.replace("attention.message", "features"): w for name, w in names.items()})
+    close(fresh(x).context, plain(x).context)  # as the first layer
+    refuse(
+        (ValueError, "^value: expected", lambda: rival(hidden, hidden, v1[:, :2])),
+        (ValueError, "^value: expected", lambda: rival(hidden, hidden, v1[..., :4])),
+    )
