@@ -28,6 +28,7 @@ from dual_attention.generation.tokenizer_json import TOKENIZER_JSON, JsonTokeniz
 from dual_attention.language_models import LanguageModel
 
 from .experiments import experiment_of_run
+from .experiments.language.heads_model import HeadsModelConfig
 from .training.checkpoint import WEIGHTS
 from .training.config_io import read_config
 from .training.run_folder import RunFolder
@@ -180,7 +181,8 @@ def _open_run(
     run.check_beginning()
     weights, state = weights_of_run(run, checkpoint, meta=torch.device(device).type == "meta")
     if (run.path / CONFIG).is_file():  # the arguments of a language model, which know the size of its vocabulary
-        config = language_config(CheckpointFiles(run.path).config(), source=source)
+        saved = CheckpointFiles(run.path).config()
+        config = HeadsModelConfig.from_dict(saved) if "heads" in saved else language_config(saved, source=source)
         model = empty_language_model(config, source=source, dtype=dtype)
     else:
         config = read_config(experiment.Config, run.config)

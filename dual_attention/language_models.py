@@ -237,8 +237,8 @@ class DualAttnTransformerLM(LanguageModel):
             ignore_weights(self, "layers.symbol_retrievers.")
         self._finish(dtype)
 
-    def _create_block(self, config: DecoderLanguageConfig) -> nn.Module:
-        return super()._create_block(config if config.ff_bias is None else replace(config, bias=config.ff_bias))
+    def _create_block(self, config: DecoderLanguageConfig, layer: int) -> nn.Module:
+        return super()._create_block(config if config.ff_bias is None else replace(config, bias=config.ff_bias), layer)
 
     def _create_retrievers(self, config: DecoderLanguageConfig) -> list[nn.Module]:
         if not config.n_heads_ra:

@@ -76,7 +76,7 @@ class LanguageModel(Generates, TiesWeights, Arithmetic, TokenModel):
 
         width, vocab_size = config.d_model, config.vocab_size
         symbol_retrievers = self._create_retrievers(config)
-        blocks: list[Any] = [self._create_block(config) for _ in range(config.n_layers)]
+        blocks: list[Any] = [self._create_block(config, layer) for layer in range(1, config.n_layers + 1)]
         layers: dict[str, nn.Module] = {
             "token_embedder": nn.Embedding(vocab_size, width),
             "dropout": nn.Dropout(config.dropout_rate),
@@ -91,8 +91,8 @@ class LanguageModel(Generates, TiesWeights, Arithmetic, TokenModel):
         self.layers = Layers(layers)
         self.rope = rotary_encoding(blocks[0].attention, config)
 
-    def _create_block(self, config: DecoderLanguageConfig) -> nn.Module:
-        """One of the blocks, causal."""
+    def _create_block(self, config: DecoderLanguageConfig, layer: int) -> nn.Module:
+        """The block of a layer, from 1 on; causal."""
         kind = self._block_kind
         fields = arguments_for(kind, config)
         own = checked_options("block_kwargs", config.block_kwargs, kind, taken=("causal", *fields))

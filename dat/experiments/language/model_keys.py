@@ -13,7 +13,9 @@ from dual_attention.language_models import DualAttnTransformerLM, TransformerLM
 from dual_attention.language_presets import LanguageModelConfig, language_preset
 
 from ...training.configs import check, check_integers
+from ..heads import RivalName, check_rival
 from ..model_keys import LONGEST, ActivationName, ModelKeys
+from .heads_model import HeadsModelConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +38,9 @@ class LanguageModelKeys(PositionsConfig, OutputLayerConfig, ModelKeys):
     """Biases in the linear maps of a Transformer's blocks."""
     ff_bias: bool = True
     """Biases in the feed-forward blocks of a DAT; the paper's models have them."""
+    heads: RivalName | None = None
+    """Heads of a rival of relational attention in place of the sensory heads of a Transformer, without rotary
+    positions; null for self-attention."""
     output_gate: Literal["none", "identity", "sigmoid"] = "none"
     """Gate on what each sensory head brings, computed from the receiver: none, linear, or a sigmoid."""
     pos_enc_type: TokenPositions = "RoPE"
@@ -60,6 +65,14 @@ class LanguageModelKeys(PositionsConfig, OutputLayerConfig, ModelKeys):
         super().__post_init__()
         check_integers(self, "model", "vocab_size", "context", most=LONGEST)
         check(0 < self.rope_theta < inf, "model.rope_theta", "a positive number", self.rope_theta)
+        if self.heads is not None:
+            check_rival("model.n_heads_sa", self.heads, self.n_heads_sa)
+            expected = {"n_heads_ra": 0, "n_kv_heads": None, "output_gate": "none"}
+            for name, value in expected.items():
+                got, wanted = getattr(self, name), "null" if value is None else value
+                check(got == value, f"model.{name}", f"{wanted} with model.heads={self.heads}", got)
+            fits, expected = self.pos_enc_type != "RoPE", f"pos_emb or none with model.heads={self.heads}"
+            check(fits, "model.pos_enc_type", expected, self.pos_enc_type)
 
     def check_heads(self) -> None:
         super().check_heads()
@@ -75,6 +88,8 @@ class LanguageModelKeys(PositionsConfig, OutputLayerConfig, ModelKeys):
             "dff": 4 * self.d_model if self.dff is None else self.dff,
             "max_block_size": self.context,
         }
+        if self.heads is not None:
+            return HeadsModelConfig(model="transformer", heads=self.heads, n_heads=self.n_heads_sa, **common)
         gate: AttentionOptions = {} if self.output_gate == "none" else {"output_gate": self.output_gate}
         if not self.relational:
             heads: AttentionOptions = {} if self.n_kv_heads is None else {"n_kv_heads": self.n_kv_heads}

@@ -19,6 +19,7 @@ from ...training.configs import (
     check_seed,
 )
 from ...training.seeding import derive_seed
+from ..heads import check_rival
 from ..model_keys import ActivationName, VisionModelKeys
 from .baseline_config import (
     BASELINE_CONFIGS,
@@ -138,6 +139,8 @@ class GamesModelConfig(VisionModelKeys):
         if self.architecture == "toolbox":
             expected = "dot in a model of the toolbox, whose model.toolbox.relation says so"
             check(self.rel_score == "dot", "model.rel_score", expected, self.rel_score)
+        if self.toolbox is not None:
+            check_rival("model.n_heads_ra", self.toolbox.heads, self.n_heads_ra)
         if self.architecture in ("abstractor", "toolbox"):
             fits = not self.symbols.startswith("position_relative")
             where = {"abstractor": "an Abstractor", "toolbox": "a model of the toolbox"}[self.architecture]

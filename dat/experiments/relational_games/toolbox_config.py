@@ -7,6 +7,7 @@ from math import inf
 from typing import Literal
 
 from ...training.configs import check
+from ..heads import RivalName
 
 Carried = Literal["relations", "symbols", "objects"]
 RelationKind = Literal["dot", "dot_and_norms", "hadamard", "cosine", "squared_distance"]
@@ -40,6 +41,10 @@ class ToolboxConfig:
     """Add a learned multiple of the identity to the product of query and key weights of each head, and another to that
     of value and output weights (arXiv 2310.09753); heads that carry features only."""
 
+    heads: RivalName | None = None
+    """Heads of a rival of relational attention, which carry objects, without a gate and identities; null for the heads
+    that the other keys describe."""
+
     def __post_init__(self) -> None:
         relations = self.carries == "relations"
         for name in ("relation", "of", "normalise", "sharpness"):
@@ -57,3 +62,6 @@ class ToolboxConfig:
         plain = self.carries == "objects" and self.gate == "none"
         expected = "false unless heads carry objects, without a gate"
         check(plain or not self.identities, "model.toolbox.identities", expected, self.identities)
+        fits = self.heads is None or (plain and not self.identities)
+        expected = "null unless heads carry objects, without a gate and identities"
+        check(fits, "model.toolbox.heads", expected, self.heads)

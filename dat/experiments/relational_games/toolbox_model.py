@@ -23,7 +23,6 @@ from dual_attention._models.retrievers import create_symbol_retriever, retrieve_
 from dual_attention._models.stack import BlockInputs
 from dual_attention._models.vision import VisionModel
 from dual_attention.functional import attention
-from dual_attention.functional.masks import MaskPattern
 from dual_attention.mechanisms import (
     Cosine,
     Dot,
@@ -34,8 +33,8 @@ from dual_attention.mechanisms import (
     Relation,
     RelationalMessage,
 )
-from dual_attention.transformer_blocks import EncoderSteps, FeedForwardBlock, create_norm
 
+from ..heads import HeadsBlock, rival_heads
 from .config import GamesModelConfig
 from .toolbox_config import ToolboxConfig
 from .toolbox_relations import DetachedRelation, RelationWithNorms, StandardisedRelation
@@ -52,7 +51,7 @@ class IdentityHeads(nn.Module):
     Args:
         d_model: d.
         n_heads: H, a divisor of d.
-        dropout: rate on the weights and on the output.
+        dropout: rate on the weights.
     """
 
     def __init__(self, d_model: int, n_heads: int, dropout: float = 0.0) -> None:
@@ -61,7 +60,6 @@ class IdentityHeads(nn.Module):
         self.wq, self.wk, self.wv, self.wo = (nn.Linear(d_model, d_model, bias=False) for _ in range(4))
         self.compare = nn.Parameter(torch.ones(n_heads))
         self.copy = nn.Parameter(torch.ones(n_heads))
-        self.out_dropout = nn.Dropout(dropout)
         self.taps = Taps(("visible", "weights"))
 
     def forward(
@@ -81,7 +79,7 @@ class IdentityHeads(nn.Module):
         )
         mixed, copied = attended.split((x.shape[-1] // self.n_heads, x.shape[-1]), -1)
         context = self.wo(merge_heads(mixed)) + torch.einsum("bhtd,h->btd", copied, self.copy)
-        return GeneralAttentionOutput(self.out_dropout(context), weights)
+        return GeneralAttentionOutput(context, weights)
 
 
 def toolbox_relation(model: GamesModelConfig, config: ToolboxConfig) -> Relation:
@@ -108,9 +106,11 @@ def toolbox_relation(model: GamesModelConfig, config: ToolboxConfig) -> Relation
     return Relation(model.d_model, n_relations, activation=activation, **how)
 
 
-def toolbox_heads(model: GamesModelConfig, config: ToolboxConfig) -> nn.Module:
-    """The heads that a configuration describes."""
+def toolbox_heads(model: GamesModelConfig, config: ToolboxConfig, layer: int) -> nn.Module:
+    """The heads that a configuration describes, of a layer from 1."""
     d_model, heads, dropout = model.d_model, model.n_heads_ra, model.dropout_rate
+    if config.heads is not None:
+        return rival_heads(config.heads, d_model, heads, layer, dropout)
     if config.identities:
         return IdentityHeads(d_model, heads, dropout)
     message = None
@@ -121,43 +121,7 @@ def toolbox_heads(model: GamesModelConfig, config: ToolboxConfig) -> nn.Module:
         message = RelationalMessage(relation, d_model // heads, heads=heads, d_symbol=d_model, **sizes)
     attend = GeneralAttention(Dot(), message=message, dropout=dropout)
     gate = None if config.gate == "none" else config.gate
-    return MultiHead(attend, d_model, heads, gate=gate, out_dropout=dropout)
-
-
-class ToolboxBlock(EncoderSteps):
-    """Encoder block around any heads: these and feed-forward, each in a residual step.
-
-    Args:
-        heads: called with tokens, tokens, and symbols if ``takes_symbols``.
-        others: as :class:`~dual_attention.transformer_blocks.EncoderBlock`.
-    """
-
-    _attention = "heads"
-
-    def __init__(self, heads: nn.Module, config: VisionConfig, *, takes_symbols: bool) -> None:
-        super().__init__(config.dropout_rate, config.norm_first)
-        self.post_norm_dropout, self.takes_symbols = True, takes_symbols
-        self.norm1 = create_norm(config.d_model, config.norm_type)
-        self.heads = heads
-        self.norm2 = create_norm(config.d_model, config.norm_type)
-        self.ff_block = FeedForwardBlock(config.d_model, config.dff, config.activation, use_bias=config.bias)
-
-    def forward(
-        self,
-        x: Tensor,
-        symbols: Symbols | None = None,
-        *,
-        attn_mask: MaskPattern | None = None,
-        need_weights: bool = False,
-    ) -> Tensor | tuple[Tensor, Tensor | None]:
-        """``(B, T, d) -> (B, T, d)``; with ``need_weights`` the pair of that and the weights ``(B, H, T, T)``.
-
-        The mask of an image hides nothing, and is not looked at.
-        """
-        z = self.pre_norm(x, self.norm1)
-        attended = self.heads(z, z, symbols if self.takes_symbols else None, need_weights=need_weights)
-        x = self._finish(x, attended.context)
-        return (x, attended.weights) if need_weights else x
+    return MultiHead(attend, d_model, heads, gate=gate)
 
 
 class VisionToolbox(VisionModel):
@@ -182,10 +146,15 @@ class VisionToolbox(VisionModel):
         config = config_of(VisionConfig, {**vars(model), **images})
         super().__init__(config)
         takes_symbols = toolbox.carries != "objects"
+        self.update_symbols_each_layer = takes_symbols
         self.symbol_retriever = create_symbol_retriever(model.symbols, symbols) if takes_symbols else None
-        for _ in range(model.n_layers):
-            heads = toolbox_heads(model, toolbox)
-            self.encoder_blocks.append(ToolboxBlock(heads, config, takes_symbols=takes_symbols))
+        for layer in range(1, model.n_layers + 1):
+            heads = toolbox_heads(model, toolbox, layer)
+            takes = takes_symbols or (toolbox.heads == "value_residual" and layer > 1)
+            self.encoder_blocks.append(HeadsBlock(heads, config, takes_symbols=takes))
+        self._shares_values = toolbox.heads == "value_residual"
 
     def _retrieve(self, number: int, x: Tensor, inputs: BlockInputs, cache: Cache | None) -> Symbols | None:
+        if self._shares_values:
+            return self.encoder_blocks[0].values(x)
         return None if self.symbol_retriever is None else retrieve_symbols(self.symbol_retriever, x)

@@ -1,0 +1,182 @@
+"""Rivals of relational attention as arms: they train in each family, and tokens see none after them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from dat.checkpoints import open_checkpoint
+from dat.cli.estimate import find_model
+from dat.cli.export import write_export
+from dat.cli.generate import continuations
+from dat.cli.main import main
+from dat.experiments.heads import RIVALS, multiplied_projections
+from dat.experiments.language.experiment import LanguageModelling
+from dat.experiments.language.heads_model import HeadsLM, HeadsModelConfig
+from dat.experiments.language.model_keys import LanguageModelKeys
+from dat.experiments.relational_games.model import build_games_model
+from dat.experiments.relational_games.presets import toolbox
+from dat.experiments.sequences.config import RecallConfig, RecallDataConfig, in_batches
+from dat.experiments.sequences.experiment import Recall
+from dat.experiments.sequences.model import SequenceModelKeys
+from dat.training.configs import OutputConfig
+from dat.training.run_folder import RunFolder
+from dat.training.runs import start_run
+from tests.support.tensors import close
+
+from .language.conftest import tiny_config
+
+PLAIN = {"n_heads_ra": 0, "n_kv_heads": None, "pos_enc_type": "pos_emb"}
+SEQUENCES = SequenceModelKeys(name="rival", n_heads_sa=4, context=16, d_model=32, dff=16, **PLAIN)
+LANGUAGE = LanguageModelKeys(name="rival", n_heads_sa=2, n_layers=3, context=16, d_model=16, dff=16, **PLAIN)
+TOKENS = torch.randint(20, (3, 9), generator=torch.Generator().manual_seed(0))
+
+
+def sequence_model(name):
+    return replace(SEQUENCES, heads=name).build(20, seed=0)
+
+
+def language_model(name):
+    torch.manual_seed(0)
+    return replace(LANGUAGE, heads=name).language_config(20).build()
+
+
+def check_trains(model, loss):
+    """All parameters get a gradient, and a step along it makes the loss smaller."""
+    before = loss()
+    parameters = dict(model.named_parameters())
+    gradients = dict(zip(parameters, torch.autograd.grad(before, parameters.values()), strict=True))
+    assert not [name for name, gradient in gradients.items() if not gradient.any()]
+    norm = torch.stack([gradient.norm() for gradient in gradients.values()]).norm()
+    with torch.no_grad():
+        for name, parameter in parameters.items():
+            parameter -= 0.01 / norm * gradients[name]
+        assert loss() < before
+
+
+@pytest.mark.parametrize("build", [sequence_model, language_model])
+@pytest.mark.parametrize("name", RIVALS)
+def test_tokens_see_none_after_them(name, build):
+    model = build(name).double().eval()
+    logits = model(TOKENS).logits
+    for at in (1, 5, 8):
+        changed = TOKENS.clone()
+        changed[:, at:] = (changed[:, at:] + 1) % 20
+        other = model(changed).logits
+        close(other[:, :at], logits[:, :at])
+        assert not torch.isclose(other[:, at:], logits[:, at:]).all(-1).any()
+    packed = model(TOKENS.view(1, -1), segments=torch.arange(3).repeat_interleave(9)[None]).logits
+    close(packed.view(3, 9, -1), logits)
+    padding = torch.ones(3, 11, dtype=torch.bool)
+    padding[:, :2] = False
+    padded = model(torch.nn.functional.pad(TOKENS, (2, 0)), padding_mask=padding).logits
+    close(padded[:, 2:], logits)
+
+
+@pytest.mark.parametrize("build", [sequence_model, language_model])
+@pytest.mark.parametrize("name", RIVALS)
+def test_causal_models_train(name, build):
+    model = build(name)
+    check_trains(model, lambda: model.loss(TOKENS[:, :-1], TOKENS[:, 1:]))
+    maps = model.trace(TOKENS).maps
+    assert {weights.shape[0::2] for weights in maps} == {(3, 9)} and len(maps) == model.n_layers
+    again = build(name)
+    again.load_state_dict(model.state_dict())
+    assert torch.equal(again(TOKENS).logits, model(TOKENS).logits)
+    model.gradient_checkpointing = True
+    close(model.loss(TOKENS, TOKENS), again.loss(TOKENS, TOKENS))
+
+
+@pytest.mark.parametrize("name", RIVALS)
+def test_image_classifiers_train(name):
+    model = build_games_model(toolbox(name, carries="objects", heads=name), 2, seed=0)
+    images = torch.rand(3, 3, 36, 36, generator=torch.Generator().manual_seed(0))
+    model.eval()
+    check_trains(model, lambda: torch.nn.functional.cross_entropy(model(images), torch.tensor([0, 1, 1])))
+    assert all(weights.shape[-2:] == (10, 10) for weights in model.trace(images).maps)
+    model.train()
+    assert not torch.equal(model(images), model(images))  # dropout
+
+
+def test_values_of_the_first_layer_reach_all_others():
+    model = language_model("value_residual").double().eval()
+    first, second, third = model.layers.blocks
+    x = torch.randn(1, 4, 16, dtype=torch.double)
+    v1 = first.heads.features.wv(first.norm1(x))
+    assert torch.equal(first.values(x), v1) and not first.takes_symbols
+    seen = []
+    for block in (second, third):
+        block.heads.message.register_forward_pre_hook(lambda module, given: seen.append(given[2]))
+    expected = first.values(model.layers.token_embedder(TOKENS) + model.layers.positional_embedder.weight[:9])
+    model(TOKENS)
+    assert len(seen) == 2 and all(torch.equal(value, expected) for value in seen)
+
+
+def test_products_of_projections_begin_as_large_as_pytorch_makes_them():
+    for name in ("simplicial", "tensor_product"):
+        for model in (sequence_model(name), language_model(name)):
+            width = model.d_model
+            found = [p.weight for p in multiplied_projections(model)]
+            assert len(found) == 3 * model.n_layers
+            assert all(w.abs().max().item() == pytest.approx(width**-0.5, rel=0.05) for w in found)
+    assert sequence_model("latent").layers.blocks[0].heads.compress.weight.std().item() == pytest.approx(0.08, rel=0.1)
+
+
+REFUSED = {
+    "model.n_heads_ra: expected 0 with model.heads=latent, got 2": {"n_heads_ra": 2},
+    "model.n_kv_heads: expected null with model.heads=latent, got 1": {"n_kv_heads": 1},
+    "model.output_gate: expected none with model.heads=latent, got 'sigmoid'": {"output_gate": "sigmoid"},
+    "model.pos_enc_type: expected pos_emb or none with model.heads=latent, got 'RoPE'": {"pos_enc_type": "RoPE"},
+    "model.n_heads_sa: expected an even number of heads": {"heads": "differential", "n_heads_sa": 1},
+    "model.n_heads_sa: expected two or more heads": {"heads": "slot_pair", "n_heads_sa": 1},
+}
+
+
+@pytest.mark.parametrize("message", REFUSED)
+def test_what_rivals_do_not_have_is_refused_by_name(message):
+    with pytest.raises(ValueError, match=f"^{message}"):
+        replace(LANGUAGE, **{"heads": "latent", **REFUSED[message]})
+
+
+def test_games_and_models_refuse_by_name():
+    with pytest.raises(ValueError, match=r"^model\.toolbox\.heads: expected null unless heads carry objects"):
+        toolbox("x", heads="latent")
+    with pytest.raises(ValueError, match=r"^model\.n_heads_ra: expected an even number"):
+        replace(toolbox("x", carries="objects", heads="differential"), n_heads_ra=1)
+    config = replace(LANGUAGE, heads="latent").language_config(20)
+    with pytest.raises(ValueError, match=r"^pos_enc_type: expected 'pos_emb' or 'none' with latent heads"):
+        replace(config, pos_enc_type="RoPE").build()
+    model = config.build()
+    with pytest.raises(ValueError, match=r"^cache: latent heads keep none; decode with use_cache=False"):
+        model.generate(TOKENS, 1)
+    with pytest.raises(ValueError, match=r"^flops_per_token: latent heads are not counted"):
+        model.flops_per_token()
+    assert model.generate(TOKENS, 2, use_cache=False).shape == (3, 11)
+    assert HeadsModelConfig.from_dict(config.to_dict()) == config
+
+
+def test_a_language_run_opens_again(tmp_path, capsys):
+    model = replace(LANGUAGE, heads="differential", n_layers=1)
+    folder = start_run(LanguageModelling(), replace(tiny_config(tmp_path), model=model)).path
+    opened = open_checkpoint(folder)
+    assert isinstance(opened.model, HeadsLM) and opened.config.heads == "differential"
+    assert "".join(continuations(opened.model, opened.tokenizer(), "2 times", use_cache=False, max_new_tokens=3))
+    assert main(["generate", str(folder), "2 times", "--max_new_tokens=3"]) == 0
+    assert capsys.readouterr().out.startswith("2 times")
+    assert find_model(str(folder))[0] == "HeadsLM"
+    with pytest.raises(ValueError, match="differential heads have no form but that of a run folder"):
+        write_export(opened, tmp_path / "out", to="hub")
+
+
+def test_heads_of_pairs_are_watched_in_a_run_of_sequences(tmp_path):
+    config = RecallConfig(
+        task="mqar",
+        data=RecallDataConfig(size=2, n_val=4, n_test=4),
+        model=replace(SEQUENCES, heads="simplicial"),
+        loop=replace(in_batches(2, 4, eval_every=1), batch_size=4),
+        output=OutputConfig(folder=str(tmp_path), name="run", tensorboard=False, progress=False),
+    )
+    result = RunFolder(start_run(Recall(), config).path).read_result()
+    assert 0 < result["matching"]["test"] < 1 and result["parameters"] == result["trained_parameters"]
