@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from ...sweeps.grid import Cell, GridConfig
 from ...training.configs import (
@@ -206,9 +206,11 @@ class RecallGrid(GridConfig):
     loop: StepLoopConfig = field(default_factory=lambda: in_batches(1000, 256, eval_every=0, checkpoint_every=0))
     """Batch sizes. Cells write no checkpoints; loop.steps and loop.eval_every are not used."""
 
+    presets: ClassVar[Mapping[str, SequenceModelKeys]] = PRESETS
+
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_names("models", self.models, PRESETS)
+        self.check_models(self.models)
         for text in self.tasks:
             parsed(text)
         n, given = len(self.tasks), len(self.steps)
@@ -239,7 +241,7 @@ class RecallGrid(GridConfig):
             seed=cell.seed,
             task=cell["task"],
             data=RecallDataConfig(size=cell["size"], **vars(self.data)),
-            model=PRESETS[cell["model"]],
+            model=self.presets[cell["model"]],
             optim=self.optim,
             loop=replace(self.loop, steps=steps, eval_every=steps // self.evaluations),
         )
