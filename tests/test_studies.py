@@ -53,6 +53,22 @@ def test_its_grids_list_their_cells(folder):
         assert isinstance(grid, GridConfig) and cells(experiment, grid)
 
 
+def test_rivals_are_as_large_as_the_transformers():
+    module = load_module(ROOT / "studies" / "rivals" / "study.py")
+    families = {"study": "transformer-128-h2-matched", "sequences": "T-positions", "language": "T-tiny-positions"}
+    for name, transformer in families.items():
+        study = load_study(ROOT / "studies" / "rivals" / f"{name}.py")
+        experiment = with_study(swept(experiment_named(study.experiment)), study)
+        found = cells(experiment, study.grids["rivals"])
+        sizes = {
+            cell["model"]: sum(p.numel() for p in experiment.empty_model(config).parameters() if p.requires_grad)
+            for cell, config in ((cell, study.grids["rivals"].run_config(cell)) for cell in found)
+        }
+        rivals = {*module.DFF, "gated"} - ({"simplicial"} if name == "language" else set())
+        assert rivals < set(sizes) and len(sizes) == len(rivals) + 2
+        assert all(abs(size / sizes[transformer] - 1) < 0.005 for size in sizes.values()), sizes
+
+
 def summaries() -> list[str]:
     """Rows of the page of all studies, and paragraphs of the front page, that give a number with its interval."""
     found = [*PAGES["studies/README.md"].splitlines(), *PAGES["README.md"].split("\n\n")]
