@@ -26,7 +26,7 @@ class HeadsModelConfig(LanguageModelConfig):
     heads: RivalName
     """Heads of a rival in place of self-attention."""
 
-    def build(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> HeadsLM:
+    def build(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Any:
         return HeadsLM(self, device=device, dtype=dtype)
 
     def to_dict(self) -> dict[str, Any]:
@@ -52,7 +52,7 @@ class HeadsLM(LanguageModel):
     def __init__(
         self, config: HeadsModelConfig, *, device: torch.device | str | None = None, dtype: torch.dtype | None = None
     ) -> None:
-        self.kind = config.heads
+        self.kind: RivalName = config.heads
         if config.pos_enc_type == "RoPE":
             raise ValueError(f"pos_enc_type: expected 'pos_emb' or 'none' with {config.heads} heads, got 'RoPE'")
         with nullcontext() if device is None else torch.device(device):
