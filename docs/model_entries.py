@@ -1,0 +1,297 @@
+"""What make_models.py tries: layers, mechanisms, baselines and models, how each is made and called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+import dual_attention as da
+from dual_attention import baselines, mechanisms
+from dual_attention.mechanisms import recipes
+
+D, H, N, VOCAB = 8, 2, 9, 11
+LENGTHS = 384, 768
+"""Lengths between which the largest tensor doubles, if memory grows with the length."""
+
+Call = Callable[..., Tensor]
+
+
+class Entry(NamedTuple):
+    """Something to try.
+
+    Attributes:
+        make: a module for so many objects.
+        call: of the module with inputs and the options that it takes; outputs have receivers on their second axis.
+        inputs: so many objects, tokens or patches of two examples.
+        bare: a call without symbols, of what is called with symbols.
+        looks: whether something beside attention reads all objects, so that masks of pairs do not hide any.
+        lengths: see :data:`LENGTHS`.
+    """
+
+    make: Callable[[int], nn.Module]
+    call: Call
+    inputs: Callable[[int], Tensor] = lambda n: torch.randn(2, n, D)
+    bare: Call | None = None
+    looks: bool = False
+    lengths: tuple[int, int] = LENGTHS
+
+
+def tokens(n: int) -> Tensor:
+    return torch.randint(VOCAB, (2, n))
+
+
+def images(n: int) -> Tensor:
+    """Images of n patches, one below the other."""
+    return torch.randn(2, 3, 2 * n, 2)
+
+
+def like(x: Tensor) -> Tensor:
+    """Symbols of objects."""
+    return x.sin().flip(-1)
+
+
+def other(x: Tensor, n: int = 7) -> Tensor:
+    """Another sequence, always the same."""
+    return torch.linspace(-1, 9, n * D).view(n, D).sin().expand(2, n, D).to(x.dtype)
+
+
+def attribute(name: str, *more: Callable[[Tensor], Any], second: str = "padding_mask") -> Call:
+    """A call with objects and what is made of them, and the output of that name; ``second`` is its padding mask."""
+
+    def call(module: Any, x: Tensor, **options: Any) -> Tensor:
+        if "padding_mask" in options:
+            options[second] = options.pop("padding_mask")
+        return getattr(module(x, *(make(x) for make in more), **options), name)
+
+    return call
+
+
+def same(x: Tensor) -> Tensor:
+    return x
+
+
+def first(*more: Callable[[Tensor], Any]) -> Call:
+    """A call with objects and what is made of them, and the first of its outputs."""
+
+    def call(module: Any, x: Tensor, **options: Any) -> Tensor:
+        found = module(x, *(make(x) for make in more), **options)
+        return found if isinstance(found, Tensor) else found[0]
+
+    return call
+
+
+def other_queries(module: Any, x: Tensor, **options: Any) -> Tensor:
+    """Context of queries that are always the same, for heads in which queries see each other."""
+    return module(other(x, x.shape[1]), x, **options).context
+
+
+def of_keys(module: Any, x: Tensor, **options: Any) -> Tensor:
+    return module(None, x, **options).context
+
+
+def of_target(module: Any, y: Tensor, **options: Any) -> Tensor:
+    """A sequence-to-sequence model's output for a target, after a source that is always the same."""
+    source = other(y) if y.is_floating_point() else torch.arange(2 * N).view(2, N) % VOCAB
+    if "padding_mask" in options:
+        options["target_padding_mask"] = options.pop("padding_mask")
+    return module.decode(y, module.encode(source), **options)
+
+
+def of_words(module: Any, x: Tensor, **options: Any) -> Tensor:
+    """Context of a document whose sentences have one word."""
+    masks = {"mask": options["padding_mask"][..., None]} if options else {}
+    return module(x[:, :, None], **masks).context
+
+
+HEADS, WITH_SYMBOLS = attribute("context", same), attribute("context", same, like)
+CO = {name: attribute(name, other, second="mask1") for name in ("context1", "context2")}
+BLOCK: dict[str, Any] = {"d_model": D, "dff": 8, "dropout_rate": 0.0, "activation": "gelu", "norm_first": True}
+BLOCK_OF_WIDTH = {name: value for name, value in BLOCK.items() if name != "d_model"}
+LAYERS: dict[str, Any] = {**BLOCK, "n_layers": 2}
+DUAL = {"n_heads_sa": 1, "n_heads_ra": 1}
+SYMBOLIC: dict[str, Any] = {"symbol_retrieval_kwargs": {"d_model": D, "n_heads": 2, "n_symbols": 5}}
+ABSTRACTOR = {**LAYERS, "n_heads": H, "symbol_retrieval": "symbolic_attention", **SYMBOLIC}
+PATCHES: dict[str, Any] = {"patch_size": (2, 2), "num_classes": 3, "d_model": D}
+
+
+def text(kind: Any, **own: Any) -> Callable[[int], Any]:
+    return lambda n: kind(vocab_size=VOCAB, max_block_size=max(n, N), **LAYERS, **own)
+
+
+def pictures(kind: Any, **own: Any) -> Callable[[int], nn.Module]:
+    return lambda n: kind(image_shape=(3, 2, 2 * n), **PATCHES, **own)
+
+
+def pairs(kind: Any, heads: Mapping[str, Any], **own: Any) -> Callable[[int], nn.Module]:
+    """A model from sequences to sequences of tokens."""
+    specs = {name: {"type": "token", "vocab_size": VOCAB} for name in ("input_spec", "output_spec")}
+    block = {**BLOCK_OF_WIDTH, **heads}
+    sides = {"encoder_kwargs": block, "decoder_kwargs": {**block, "n_heads_cross": H}}
+    depth = {"d_model": D, "out_dim": VOCAB, "n_layers_enc": 1, "n_layers_dec": 1}
+    return lambda n: kind(**specs, **sides, **depth, in_block_size=N, out_block_size=max(n, N), **own)
+
+
+def recipe(name: str, *sizes: Any, call: Call = HEADS, **own: Any) -> Entry:
+    build = getattr(recipes, name)
+    return Entry(lambda n: build(*(n if size is N else size for size in sizes), **own), call)
+
+
+GROUPS: dict[str, dict[str, Entry]] = {
+    "Layers": {
+        "Attention": Entry(lambda n: da.Attention(D, H), first(same, same)),
+        **{
+            kind.__name__: Entry(lambda n, kind=kind: kind(D, H), first(like), bare=first())
+            for kind in (
+                da.RelationalAttention,
+                da.RelationalCrossAttention,
+                da.DisentangledRelationalCrossAttention,
+            )
+        },
+        "DualAttention": Entry(lambda n: da.DualAttention(D, 1, 1, 0.0), first(like), bare=first()),
+        "EncoderBlock": Entry(lambda n: da.EncoderBlock(n_heads=H, causal=True, **BLOCK), first()),
+        "DualAttnEncoderBlock": Entry(
+            lambda n: da.DualAttnEncoderBlock(**DUAL, causal=True, **BLOCK), first(like), bare=first()
+        ),
+        "DecoderBlock": Entry(
+            lambda n: da.DecoderBlock(n_heads=H, n_heads_cross=H, causal=True, **BLOCK), first(other)
+        ),
+        "DualAttnDecoderBlock": Entry(
+            lambda n: da.DualAttnDecoderBlock(**DUAL, n_heads_cross=H, causal=True, **BLOCK),
+            first(other, like),
+            bare=first(other),
+        ),
+    },
+    "Heads of the toolbox": {
+        "self_attention": recipe("self_attention", D, H),
+        "relational_heads": recipe("relational_heads", D, H, call=WITH_SYMBOLS)._replace(bare=HEADS),
+        "relational_cross_heads": recipe("relational_cross_heads", D, H, call=WITH_SYMBOLS)._replace(bare=HEADS),
+        "hadamard_attention": recipe("hadamard_attention", D, H),
+        "gated_self_attention": recipe("gated_self_attention", D, H),
+        "sigmoid_self_attention": recipe("sigmoid_self_attention", D, H),
+        "stick_breaking_attention": recipe("stick_breaking_attention", D, H),
+        "multi_token_attention": recipe("multi_token_attention", D, H, call=other_queries, group=2),
+        "tensor_product_attention": recipe("tensor_product_attention", D, H),
+        "slot_pair_attention": recipe("slot_pair_attention", D, H),
+        "value_residual_attention": recipe("value_residual_attention", D, H),
+        "DifferentialAttention": Entry(lambda n: mechanisms.DifferentialAttention(D, H), HEADS),
+        "LatentAttention": Entry(lambda n: mechanisms.LatentAttention(D, H, 4), HEADS),
+        "SimplicialAttention": Entry(lambda n: mechanisms.SimplicialAttention(D, H), HEADS, lengths=(32, 64)),
+    },
+    "Mechanisms of one head": {
+        **{name: recipe(name, D, D) for name in ("additive_attention", "hard_attention", "luong_general")},
+        "scaled_dot_product_attention": recipe("scaled_dot_product_attention"),
+        "luong_dot": recipe("luong_dot"),
+        **{name: recipe(name, D, D, 2) for name in ("luong_local_m", "luong_local_p")},
+        "luong_location": recipe("luong_location", D, N),
+        "content_addressing": recipe("content_addressing"),
+        "token2token": recipe("token2token", D),
+        "dense_synthesizer": recipe("dense_synthesizer", D, N),
+        "random_synthesizer": recipe("random_synthesizer", N, call=of_keys),
+        "reinforced_self_attention": recipe("reinforced_self_attention", D)._replace(looks=True),
+        "attentive_pooling": recipe("attentive_pooling", D, call=of_keys),
+        "structured_self_attention": recipe("structured_self_attention", D, 4, 2, call=of_keys),
+        "source2token": recipe("source2token", D, call=of_keys),
+        "memory_network": recipe("memory_network", 2),
+        "product_hops": recipe("product_hops", D, D, 4, 2),
+    },
+    "Architectures": {
+        "DirectionalSelfAttention": Entry(
+            lambda n: mechanisms.DirectionalSelfAttention(D, "forward"), attribute("context")
+        ),
+        "ReinforcedSelfAttention": Entry(lambda n: mechanisms.ReinforcedSelfAttention(D), attribute("output")),
+        "LocationAwareAttention": Entry(
+            lambda n: mechanisms.LocationAwareAttention(D, D, kernel_size=5), other_queries
+        ),
+        "CapsuleAttention": Entry(lambda n: mechanisms.CapsuleAttention(3, D), attribute("reconstructions")),
+        "MultiHop": Entry(lambda n: mechanisms.MultiHop(recipes.luong_dot(), 2), HEADS),
+        "HierarchicalAttention": Entry(lambda n: mechanisms.HierarchicalAttention(D), of_words),
+        "AttentionViaAttention": Entry(
+            lambda n: mechanisms.AttentionViaAttention(D, D, D),
+            attribute("context", same, other, second="upper_mask"),
+        ),
+        "MultiRepresentationAttention": Entry(
+            lambda n: mechanisms.MultiRepresentationAttention([D] * n, D), lambda m, x: m(list(x.unbind(1))).context
+        ),
+        "SocialContextualAttention": Entry(
+            lambda n: mechanisms.SocialContextualAttention(D, D, ["own"]),
+            lambda m, x, **o: (
+                m(other(x)[:, 0], {"own": x}, **({"masks": {"own": o["padding_mask"]}} if o else {})).context
+            ),
+        ),
+        "RotatoryAttention": Entry(
+            lambda n: mechanisms.RotatoryAttention(D), attribute("output", other, other, second="left_mask")
+        ),
+        "ParallelCoAttention": Entry(lambda n: mechanisms.ParallelCoAttention(D, D), CO["context1"]),
+        "AlternatingCoAttention": Entry(lambda n: mechanisms.AlternatingCoAttention(D, D), CO["context1"]),
+        "InteractiveCoAttention": Entry(lambda n: mechanisms.InteractiveCoAttention(D, D), CO["context2"]),
+        "MultiGrainedCoAttention": Entry(lambda n: mechanisms.MultiGrainedCoAttention(D, D), CO["context1"]),
+    },
+    "Baselines": {
+        "Abstractor": Entry(lambda n: baselines.Abstractor(**ABSTRACTOR), first()),
+        "PrediNet": Entry(lambda n: baselines.PrediNet(D, n, H, 4), first()),
+        "CoRelNet": Entry(lambda n: baselines.CoRelNet(D, n, 4), first()),
+        "ESBN": Entry(lambda n: baselines.ESBN(D, 4, 8), first()),
+        "EncoderAbstractorDecoder": Entry(
+            lambda n: baselines.EncoderAbstractorDecoder(
+                **BLOCK,
+                n_layers_enc=1,
+                n_layers_abs=1,
+                n_layers_dec=1,
+                n_heads=H,
+                symbol_retrieval="symbolic_attention",
+                **SYMBOLIC,
+            ),
+            of_target,
+        ),
+        "Seq2SeqAbstractor": Entry(
+            pairs(
+                baselines.Seq2SeqAbstractor,
+                {"n_heads": H},
+                symbol_retrieval="symbolic_attention",
+                **SYMBOLIC,
+                n_layers_abs=1,
+                abstractor_kwargs={"n_heads": H, **BLOCK_OF_WIDTH},
+            ),
+            of_target,
+            tokens,
+        ),
+        "VisionAbstractor": Entry(
+            lambda n: baselines.VisionAbstractor((3, 2, 2 * n), (2, 2), 3, n_heads=H, **LAYERS), first(), images
+        ),
+        "VisionPrediNet": Entry(pictures(baselines.VisionPrediNet, n_heads=H, n_relations=4), first(), images),
+        "VisionCoRelNet": Entry(pictures(baselines.VisionCoRelNet, dff=4), first(), images),
+        "VisionESBN": Entry(pictures(baselines.VisionESBN, key_dim=4, hidden_dim=8), first(), images),
+    },
+    "Models": {
+        "TransformerLM": Entry(text(da.TransformerLM, n_heads=H), first(), tokens),
+        "DualAttnTransformerLM": Entry(text(da.DualAttnTransformerLM, **DUAL, **SYMBOLIC), first(), tokens),
+        "TransformerEncoder": Entry(text(da.TransformerEncoder, n_heads=H), first(), tokens),
+        "DualAttnTransformerEncoder": Entry(text(da.DualAttnTransformerEncoder, **DUAL, **SYMBOLIC), first(), tokens),
+        "EncoderForMaskedLM": Entry(
+            lambda n: da.EncoderForMaskedLM(text(da.TransformerEncoder, n_heads=H)(n)), first(), tokens
+        ),
+        "EncoderForSequenceClassification": Entry(
+            lambda n: da.EncoderForSequenceClassification(text(da.TransformerEncoder, n_heads=H)(n), 3), first(), tokens
+        ),
+        "Seq2SeqTransformer": Entry(pairs(da.Seq2SeqTransformer, {"n_heads": H}), of_target, tokens),
+        "Seq2SeqDualAttnTransformer": Entry(
+            pairs(da.Seq2SeqDualAttnTransformer, DUAL, symbol_retrieval="symbolic_attention", **SYMBOLIC),
+            of_target,
+            tokens,
+        ),
+        "VisionTransformer": Entry(
+            lambda n: da.VisionTransformer((3, 2, 2 * n), (2, 2), 3, n_heads=H, **LAYERS), first(), images
+        ),
+        "VisionDualAttnTransformer": Entry(
+            lambda n: da.VisionDualAttnTransformer((3, 2, 2 * n), (2, 2), 3, **DUAL, **SYMBOLIC, **LAYERS),
+            first(),
+            images,
+        ),
+    },
+}
+"""What stands on the page."""
+
+ENTRIES = {name: entry for group in GROUPS.values() for name, entry in group.items()}
