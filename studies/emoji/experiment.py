@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from dat.data.images import find_pictures, split_images
-from dat.experiments.images.config import ImageConfig
+from dat.data.images import LabelledImages, find_pictures, split_images
+from dat.experiments.images.config import ImageConfig, ImageSources
 from dat.experiments.images.examples import NormalisedImages
 from dat.experiments.images.experiment import ImageClassification
 from dat.experiments.images.grid import ImageGrid
@@ -60,6 +60,26 @@ def check_identities(root: Path) -> None:
         raise ValueError(f"data.folder: expected other emoji in test than in train in {root}, got {leaked[0]} in both")
 
 
+def by_the_other_vendor(data: ImageSources, n_train: int, seed: int) -> dict[str, LabelledImages]:
+    """Pictures by the other vendor: ``hand``, of the emoji that a seed trains on, and ``both``, of the test emoji.
+
+    Both vendors' pictures have the same names, so a seed puts them into the same order.
+    """
+    sizes = {"hand": (n_train, data.n_val), "both": (data.tested("folder"), 0)}
+    return {
+        part: split_images(
+            "folder",
+            n_train=n,
+            n_val=n_val,
+            n_test=0,
+            seed=seed,
+            folder=str(Path(data.folder or "") / part),
+            size=data.image_size,
+        )["train"]
+        for part, (n, n_val) in sizes.items()
+    }
+
+
 class Emoji(ImageClassification):
     """Classification of emoji by a new hand."""
 
@@ -87,20 +107,7 @@ class Emoji(ImageClassification):
         ready = super().prepare(config, cache=cache, run=run)
         check_identities(root)
         about = data.about("folder")
-        # Pictures of both vendors have the same names, so they are put into the same order: hand has those trained on.
-        sizes = {"hand": (data.trained, data.n_val), "both": (data.tested("folder"), 0)}
-        beside = {
-            part: split_images(
-                "folder",
-                n_train=n,
-                n_val=n_val,
-                n_test=0,
-                seed=config.data_seed,
-                folder=str(root / part),
-                size=data.image_size,
-            )["train"]
-            for part, (n, n_val) in sizes.items()
-        }
+        beside = by_the_other_vendor(data, data.trained, config.data_seed)
         sets = {name: NormalisedImages(*found, about.mean, about.std, ready.device) for name, found in beside.items()}
         problem = replace(ready.problem, evaluation={**ready.problem.evaluation, **sets})
         return replace(ready, problem=problem)

@@ -108,12 +108,13 @@ def table_of(label: str) -> str:
     if rows is None:
         return ""
     differences = {measure: less(arms(rows, measure)) for measure in TITLES}
-    family = [measure for measure in PRIMARY]
     p = {measure: sign_flip_p(values) for measure, values in differences.items()}
-    p |= dict(zip(family, holm([p[measure] for measure in family]), strict=True))
+    p |= dict(zip(PRIMARY, holm([p[measure] for measure in PRIMARY]), strict=True))
     for measure, values in differences.items():
         table = arms(rows, measure)
         line: dict[str, Any] = {"pictures": TITLES[measure], "seeds": len(values)}
+        if label == "category":  # which nearest.py writes
+            line |= {"nearest picture": f"{read_results(RESULTS / label / 'nearest.csv')[measure].mean():.1f}"}
         line |= {name.removesuffix("-emoji"): interval(table[name].tolist()) for name in reversed(PAIR)}
         line |= {"ViDAT less ViT": interval(values, sign=True), "p": p_text(p[measure])}
         line |= {"p within ±1": p_text(equivalence_p(values, BOUND))}
@@ -130,8 +131,11 @@ def draw_differences(rows: Sequence[Row], path: Path) -> None:
     frame = pd.DataFrame(rows)
     with house_style():
         figure, (left, right) = matplotlib_figure(1, 2, figsize=(9, 3.4))
+        nearest = read_results(RESULTS / "category" / "nearest.csv")
         for place, measure in enumerate(MEASURES):
             table = arms(frame, measure)
+            label = "nearest picture" if place == 0 else None
+            left.hlines(nearest[measure].mean(), place - 0.25, place + 0.25, "#d1495b", "dashed", label=label)
             for side, (name, colour) in zip((-0.12, 0.12), COLOURS.items(), strict=True):
                 values = table[name].tolist()
                 left.plot([place + side] * len(values), values, "o", color=colour, markersize=3, alpha=0.4)
@@ -141,13 +145,13 @@ def draw_differences(rows: Sequence[Row], path: Path) -> None:
             values = less(table)
             right.plot(values, [place] * len(values), "o", color="#1f6fb4", markersize=3, alpha=0.4)
             right.errorbar(fmean(values), place, xerr=half_width(values), fmt="o", color="#1f6fb4", capsize=4)
-        left.set_xticks(range(len(MEASURES)), [text.replace(", ", ",\n") for text in MEASURES.values()], fontsize=7)
+        titles = [text.replace(", ", ",\n") for text in MEASURES.values()]
+        left.set_xticks(range(len(MEASURES)), titles, fontsize=7)
         left.set_ylabel("accuracy (%)")
         left.legend(frameon=False)
         right.axvspan(-BOUND, BOUND, color="#dddddd", zorder=0)
         right.axvline(0, color="black", linewidth=0.8)
-        right.set_yticks(range(len(MEASURES)), [""] * len(MEASURES))
-        right.set_yticklabels([text.replace(", ", ",\n") for text in MEASURES.values()], fontsize=7)
+        right.set_yticks(range(len(MEASURES)), titles, fontsize=7)
         right.invert_yaxis()
         right.set_xlabel("ViDAT less ViT, points; grey: within one point")
         figure.tight_layout()
