@@ -2,6 +2,7 @@
 
 from ._layers.cache import CacheGroup, ContextCache, TokenCache
 from ._layers.options import AttentionOptions, RelationalOptions, SymbolOptions
+from ._models.warm_start import start_from_transformer
 from .attention import Attention
 from .dual_attention import DualAttention
 from .dual_attn_blocks import DualAttnDecoderBlock, DualAttnEncoderBlock
@@ -76,4 +77,5 @@ __all__ = [
     "VisionDualAttnTransformer",
     "VisionTransformer",
     "language_preset",
+    "start_from_transformer",
 ]

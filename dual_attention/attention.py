@@ -27,7 +27,7 @@ class AttentionOutput(NamedTuple):
     """Output of an attention layer.
 
     Attributes:
-        output: ``(B, N, H * head width)``.
+        output: ``(B, N, H * head width)``, or ``out_dim`` features.
         weights: ``(B, H, N, M)`` after dropout, or None if not asked for.
     """
 
@@ -56,6 +56,7 @@ class Attention(Heads):
         output_gate: activation of a gate, computed from the query, on each feature that the heads bring (sigmoid: Qiu
             et al. 2025, arXiv 2505.06708; ``"identity"``: linear, a control for relations); None: no gate.
         add_bias_q: bias in the query projection, as GPT-2 and PyTorch's own layers have.
+        out_dim: features of the output; by default as many as the heads have together.
     """
 
     _observed = "visible", "weights", "head_output"
@@ -78,13 +79,14 @@ class Attention(Heads):
         window: int | None = None,
         output_gate: str | Activation | None = None,
         add_bias_q: bool = False,
+        out_dim: int | None = None,
     ) -> None:
         biases = {"add_bias_q": add_bias_q, "add_bias_kv": add_bias_kv, "add_bias_out": add_bias_out}
         check_boolean(**biases, shaw_values=shaw_values)
         super().__init__(d_model, n_heads, dropout, n_kv_heads, total_n_heads, window, key_dim, attn_scale)
         self.wq = nn.Linear(d_model, n_heads * self.key_dim, bias=add_bias_q)
         self.wk = nn.Linear(d_model, self.n_kv_heads * self.key_dim, bias=add_bias_kv)
-        self._add_output(add_bias_kv, add_bias_out, out_dropout)
+        self._add_output(add_bias_kv, add_bias_out, out_dropout, out_dim)
         self.rel_pos_values = None
         if shaw_max_rel_pos is not None:
             self.rel_pos_keys = RelativePositionalEncoding(self.key_dim, shaw_max_rel_pos)

@@ -12,6 +12,8 @@
                      └───────── concat(e_i, a_i) ────┘
                               output (B, N, d)
 
+If each kind writes into all d features (``out_dim``), they are added: output = e_i + a_i.
+
 Both kinds see the same senders: what hides senders is put together once, in :meth:`DualAttention.forward` or by the
 model around it, and handed to both.
 
@@ -75,12 +77,13 @@ class DualAttentionOutput(NamedTuple):
 
 
 class DualAttention(TypedModule):
-    """Dual attention: concatenation of sensory and relational heads.
+    """Dual attention: sensory and relational heads side by side.
 
     Math: concat(e_i, a_i), e_i from self-attention and a_i from relational attention (arXiv 2405.16727, Algorithm 1)
 
     Each kind has an output projection of its own; there is none after the concatenation. Zero heads of one kind are
-    allowed: without relational heads this is standard multi-head attention.
+    allowed: without relational heads this is standard multi-head attention. With ``"out_dim": d_model`` for both kinds,
+    both write into all features and are added, as if one projection followed all heads.
 
     Args:
         d_model: width of the model.
@@ -92,6 +95,8 @@ class DualAttention(TypedModule):
         ra_type: ``"relational_attention"``, or for ablations ``"rca"`` or ``"disrca"``, see
             :mod:`dual_attention.relational_attention`.
     """
+
+    _adds = False  # default for layers pickled before this attribute existed
 
     def __init__(
         self,
@@ -126,6 +131,13 @@ class DualAttention(TypedModule):
             heads = _RELATIONAL_HEADS[ra_type]
             own = checked_options("ra_kwargs", ra_kwargs, heads, taken=("n_heads",))
             self.relational_attention = heads(n_heads=n_heads_ra, **{**common, **own})
+        widths = [heads.wo.out_features for heads in self._heads().values()]
+        self._adds = widths == [d_model, d_model]
+        if not self._adds and sum(widths) != d_model:
+            raise ValueError(
+                f"sa_kwargs, ra_kwargs: expected outputs as wide together as d_model={d_model}, or each of that width, "
+                f"got {' and '.join(map(str, widths))}"
+            )
         if share_attn_params:
             self._share_attention_parameters()
 
@@ -209,7 +221,7 @@ class DualAttention(TypedModule):
                 )
                 outputs.append(output)
                 ra_maps = tuple(maps) if need_weights else None
-            output = torch.cat(outputs, dim=-1)
+            output = outputs[0] + outputs[1] if self._adds else torch.cat(outputs, dim=-1)
             if sa_weights is not None and ra_maps is not None:
                 output, (sa_weights, ra_weights) = join_weights(output, (sa_weights, ra_maps[0]))
                 ra_maps = ra_weights, *ra_maps[1:]

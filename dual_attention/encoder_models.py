@@ -22,6 +22,7 @@ from ._models.retrievers import (
     symbol_sizes,
 )
 from ._models.stack import BlockInputs, Trace
+from ._models.warm_start import beside, start_from_transformer
 from .dual_attn_blocks import DualAttnEncoderBlock
 from .transformer_blocks import EncoderBlock
 
@@ -54,6 +55,36 @@ def _torch_weights(layer: Any) -> dict[str, Tensor]:
     parts = {"self_attn.wo": attention.out_proj, "ff_block.linear1": layer.linear1, "ff_block.linear2": layer.linear2}
     parts |= {"norm1": layer.norm1, "norm2": layer.norm2}
     return found | {f"{name}.{kind}": w for name, part in parts.items() for kind, w in part.state_dict().items()}
+
+
+def _torch_arguments(encoder: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Arguments of an encoder like PyTorch's, whichever its heads are, and of the attention within."""
+    if not isinstance(encoder, nn.TransformerEncoder):
+        raise TypeError(f"encoder: expected a torch.nn.TransformerEncoder, got {type(encoder).__name__}")
+    layers: list[Any] = list(encoder.layers)
+    if any(type(layer) is not nn.TransformerEncoderLayer for layer in layers):
+        raise TypeError(f"encoder: expected layers of torch.nn.TransformerEncoderLayer, got {type(layers[0]).__name__}")
+    layer = layers[0]
+    found = next((ours for ours, theirs in _ACTIVATIONS.items() if _is_activation(layer.activation, theirs)), None)
+    norms = [layer.norm1, layer.norm2, *([] if encoder.norm is None else [encoder.norm])]
+    if found is None or any(type(norm) is not nn.LayerNorm or norm.eps != 1e-5 for norm in norms):
+        raise ValueError(
+            f"encoder: expected ReLU or GELU and layer norms of eps=1e-5, got {layer.activation} and {norms}"
+        )
+    biased = layer.linear1.bias is not None
+    arguments = {
+        "d_model": layer.self_attn.embed_dim,
+        "n_layers": len(layers),
+        "dff": layer.linear1.out_features,
+        "dropout_rate": layer.dropout1.p,
+        "activation": found,
+        "norm_first": layer.norm_first,
+        "bias": biased,
+        "pos_enc_type": "none",
+        "embedding_norm": False,
+        "final_norm": encoder.norm is not None,
+    }
+    return arguments, {"add_bias_q": biased, "add_bias_kv": biased, "add_bias_out": biased}
 
 
 class TransformerEncoder(EncoderModel):
@@ -130,38 +161,11 @@ class TransformerEncoder(EncoderModel):
             TypeError: if it is no :class:`torch.nn.TransformerEncoder` of its own kind of layers.
             ValueError: if its layers have another activation than ReLU or GELU, or another ``eps`` than 1e-5.
         """
-        if not isinstance(encoder, nn.TransformerEncoder):
-            raise TypeError(f"encoder: expected a torch.nn.TransformerEncoder, got {type(encoder).__name__}")
+        arguments, attention = _torch_arguments(encoder)
         layers: list[Any] = list(encoder.layers)
-        if any(type(layer) is not nn.TransformerEncoderLayer for layer in layers):
-            raise TypeError(
-                f"encoder: expected layers of torch.nn.TransformerEncoderLayer, got {type(layers[0]).__name__}"
-            )
-        layer, attention = layers[0], layers[0].self_attn
-        found = next((ours for ours, theirs in _ACTIVATIONS.items() if _is_activation(layer.activation, theirs)), None)
-        norms = [layer.norm1, layer.norm2, *([] if encoder.norm is None else [encoder.norm])]
-        if found is None or any(type(norm) is not nn.LayerNorm or norm.eps != 1e-5 for norm in norms):
-            raise ValueError(
-                f"encoder: expected ReLU or GELU and layer norms of eps=1e-5, got {layer.activation} and {norms}"
-            )
-        biased, weight = layer.linear1.bias is not None, layer.linear1.weight
-        model = cls(
-            vocab_size=vocab_size,
-            d_model=attention.embed_dim,
-            n_layers=len(layers),
-            n_heads=attention.num_heads,
-            dff=layer.linear1.out_features,
-            dropout_rate=layer.dropout1.p,
-            activation=found,
-            norm_first=layer.norm_first,
-            max_block_size=max_block_size,
-            bias=biased,
-            pos_enc_type="none",
-            attn_kwargs={"add_bias_q": biased, "add_bias_kv": biased},
-            embedding_norm=False,
-            final_norm=encoder.norm is not None,
-        ).to(weight)
-        blocks: Any = model.blocks
+        sizes: Any = {"vocab_size": vocab_size, "max_block_size": max_block_size}
+        model = cls(n_heads=layers[0].self_attn.num_heads, attn_kwargs=attention, **arguments, **sizes)
+        blocks: Any = model.to(layers[0].linear1.weight).blocks
         for block, theirs in zip(blocks, layers, strict=True):
             block.post_norm_dropout = False
             block.load_state_dict({**block.state_dict(), **_torch_weights(theirs)})
@@ -258,6 +262,37 @@ class DualAttnTransformerEncoder(EncoderModel):
                 )
                 check_symbol_width(self.symbol_retrievers[-1], d_model)
         self.init_weights()
+
+    @classmethod
+    def from_torch(
+        cls,
+        encoder: nn.TransformerEncoder,
+        n_heads_ra: int,
+        *,
+        vocab_size: int,
+        max_block_size: int,
+        silent: bool = True,
+        ra_kwargs: RelationalOptions | Options | None = None,
+        **arguments: Any,
+    ) -> DualAttnTransformerEncoder:
+        """As :meth:`TransformerEncoder.from_torch`, with new relational heads beside PyTorch's.
+
+        Args:
+            n_heads_ra, ra_kwargs: the new heads, at most as many as PyTorch's and as wide as those.
+            silent: they add nothing at first, see :func:`~dual_attention.start_from_transformer`.
+            arguments: of the symbols, as of the class.
+        """
+        shared, attention = _torch_arguments(encoder)
+        sizes = {"vocab_size": vocab_size, "max_block_size": max_block_size}
+        theirs = TransformerEncoder.from_torch(encoder, vocab_size=vocab_size, max_block_size=max_block_size)
+        blocks: Any = theirs.blocks
+        heads = beside(blocks[0].self_attn.n_heads, shared["d_model"], attention, ra_kwargs)
+        model = cls(n_heads_ra=n_heads_ra, **heads, **shared, **sizes, **arguments).to(theirs.token_embedder.weight)
+        blocks = model.blocks
+        for block in blocks:
+            block.post_norm_dropout = False
+        start_from_transformer(model, theirs, silent=silent)
+        return model.train(encoder.training)
 
     def _retrieve(self, number: int, x: Tensor, inputs: BlockInputs, cache: Cache | None) -> Symbols:
         if not self.n_heads_ra:

@@ -77,8 +77,8 @@ class RelationalAttention(SymbolHeads):
             average over initial weights; it is measured on random projections from a fixed seed, so no generator moves
             and there is no new state. None leaves it to ``wr_init``; with ``"large"``, R = 2 and p = d / 2, that is 0.5
             for symmetric relations, 0.2 for others, and 1 for symmetric squared distances.
-        dropout, key_dim, add_bias_out, total_n_heads, attn_scale, out_dropout, shaw_max_rel_pos, window, add_bias_q: of
-            the attention, as :class:`~dual_attention.attention.Attention`.
+        dropout, key_dim, add_bias_out, total_n_heads, attn_scale, out_dropout, shaw_max_rel_pos, window, add_bias_q,
+            out_dim: of the attention, as :class:`~dual_attention.attention.Attention`.
     """
 
     rel_score: RelationScore = "dot"  # default for layers pickled before this argument existed
@@ -119,6 +119,7 @@ class RelationalAttention(SymbolHeads):
         shaw_max_rel_pos: int | None = None,
         window: int | None = None,
         add_bias_q: bool = False,
+        out_dim: int | None = None,
     ) -> None:
         check_boolean(
             add_bias_q=add_bias_q,
@@ -157,7 +158,7 @@ class RelationalAttention(SymbolHeads):
         if rel_score == "squared_distance":
             self.raw_rel_strength = nn.Parameter(torch.empty(self.n_relations))
         self.wr = nn.Parameter(torch.empty(n_heads, self.head_dim, self.n_relations))
-        self._add_output(add_bias_kv, add_bias_out, out_dropout)
+        self._add_output(add_bias_kv, add_bias_out, out_dropout, out_dim)
         if shaw_max_rel_pos is not None:
             self.rel_pos_keys = RelativePositionalEncoding(self.key_dim, shaw_max_rel_pos)
         self.reset_relations()

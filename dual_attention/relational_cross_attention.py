@@ -54,6 +54,7 @@ class RelationalCrossAttention(SymbolHeads):
         out_dropout: float | None = None,
         window: int | None = None,
         add_bias_q: bool = False,
+        out_dim: int | None = None,
     ) -> None:
         check_boolean(
             add_bias_q=add_bias_q,
@@ -67,7 +68,7 @@ class RelationalCrossAttention(SymbolHeads):
         self.activation = activation
         self.wq = nn.Linear(d_model, n_heads * self.head_dim, bias=add_bias_q)
         self.wk = nn.Linear(d_model, self.n_kv_heads * self.head_dim, bias=add_bias_kv)
-        self._add_output(add_bias_kv, add_bias_out, out_dropout)
+        self._add_output(add_bias_kv, add_bias_out, out_dropout, out_dim)
 
     def selecting(self) -> tuple[nn.Linear, nn.Linear]:
         """The projections of the attention's queries and keys."""
@@ -159,6 +160,7 @@ class DisentangledRelationalCrossAttention(SymbolHeads):
         out_dropout: float | None = None,
         window: int | None = None,
         add_bias_q: bool = False,
+        out_dim: int | None = None,
     ) -> None:
         check_boolean(
             add_bias_q=add_bias_q,
@@ -175,7 +177,7 @@ class DisentangledRelationalCrossAttention(SymbolHeads):
         self.wk_attn = nn.Linear(d_model, kv_width, bias=add_bias_kv)
         self.wq_rel = nn.Linear(d_model, width, bias=False)
         self.wk_rel = nn.Linear(d_model, kv_width, bias=add_bias_kv)
-        self._add_output(add_bias_kv, add_bias_out, out_dropout)
+        self._add_output(add_bias_kv, add_bias_out, out_dropout, out_dim)
 
     def selecting(self) -> tuple[nn.Linear, nn.Linear]:
         """The projections of the attention's queries and keys."""

@@ -41,22 +41,6 @@ def timing_problem(experiment: AnySwept, config: Any) -> Problem:
         return experiment.prepare(config, cache=Path(folder)).problem
 
 
-def timed_rates(experiment: AnySwept, configs: Sequence[Any], steps: int = 3) -> list[float]:
-    """Seconds for each example of training of some configurations, with the present number of threads.
-
-    A step of each is taken in turn, so that what else the machine does is shared by all; the shortest counts.
-    """
-    trainers = [Trainer(timing_problem(experiment, config), config) for config in configs]
-    batches = [torch.arange(min(t.config.loop.batch_size, len(t.problem.train))) for t in trainers]
-    durations: list[list[float]] = [[] for _ in configs]
-    for _ in range(steps):
-        for trainer, batch, own in zip(trainers, batches, durations, strict=True):
-            started = time.perf_counter()
-            trainer.train_step(batch)
-            own.append((time.perf_counter() - started) / len(batch))
-    return [min(own) for own in durations]
-
-
 def timed_rate(experiment: AnySwept, config: Any, steps: int = 3) -> float:
     """Seconds for each example of training, from a few steps with the present number of threads.
 

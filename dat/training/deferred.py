@@ -7,20 +7,13 @@ no more than one tensor is ever held whole, and every number of processes, and e
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from .sharding import is_sharded, placed
-
-
-class DrawsWeights(Protocol):
-    """A model whose constructor ends with ``init_weights``, except on the meta device."""
-
-    def init_weights(self) -> None: ...
-
 
 Model = TypeVar("Model", bound=nn.Module)
 

@@ -79,12 +79,15 @@ class Heads(TypedModule):
         self.rel_pos_keys: Any = None
         self.taps = Taps(self._observed)
 
-    def _add_output(self, add_bias_kv: bool, add_bias_out: bool, out_dropout: float | None) -> None:
+    def _add_output(
+        self, add_bias_kv: bool, add_bias_out: bool, out_dropout: float | None, out_dim: int | None
+    ) -> None:
         """Register the projections of values, or symbols, and of the output."""
         width = self.n_heads * self.head_dim
+        check_positive(out_dim=1 if out_dim is None else out_dim)
         rate = self.dropout if out_dropout is None else check_dropout("out_dropout", out_dropout)
         self.wv = nn.Linear(self.d_model, self.n_kv_heads * self.head_dim, bias=add_bias_kv)
-        self.wo = nn.Linear(width, width, bias=add_bias_out)
+        self.wo = nn.Linear(width, width if out_dim is None else out_dim, bias=add_bias_out)
         self.resid_dropout = nn.Dropout(rate)
 
     def _call(

@@ -32,6 +32,7 @@ class _HeadOptions(TypedDict, total=False):
     total_n_heads: int | None
     attn_scale: float | None
     out_dropout: float | None
+    out_dim: int | None
     shaw_max_rel_pos: int | None
     window: int | None
 

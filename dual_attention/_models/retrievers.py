@@ -60,10 +60,17 @@ def create_symbol_retriever(
 
 
 def symbol_sizes(d_model: int, n_heads_sa: Any, n_heads_ra: Any, length: int) -> dict[str, Any]:
-    """Sizes of symbol retrievers by default: as many heads as a layer has, and as many symbols as features."""
+    """Sizes of symbol retrievers by default: as many symbols as features, and as many heads as a layer has.
+
+    These divide the width, unless the kinds of head are added; then there are as many heads as sensory ones.
+    """
+    check_positive(d_model=d_model)
     check_not_negative(n_heads_sa=n_heads_sa, n_heads_ra=n_heads_ra)
     widths = dict.fromkeys(("d_model", "symbol_dim", "n_symbols"), d_model)
-    heads = dict.fromkeys(("n_heads", "rel_n_heads", "symbolic_attn_n_heads"), max(n_heads_sa + n_heads_ra, 1))
+    n_heads = max(n_heads_sa + n_heads_ra, 1)
+    if d_model % n_heads:
+        n_heads = max(n_heads_sa, 1)
+    heads = dict.fromkeys(("n_heads", "rel_n_heads", "symbolic_attn_n_heads"), n_heads)
     return {**widths, **heads, "max_length": length, "max_rel_pos": 64}
 
 

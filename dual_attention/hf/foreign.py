@@ -1,12 +1,11 @@
-"""Language models of transformers, GPT-2 and Llama, as Transformers of this library.
-
-A Dual Attention Transformer cannot begin as one of them: its sensory heads write into features of their own and leave
-the others to relational heads, while heads of these models write into all features.
+"""Language models of transformers, GPT-2 and Llama, as Transformers of this library, or as the sensory part of a Dual
+Attention Transformer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -15,15 +14,32 @@ from transformers import GPT2LMHeadModel, LlamaForCausalLM
 
 from .._checkpoints.language import LoadedLanguageModel
 from .._checkpoints.weights import Weights, filled
+from .._layers.options import Options, RelationalOptions
+from .._models.warm_start import beside, start_from_transformer
 from ..language_presets import LanguageModelConfig
 from .names import ACTIVATIONS, NORM_EPS
 
 __all__ = ["from_transformers"]
 
 
-def from_transformers(model: GPT2LMHeadModel | LlamaForCausalLM) -> LoadedLanguageModel:
-    """The same model as a :class:`~dual_attention.language_models.TransformerLM`, with copies of its weights, and what
-    builds it; in its mode, of its dtype and on its device.
+def from_transformers(
+    model: GPT2LMHeadModel | LlamaForCausalLM,
+    n_heads_ra: int = 0,
+    *,
+    silent: bool = True,
+    ra_kwargs: RelationalOptions | Options | None = None,
+    **arguments: Any,
+) -> LoadedLanguageModel:
+    """The same model as one of this library, with copies of its weights, and what builds it; in its mode, of its dtype
+    and on its device.
+
+    It is a :class:`~dual_attention.language_models.TransformerLM`, or with ``n_heads_ra`` a
+    :class:`~dual_attention.language_models.DualAttnTransformerLM` whose sensory heads are those of the model.
+
+    Args:
+        n_heads_ra, ra_kwargs: new relational heads in each layer, at most as many as the model has heads, and as wide.
+        silent: they add nothing at first, see :func:`~dual_attention.start_from_transformer`.
+        arguments: of the symbols, as of :class:`~dual_attention.language_models.DualAttnTransformerLM`.
 
     Raises:
         TypeError: if it is another model.
@@ -38,6 +54,13 @@ def from_transformers(model: GPT2LMHeadModel | LlamaForCausalLM) -> LoadedLangua
     weight = next(model.parameters())
     name = type(model).__name__
     made = filled(config.build("meta", weight.dtype), Weights(tensors, {}), source=name, device=weight.device)
+    if n_heads_ra:
+        attention = {"add_bias_out": config.bias, **dict((config.block_kwargs or {}).get("attn_kwargs") or {})}
+        heads = beside(made.n_heads, config.d_model, attention, ra_kwargs)
+        others: Any = {"n_heads": None, "block_kwargs": None, "ff_bias": None}
+        config = replace(config, model="dat", n_heads_ra=n_heads_ra, **others, **heads, **arguments)
+        transformer, made = made, config.build(weight.device, weight.dtype)
+        start_from_transformer(made, transformer, silent=silent)
     return LoadedLanguageModel(made.train(model.training), config)
 
 

@@ -149,7 +149,7 @@ def _site(model: nn.Module, path: str, module: Any, layer: str) -> Site:
     parent = model.get_submodule(path.rpartition(".")[0])
     if isinstance(parent, DualAttention):
         sensory = parent.self_attention
-        if sensory is not None and module is not sensory:
+        if sensory is not None and module is not sensory and not parent._adds:
             first = sensory.n_heads * sensory.head_dim
         width = parent.d_model
     return Site(layer, _kind_of(module), path, module, first, width)

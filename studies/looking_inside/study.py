@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas
 
 from dat.sweeps.grid import GridConfig
-from dual_attention.model_analysis.measures.intervals import holm
+from studies._lib.inference import holm
+from studies._lib.paired import table
 
 EXPERIMENT = "relational-games"
 GRIDS: dict[str, GridConfig] = {}
 PRESETS: dict[str, Any] = {}
 RESULTS = Path(__file__).parent / "results"
-
-
-def markdown(columns: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    """A table in Markdown."""
-    rule = ["---"] * len(columns)
-    return "\n".join("| " + " | ".join(line) + " |" for line in (columns, rule, *lines))
 
 
 def games() -> str:
@@ -39,7 +33,7 @@ def games() -> str:
         rest = ", ".join(f"{percent[name]:.1f}" for name in others)
         lines.append([str(seed), untouched, f"**{least}**", rest, *layers])
     columns = ["seed", "untouched", "without the best", "without each other one", "without layer 0", "without layer 1"]
-    return markdown(columns, lines)
+    return table([columns, *lines])
 
 
 def language() -> str:
@@ -63,7 +57,7 @@ def language() -> str:
         for seed, p in zip(seeds, adjusted, strict=True)
     ]
     columns = ["seed", "S at semantic pairs", "S at syntactic pairs", "D, semantic less syntactic", "p (Holm)"]
-    return markdown([*columns, "D of noise"], lines)
+    return table([[*columns, "D of noise"], *lines])
 
 
 TABLES = {"games": games, "language": language}

@@ -51,7 +51,18 @@ ABLATED = {
     }
     for grid, own in ABLATIONS.items()
 }
-PRESETS = {name: model for own in ABLATED.values() for name, model in own.items()}
+RELATIVE = {
+    "T-871K-relative": {"relative_positions": KNOWN["T-871K"].n_symbols},
+    "DAT-4+4-relative-rca": {"ra_type": "rca"},
+}
+"""The pair of the study, where both know relative positions: the Transformer too, and the DAT without relations."""
+PRESETS = {
+    **{name: model for own in ABLATED.values() for name, model in own.items()},
+    **{
+        name: replace(KNOWN["T-871K" if name.startswith("T") else "DAT-832K"], name=name, **changes)
+        for name, changes in RELATIVE.items()
+    },
+}
 
 # Grids ----------------------------------------------------------------------------------------------------------------
 
@@ -84,6 +95,7 @@ GRIDS: dict[str, MathematicsGrid] = {
     **{name: beside(name, list(models)) for name, models in ABLATED.items()},
     # A control: what on sequences is due to relations, and what to symbols of relative positions.
     "sequences": beside("sequences", ("DAT-4+4-positional", "DAT-4+4-positional-rca"), "algebra__sequence_next_term"),
+    "relative": beside("relative", list(RELATIVE), "algebra__sequence_next_term"),
 }
 
 # Tables of README.md --------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from statistics import fmean, variance
 from typing import NamedTuple
 
 from dat.experiments.relational_games.published import published_rows
-from dual_attention.model_analysis.measures.intervals import Published, welch_t
+from dat.sweeps.published import Published, welch_t
 
 from .protocol import read_runs
 from .protocol_cells import CellFit, score

@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean
 
-from dual_attention.model_analysis.measures.intervals import half_width, holm, paired_p
+from dual_attention.model_analysis.measures.intervals import half_width, paired_p
 from dual_attention.model_analysis.views.plots import house_style, matplotlib_figure, save_figure
+from studies._lib.inference import holm
 
 FOLDER = Path(__file__).parent / "results" / "rank"
 NUMBERS = (1, 2, 4, 8, 16, 32, 64)

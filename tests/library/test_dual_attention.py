@@ -23,6 +23,27 @@ def test_is_the_two_kinds_of_head_side_by_side(ra_type):
     assert all(torch.equal(ours, theirs) for ours, theirs in zip(ra_maps, relational[1:], strict=True))
 
 
+@pytest.mark.parametrize("ra_type", TYPES)
+@pytest.mark.parametrize("heads", [(2, 4), (3, 3)])
+def test_heads_that_write_everywhere_are_added(ra_type, heads):
+    """As if one projection followed the heads of both kinds; with a cache, too."""
+    everywhere = {"out_dim": 12}
+    layer = float64(DualAttention(12, *heads, ra_type=ra_type, sa_kwargs=everywhere, ra_kwargs=everywhere))
+    sensory, relational = layer.self_attention, layer.relational_attention
+    x, s = normal(2, 5, 12), normal(2, 5, 12)
+    seen = {}
+    for name, kind in (("sensory", sensory), ("relational", relational)):
+        kind.wo.register_forward_pre_hook(lambda _, args, name=name: seen.__setitem__(name, args[0]))
+    out, sa_weights, ra_maps = layer(x, s, is_causal=True, need_weights=True)
+    projection = torch.cat([sensory.wo.weight, relational.wo.weight], dim=1)
+    torch.testing.assert_close(out, torch.cat([seen["sensory"], seen["relational"]], dim=2) @ projection.T)
+    assert sa_weights.shape[1] == heads[0] and ra_maps[0].shape[1] == heads[1]
+    cache = layer.new_cache()
+    with torch.no_grad():
+        parts = [layer(x[:, at], s[:, at], is_causal=True, cache=cache).output for at in (slice(3), slice(3, 5))]
+    torch.testing.assert_close(torch.cat(parts, dim=1), out)
+
+
 def test_maps_are_none_unless_asked_for():
     layer = DualAttention(8, 1, 1)
     x = torch.randn(2, 3, 8)
@@ -78,6 +99,14 @@ def test_masks_and_rope_reach_both_kinds():
     [
         ({"n_heads_sa": 0, "n_heads_ra": 0}, "n_heads_sa, n_heads_ra"),
         ({"n_heads_sa": -1, "n_heads_ra": 2}, "n_heads_sa: expected zero or more, got -1"),
+        (
+            {"n_heads_sa": 1, "n_heads_ra": 1, "ra_kwargs": {"out_dim": 8}},
+            "sa_kwargs, ra_kwargs: expected outputs as wide together as d_model=8, .* got 4 and 8",
+        ),
+        (
+            {"n_heads_sa": 1, "n_heads_ra": 1, "ra_kwargs": {"out_dim": 0}},
+            "out_dim: expected a positive number, got 0",
+        ),
         ({"n_heads_sa": 1, "n_heads_ra": 1, "ra_type": "ra"}, "ra_type: .*'ra'"),
         ({"n_heads_sa": 1, "n_heads_ra": 2}, "d_model: 8 is not divisible"),
         ({"n_heads_sa": 1, "n_heads_ra": 3, "share_attn_params": True}, "share_attn_params"),

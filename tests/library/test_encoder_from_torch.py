@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from dual_attention.encoder_models import TransformerEncoder
+from dual_attention.encoder_models import DualAttnTransformerEncoder, TransformerEncoder
 
 SIZES: dict[str, Any] = {"vocab_size": 5, "max_block_size": 12}
 
@@ -44,6 +44,21 @@ def test_the_same_outputs_and_gradients(norm_first: bool, final: bool, options: 
     assert not shared
 
 
+@pytest.mark.parametrize("options", [{"norm_first": True}, {"bias": False}, {"dtype": torch.float32}])
+def test_new_relational_heads_are_silent_unless_they_may_speak(options: Any):
+    theirs = torch_encoder(final=True, **options)
+    x = torch.randn(3, 7, 12, dtype=options.get("dtype", torch.float64))
+    more: dict[str, Any] = {"ra_kwargs": {"n_relations": 2}, "symbol_retrieval": "positional_symbols"}
+    ours = DualAttnTransformerEncoder.from_torch(theirs, 2, **SIZES, **more)
+    found = ours(None, embeddings=x)
+    torch.testing.assert_close(found, theirs(x), atol=1e-5, rtol=1e-5)
+    found.sin().sum().backward()
+    assert all(block.dual_attn.relational_attention.wo.weight.grad.any() for block in ours.blocks)
+    heard = DualAttnTransformerEncoder.from_torch(theirs, 2, **SIZES, **more, silent=False)
+    assert (heard(None, embeddings=x) - theirs(x)).abs().max() > 1e-5
+    assert not ours.training and DualAttnTransformerEncoder.from_torch(theirs.train(), 2, **SIZES).training
+
+
 def test_the_batch_may_come_second_there():
     theirs = torch_encoder(batch_first=False)
     x = torch.randn(2, 5, 12, dtype=torch.float64)
@@ -64,3 +79,5 @@ def test_the_batch_may_come_second_there():
 def test_what_has_no_counterpart_is_refused(make: Any, error: type[Exception], named: str):
     with pytest.raises(error, match=named):
         TransformerEncoder.from_torch(make(), **SIZES)
+    with pytest.raises(error, match=named):
+        DualAttnTransformerEncoder.from_torch(make(), 1, **SIZES)

@@ -10,7 +10,7 @@ from dual_attention.seq2seq_models import Seq2SeqDualAttnTransformer, Seq2SeqTra
 
 from ...data.mathematics import ANSWER_LENGTH, PAD, QUESTION_LENGTH, VOCABULARY
 from ...training.configs import WIDEST, check, check_integers
-from ..model_keys import ActivationName, ModelKeys
+from ..model_keys import LONGEST, ActivationName, ModelKeys
 
 TOKENS = {"type": "token", "vocab_size": len(VOCABULARY)}
 
@@ -49,9 +49,14 @@ class MathematicsModelKeys(ModelKeys):
     serves encoder and decoder."""
     n_symbols: int = QUESTION_LENGTH
     """Symbols in the library of symbolic attention; relative positions beyond this share one symbol."""
+    relative_positions: int | None = None
+    """Largest relative position in the keys and values of sensory self-attention, as of Shaw et al. 2018 (arXiv
+    1803.02155); beyond it they share one vector. null gives sensory heads no relative positions."""
 
     def check_heads(self) -> None:
         super().check_heads()
+        if self.relative_positions is not None:
+            check_integers(self, "model", "relative_positions", most=LONGEST)
         check_integers(self, "model", "n_heads_sa_dec", "n_heads_ra_dec", least=0, most=WIDEST)
         check_integers(self, "model", "n_heads_cross", most=WIDEST)
         self.check_groups(self.n_heads_sa, self.n_heads_ra, self.n_heads_sa_dec, self.n_heads_ra_dec)
@@ -74,12 +79,14 @@ class MathematicsModelKeys(ModelKeys):
         names = ("dff", "activation", "dropout_rate", "norm_first", "norm_type", "bias")
         block: dict[str, Any] = {name: getattr(self, name) for name in names}
         cross: dict[str, Any] = {"n_heads_cross": self.n_heads_cross}
+        relative = self.relative_positions
+        sensory = {"n_kv_heads": self.n_kv_heads, "shaw_max_rel_pos": relative, "shaw_values": relative is not None}
         if not self.relational:
-            block["attn_kwargs"] = {"n_kv_heads": self.n_kv_heads}
+            block["attn_kwargs"] = sensory
             sides["encoder_kwargs"] = {**block, "n_heads": self.n_heads_sa}
             sides["decoder_kwargs"] = {**block, "n_heads": self.n_heads_sa_dec, **cross}
             return Seq2SeqTransformer(**sides)
-        block |= {"ra_type": self.ra_type, "sa_kwargs": {"n_kv_heads": self.n_kv_heads}}
+        block |= {"ra_type": self.ra_type, "sa_kwargs": sensory}
         block["ra_kwargs"] = self.relational_options()
         of_encoder = {"n_heads_sa": self.n_heads_sa, "n_heads_ra": self.n_heads_ra}
         of_decoder = {"n_heads_sa": self.n_heads_sa_dec, "n_heads_ra": self.n_heads_ra_dec}

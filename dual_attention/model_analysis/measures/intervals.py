@@ -1,4 +1,4 @@
-"""Means of few trials: intervals, tests and their correction."""
+"""Means of few trials: their intervals and tests."""
 
 from __future__ import annotations
 
@@ -32,12 +32,3 @@ def paired_p(differences: Sequence[float]) -> float:
         return float(mean == 0)
     t = abs(mean) / (spread / math.sqrt(len(differences)))
     return float(2 * require("scipy.stats", extra="train").t.sf(t, len(differences) - 1))
-
-
-def holm(p: Sequence[float]) -> list[float]:
-    """Holm's adjusted p-values: rejecting those below a level makes any error with at most that probability."""
-    adjusted, largest = [0.0] * len(p), 0.0
-    for rank, index in enumerate(sorted(range(len(p)), key=p.__getitem__)):
-        largest = max(largest, min(1.0, (len(p) - rank) * p[index]))
-        adjusted[index] = largest
-    return adjusted

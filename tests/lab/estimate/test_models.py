@@ -75,6 +75,14 @@ def assert_same(found: Estimate, model: nn.Module, real: Measured) -> None:
     assert found.activation_bytes == real.saved
 
 
+def test_heads_that_write_everywhere():
+    everywhere = {"out_dim": 32}
+    model = language_model("dat", sa_kwargs=everywhere, ra_kwargs=everywhere).train()
+    x, targets = tokens(3, 20), tokens(3, 20)
+    real = measure(model, lambda model: model(x, targets, loss_only=True).loss)
+    assert_same(estimate(model, batch=3, length=20, device="cpu", fused_loss=True), model, real)
+
+
 @pytest.mark.parametrize(
     "name", ["dat-1+1-sym", "rca-1+1", "dat-0+2-nr8-asym-symbolic-small-wr", "abstractor-symbol-stream", "esbn"]
 )

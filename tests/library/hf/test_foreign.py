@@ -83,6 +83,37 @@ def test_the_same_outputs(name: str, dtype: torch.dtype, close: float, tmp_path:
     assert all(torch.equal(w, before[key]) for key, w in theirs.state_dict().items())
 
 
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("symbols", ["symbolic_attention", "position_relative"])
+def test_new_relational_heads_are_silent_unless_they_may_speak(name: str, symbols: str, tmp_path: Path):
+    """The same logits and generated tokens; saved, loaded and trained as a Dual Attention Transformer."""
+    theirs, x = matters(MODELS[name]()), torch.randint(29, (2, 13))
+    relative = symbols == "position_relative"
+    ra: dict[str, Any] = {"n_relations": 3, "use_relative_positional_symbols": relative}
+    model, config = from_transformers(theirs, 2, ra_kwargs=ra, symbol_retrieval=symbols)
+    expected = theirs(x).logits
+    close: dict[str, Any] = {"atol": 1e-5 * float(expected.abs().max()), "rtol": 0}
+    torch.testing.assert_close(model(x).logits, expected, **close)
+    assert config.model == "dat" and (config.n_heads_sa, config.n_heads_ra) == (4, 2)
+    ours = to_transformers(model, config)
+    assert torch.equal(ours.generate(x, max_new_tokens=6, **GREEDY), theirs.generate(x, max_new_tokens=6, **GREEDY))
+    to_hub(model, config).save_pretrained(tmp_path)
+    torch.testing.assert_close(load_language_model(tmp_path).model(x).logits, expected, **close)
+    heads: Any = [block.dual_attn.relational_attention for block in model.layers.blocks]
+    torch.optim.SGD(model.parameters(), 0.1).zero_grad()
+    loss = model(x, x).loss
+    assert loss is not None
+    loss.backward()
+    assert all(layer.wo.weight.grad.any() and not layer.wr.grad.any() for layer in heads)
+    heard = from_transformers(theirs, 2, ra_kwargs=ra, symbol_retrieval=symbols, silent=False).model
+    assert (heard(x).logits - expected).abs().max() > 3 * close["atol"]
+
+
+def test_more_heads_than_the_model_has_are_refused():
+    with pytest.raises(ValueError, match="total_n_heads: expected at least n_heads=5, got 4"):
+        from_transformers(MODELS["gpt2"](), 5)
+
+
 @pytest.mark.parametrize(
     ("make", "named"),
     [

@@ -52,6 +52,7 @@ FAMILIES = {
     "language grouped": lambda: language.lm("symbolic_attention", ra_kwargs={"n_kv_heads": 1, "n_relations": 3}),
     "language softmax": lambda: language.lm("symbolic_attention", ra_kwargs={"rel_activation": "softmax"}),
     "language distances": lambda: language.lm("symbolic_attention", ra_kwargs={"rel_score": "squared_distance"}),
+    "language added": lambda: language.lm("symbolic_attention", sa_kwargs={"out_dim": 16}, ra_kwargs={"out_dim": 16}),
     "encoder": encoder,
     "encoder transformer": lambda: encoder(dual=False),
     "vision": vision,

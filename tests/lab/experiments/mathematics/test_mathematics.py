@@ -109,9 +109,19 @@ def test_a_side_alone_can_be_relational():
         assert answer_loss(masked=True)(model, answered(PAIRS[:2], masked=True).batch(torch.arange(2)))[0] > 0
 
 
+@pytest.mark.parametrize("relational", [0, 4])
+def test_sensory_heads_of_both_sides_may_know_relative_positions(relational):
+    heads = {"n_heads_sa": 4, "n_heads_ra": relational, "n_heads_sa_dec": 4, "n_heads_ra_dec": relational}
+    model = empty_mathematics_model(replace(SMALL, **heads, relative_positions=7))
+    tables = [name for name, w in model.named_parameters() if "rel_pos_" in name and w.shape[0] == 15]
+    assert len(tables) == 2 * 2 * SMALL.n_layers  # keys and values of both sides
+    assert not any("cross_attn" in name for name in tables)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
+        ({"relative_positions": 0}, r"model\.relative_positions: expected an integer of at least 1 or null, got 0"),
         ({"n_heads_sa_dec": 0, "n_heads_ra_dec": 0}, r"model\.n_heads_sa_dec \+ .*: expected at least 1, got 0"),
         ({"n_heads_cross": 5}, r"model\.d_model: expected a multiple of the 5 heads, got 128"),
         ({"d_model": 9, "n_heads_sa": 9, "n_heads_ra": 0, "n_heads_sa_dec": 9, "n_heads_ra_dec": 0, "n_heads_cross": 9},

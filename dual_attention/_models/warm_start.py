@@ -1,0 +1,76 @@
+"""Trained Transformers as the sensory part of Dual Attention Transformers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import nn
+
+from .._layers.options import Options, RelationalOptions, options_dict
+from .._words import listed
+from ..dual_attention import DualAttention
+
+__all__ = ["start_from_transformer"]
+
+
+@torch.no_grad()
+def start_from_transformer(model: nn.Module, transformer: nn.Module, *, silent: bool = True) -> None:
+    """Copy the weights of a Transformer into a Dual Attention Transformer with relational heads beside its heads.
+
+    All that the Transformer has is copied. Relational heads and symbol retrievers keep the weights that they have, and
+    biases that only ``model`` has become 0. Its sensory heads have to be those of the Transformer, in number and width,
+    and relational heads have to write into all features, too::
+
+        sa_kwargs={"total_n_heads": n_heads_sa}
+        ra_kwargs={"total_n_heads": n_heads_sa, "out_dim": d_model}
+
+    Args:
+        model: a Dual Attention Transformer of this library; it is changed.
+        transformer: the Transformer of the same family.
+        silent: the output projections of the relational heads become 0. Outputs are then those of the Transformer,
+            while these projections have gradients, so that the heads are heard after the first step.
+
+    Raises:
+        ValueError: if the Transformer has weights for which ``model`` has no place, or the other way round.
+    """
+    own = model.state_dict()
+    given = {
+        name.replace(".self_attn.", ".dual_attn.self_attention."): w for name, w in transformer.state_dict().items()
+    }
+    unlike = [name for name, w in given.items() if name not in own or own[name].shape != w.shape]
+    lacking = [name for name in own if name not in given and not (_is_new(name) or name.endswith(".bias"))]
+    if unlike or lacking:
+        raise ValueError(
+            f"transformer: expected the weights of model but for its relational heads; {listed(unlike + lacking)} "
+            "are not in both with one shape. Sensory heads need sa_kwargs={'total_n_heads': n_heads_sa}, relational "
+            "heads also 'out_dim': d_model"
+        )
+    for name, w in own.items():
+        if name in given:
+            w.copy_(given[name])
+        elif not _is_new(name):
+            w.zero_()
+    for module in model.modules():
+        heads = module.relational_attention if isinstance(module, DualAttention) else None
+        if silent and heads is not None:
+            for parameter in heads.wo.parameters():
+                parameter.zero_()
+
+
+def _is_new(name: str) -> bool:
+    """Whether a weight belongs to what only Dual Attention Transformers have."""
+    return ".relational_attention." in name or "symbol_retriever" in name
+
+
+def beside(
+    n_heads: int, d_model: int, attention: Mapping[str, Any], relational: RelationalOptions | Options | None
+) -> dict[str, Any]:
+    """Arguments of dual attention that begins with the attention of a Transformer, which has these options."""
+    width = {"total_n_heads": n_heads}
+    return {
+        "n_heads_sa": n_heads,
+        "sa_kwargs": {**width, **attention},
+        "ra_kwargs": {**width, "out_dim": d_model, **options_dict("ra_kwargs", relational)},
+    }
