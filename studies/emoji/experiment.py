@@ -35,7 +35,8 @@ class EmojiGrid(ImageGrid):
     """Models on pictures in a folder that the study's ``pictures.py`` wrote."""
 
     def run_config(self, cell: Cell) -> EmojiConfig:
-        return EmojiConfig(**vars(super().run_config(cell)) | {"experiment": EmojiConfig.experiment})
+        keys: dict[str, Any] = vars(super().run_config(cell))
+        return EmojiConfig(**{**keys, "experiment": EmojiConfig.experiment})
 
 
 def check_identities(root: Path) -> None:

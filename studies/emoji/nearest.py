@@ -5,6 +5,8 @@ python -m studies.emoji.nearest
 
 from __future__ import annotations
 
+from typing import Any
+
 import pandas as pd
 import torch
 
@@ -23,7 +25,7 @@ def nearest(train: LabelledImages, asked: LabelledImages) -> float:
 def main() -> None:
     """Write ``results/category/nearest.csv``."""
     data, (n_train,), lines = CATEGORY.data, CATEGORY.sizes, []
-    sizes = {"n_train": n_train, "n_val": data.n_val, "n_test": data.tested("folder")}
+    sizes: Any = {"n_train": n_train, "n_val": data.n_val, "n_test": data.tested("folder")}
     for seed in range(SEEDS):
         parts = split_images("folder", **sizes, seed=seed, folder=data.folder)
         train = parts.pop("train")

@@ -107,10 +107,10 @@ def read_emoji(folder: Path) -> list[Emoji]:
         )
     found = []
     for line in listed:
-        drawn = tuple(files.get(line["image"]) for _, files in packages.values())
+        drawn = tuple(files.get(line["image"], b"") for _, files in packages.values())
         for vendor, data in zip(VENDORS, drawn, strict=True):
             try:
-                decoded(data or b"", SIZE, SIZE, grey=False)
+                decoded(data, SIZE, SIZE, grey=False)
             except ValueError as error:
                 raise ValueError(f"packages: emoji-datasource-{vendor}: {line['image']}: {error}") from error
         if line["category"] != LEFT_OUT:
@@ -183,7 +183,9 @@ def write_folders(packages: Path, out: Path) -> str:
 
 def main() -> int:
     """Run the command line; 1 after an error."""
-    parser = argparse.ArgumentParser(prog="python -m studies.emoji.pictures", description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m studies.emoji.pictures", description=(__doc__ or "").partition("\n")[0]
+    )
     parser.add_argument("packages", type=Path, help="folder with the two archives that npm pack wrote")
     parser.add_argument("--out", type=Path, default=Path("runs/emoji"), help="folder to write")
     options = parser.parse_args()
