@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any, ClassVar, Literal, get_args
 
 from ...data.images import ImageSetName
@@ -45,9 +46,12 @@ class ImageGrid(GridConfig):
         check_names("datasets", self.datasets, get_args(ImageSetName))
         for dataset in self.datasets:
             self.data.check_source(dataset)
-            check_image_counts(
-                dataset, self.data.about(dataset), max(self.sizes), self.data.n_val, self.data.tested(dataset)
-            )
+            if (
+                dataset != "folder" or Path(self.data.folder or "").is_dir()
+            ):  # a grid can be listed without its pictures
+                check_image_counts(
+                    dataset, self.data.about(dataset), max(self.sizes), self.data.n_val, self.data.tested(dataset)
+                )
 
     def points(self) -> list[dict[str, Any]]:
         return [

@@ -9,6 +9,10 @@ import torch
 from PIL import Image
 
 from dat.data.images import find_pictures, folder_images, image_set, split_images
+from dat.experiments.images.config import ImageSources
+from dat.experiments.images.experiment import ImageClassification
+from dat.experiments.images.grid import ImageGrid
+from dat.sweeps.grid import cells
 from tests.lab.cli.commands import dat
 
 
@@ -146,6 +150,17 @@ def test_a_run_from_the_command_line(folder, tmp_path, capsys):
     assert "pictures: 2 classes, 12 to train on, 4 to validate on, 4 to test on; left out: 1 file" in printed
     dat("evaluate", str(tmp_path / "runs" / "pets"))
     assert "test" in capsys.readouterr().out
+
+
+def test_a_grid_needs_its_folder_only_when_it_runs(folder):
+    def grid(where, size=10):
+        data = ImageSources(folder=str(where), n_val=4, n_test=4)
+        return ImageGrid(datasets=("folder",), sizes=(size,), data=data, seeds=2)
+
+    assert len(cells(ImageClassification(), grid("nowhere"))) == 4
+    grid(folder, 12)
+    with pytest.raises(ValueError, match=r"expected at most 20, the images of folder, .* got 21 with 13 to train on"):
+        grid(folder, 13)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,139 @@
+"""Folders of emoji for the study of that name: how they are split, and what is refused by name."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import tarfile
+from typing import Any
+
+import pytest
+import torch
+from PIL import Image
+
+from dat.experiments.images.config import ImageDataConfig, ImageModelConfig
+from studies.emoji import pictures
+from studies.emoji.experiment import Emoji, EmojiConfig, check_identities
+
+TREES = 60
+
+
+def picture(number: int) -> bytes:
+    file = io.BytesIO()
+    Image.new("RGB", (8, 8), (number % 256, number // 256, 40)).save(file, "PNG")
+    return file.getvalue()
+
+
+def listed() -> list[dict[str, str]]:
+    """Smileys, and trees beside them by the same code with each joiner."""
+    codes = [f"{label}{i:03X}" for label in ("1F", "2F") for i in range(TREES)]
+    codes += [f"{codes[0]}-200D-{sex}-FE0F" for sex in ("2640", "2642")]
+    about = [{"unified": code, "image": f"{code.lower()}.png", "subcategory": "all"} for code in codes]
+    return [line | {"category": "Trees & More" if line["unified"] >= "2" else "Smileys"} for line in about]
+
+
+@pytest.fixture
+def pack(tmp_path, monkeypatch):
+    """Writes the archive of a vendor, as npm pack does, with changes."""
+    monkeypatch.setattr(pictures, "EMOJI", len(listed()))
+
+    def write(vendor, *, version="16.0.0", emoji=None, **files):
+        first = 1 + 1000 * pictures.VENDORS.index(vendor)
+        contents = {
+            "package.json": json.dumps({"name": f"emoji-datasource-{vendor}", "version": version}).encode(),
+            "emoji.json": json.dumps(listed() if emoji is None else emoji).encode(),
+            **{f"img/{vendor}/64/{line['image']}": picture(first + i) for i, line in enumerate(listed())},
+        }
+        contents |= {f"img/{vendor}/64/{name}.png": data for name, data in files.items()}
+        with tarfile.open(tmp_path / f"emoji-datasource-{vendor}-16.0.0.tgz", "w:gz") as archive:
+            for name, data in contents.items():
+                member = tarfile.TarInfo(f"package/{name}")
+                member.size = len(data)
+                archive.addfile(member, io.BytesIO(data))
+
+    for vendor in pictures.VENDORS:
+        write(vendor)
+    return write
+
+
+@pytest.fixture
+def folder(pack, tmp_path):
+    pictures.write_folders(tmp_path, tmp_path / "out")
+    return tmp_path / "out" / "category"
+
+
+def test_identities_are_split_alike_for_both_vendors(folder):
+    names = {part: {path.stem for path in folder.glob(f"{part}/*/*.png")} for part in pictures.PARTS.values()}
+    assert names["train"] == names["hand"] and names["test"] == names["both"] and not names["train"] & names["test"]
+    assert sum(map(len, (names["train"], names["test"]))) == len(listed())
+    variants = [name for name in names["train"] | names["test"] if name.startswith("1f000")]
+    assert len(variants) == 3 and {name in names["train"] for name in variants} in ({True}, {False})
+    assert {path.name for path in (folder / "train").iterdir()} == {"smileys", "trees-and-more"}
+    check_identities(folder)
+
+
+def test_what_a_vendor_draws_alike_is_kept_once(pack, tmp_path):
+    pack("google", **{"1f001": picture(1001)})  # like the first
+    assert "1 left out" in pictures.write_folders(tmp_path, tmp_path / "out")
+    assert not [*(tmp_path / "out").rglob("1f001.png")]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"version": "15.1.2"},
+            r"google-16\.0\.0\.tgz: expected emoji-datasource-google 16\.0\.0, got .*google 15\.1\.2",
+        ),
+        ({"1f001": b"no picture"}, r"emoji-datasource-google: 1f001\.png: image: expected an image .* none"),
+        ({"1f001": b""}, r"emoji-datasource-google: 1f001\.png: image: .* an empty one"),
+        ({"emoji": []}, r"expected 122 emoji, the same in both, got 122 and 0"),
+    ],
+)
+def test_packages_that_are_refused(pack, tmp_path, changes, message):
+    pack("google", **changes)
+    with pytest.raises(ValueError, match=f"packages: .*{message}"):
+        pictures.write_folders(tmp_path, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_archives_that_are_none(pack, tmp_path):
+    path = tmp_path / "emoji-datasource-twitter-16.0.0.tgz"
+    path.write_bytes(path.read_bytes()[:500])
+    with pytest.raises(ValueError, match=r"twitter-16\.0\.0\.tgz: expected .* cannot be read"):
+        pictures.read_emoji(tmp_path)
+    path.rename(tmp_path / "emoji-datasource-twitter-15.0.0.tgz")
+    with pytest.raises(FileNotFoundError, match=r"expected .*16\.0\.0\.tgz in .*, found .*15\.0\.0\.tgz"):
+        pictures.read_emoji(tmp_path)
+
+
+def test_emoji_that_are_trained_and_tested_on(folder):
+    for parts in (("train", "test"), ("hand", "both")):
+        source = next((folder / parts[0]).glob("smileys/*.png"))
+        shutil.copy(source, folder / parts[1] / "smileys")
+    with pytest.raises(ValueError, match=r"expected other emoji in test than in train in .*, got 1f\d+.*\.png in both"):
+        check_identities(folder)
+
+
+def test_emoji_without_a_picture_by_the_other_vendor(folder):
+    lost = next((folder / "hand").glob("smileys/*.png"))
+    lost.unlink()
+    with pytest.raises(ValueError, match=rf"emoji of train in hand in .*, not so smileys/{lost.name}"):
+        check_identities(folder)
+
+
+def test_a_run_is_measured_on_the_emoji_it_trained_on_by_another_vendor(folder, tmp_path):
+    model = ImageModelConfig(n_layers=1, d_model=16, dff=16, rel_proj_dim=4)
+    data = ImageDataConfig(dataset="folder", folder=str(folder), image_size=8, n_val=20)
+    problem: Any = Emoji().prepare(EmojiConfig(data=data, model=model), cache=tmp_path).problem
+    sets = {"train": problem.train, **problem.evaluation}
+
+    def numbers(part: str) -> list[int]:  # as pictures of this file have them in their colours
+        red, green, _ = sets[part].tensors[0][:, :, 0, 0].long().unbind(1)
+        return (red + 256 * green).tolist()
+
+    assert numbers("hand") == [number + 1000 for number in numbers("train")]
+    assert sorted(numbers("both")) == sorted(number + 1000 for number in numbers("test"))
+    assert not {*numbers("train")} & {*numbers("val"), *numbers("test")}
+    assert torch.equal(sets["hand"].tensors[1], sets["train"].tensors[1])
