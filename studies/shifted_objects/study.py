@@ -51,18 +51,20 @@ def accuracies(rows: Frame, n_train: int, *sets: str) -> Frame:
     """Mean accuracy over tasks and sets by seed and arm, in percent, of seeds that have all tasks of an arm."""
     own = rows[rows["n_train"] == n_train]
     tables = [by_seed(own, "arm", name, points=["task"]) for name in sets]
-    mean: Frame = sum(tables[1:], tables[0]) / len(tables)
+    mean: Frame = 100 * sum(tables[1:], tables[0]) / len(tables)
     return mean
 
 
-def table_of_means() -> str:
-    """Accuracy by network and set with many sequences, and over the unseen sets with few and many."""
+def table_of_tasks() -> str:
+    """Accuracy by network, task and set with many sequences; and over both tasks' unseen sets, with all numbers."""
     rows = read_results(RESULTS / "codes/results.csv")
     lines = []
     for arm, label in LABELS.items():
         line = {"": label}
-        line |= {shown: f"{accuracies(rows, MANY, name)[arm].mean():.1f}" for name, shown in SETS.items()}
-        for n in (FEW, MANY):
+        for task in ("same", "last"):
+            own = rows[rows["task"] == task]
+            line |= {f"`{task}`, {SETS[name]}": f"{accuracies(own, MANY, name)[arm].mean():.1f}" for name in SETS}
+        for n in sorted(set(rows["n_train"])):
             line[f"unseen, {n:,}"] = mean_text(accuracies(rows, n, *UNSEEN)[arm].dropna().tolist())
         lines.append(line)
     return markdown(pd.DataFrame(lines))
@@ -71,12 +73,15 @@ def table_of_means() -> str:
 def table_of_readings() -> str:
     """The announced comparisons, and what they decide."""
     rows = read_results(RESULTS / "codes/results.csv")
-    few, many = (accuracies(rows, n, *UNSEEN) for n in (FEW, MANY))
+    many = accuracies(rows, MANY, *UNSEEN)
     less = {f"`{arm}` less `{other}`": many[arm] - many[other] for arm, other in PRIMARY}
-    more = {
-        f"the same of `{other}`, {MANY:,} less {FEW:,}": (many["ra"] - many[other]) - (few["ra"] - few[other])
-        for other in ("rca", "disrca")
-    }
+    more = {}
+    if FEW in set(rows["n_train"]):
+        few = accuracies(rows, FEW, *UNSEEN)
+        more = {
+            f"`ra` less `{other}`, {MANY:,} less {FEW:,}": (many["ra"] - many[other]) - (few["ra"] - few[other])
+            for other in ("rca", "disrca")
+        }
     lines = []
     for family in (less, more):
         values = {name: found.dropna().tolist() for name, found in family.items()}
@@ -100,24 +105,27 @@ def draw_sets(rows: Sequence[Row], path: Path) -> None:
     if MANY not in set(frame["n_train"]):
         return
     with house_style():
-        figure, axis = matplotlib_figure(figsize=(6.4, 3.6))
-        for number, (arm, label) in enumerate(LABELS.items()):
-            found = [accuracies(frame, MANY, name).get(arm, pd.Series(dtype=float)).dropna() for name in SETS]
-            if min(map(len, found)) < 2:
-                continue
-            places = [place + 0.1 * (number - 3.5) for place in range(len(SETS))]
-            means, halves = [values.mean() for values in found], [half_width(values.tolist()) for values in found]
-            look = {"color": COLOURS[arm], "marker": "o", "markersize": 4, "capsize": 2, "linestyle": "none"}
-            axis.errorbar(places, means, halves, label=label, **look)
-        axis.axhline(50, color="#606060", linewidth=1, linestyle=":")
-        axis.set_xticks(range(len(SETS)), list(SETS.values()))
-        axis.set_ylabel("accuracy (%), mean over both tasks")
-        axis.set_title(f"codes that are asked about, {MANY:,} sequences: means, 95 % t-intervals", fontsize=9)
-        legend_below(figure, axis.get_legend_handles_labels()[0])
+        figure, axes = matplotlib_figure(1, 2, figsize=(10, 3.6), sharey=True)
+        for axis, task in zip(axes, ("same", "last"), strict=True):
+            own = frame[frame["task"] == task]
+            for number, (arm, label) in enumerate(LABELS.items()):
+                found = [accuracies(own, MANY, name).get(arm, pd.Series(dtype=float)).dropna() for name in SETS]
+                if min(map(len, found)) < 2:
+                    continue
+                places = [place + 0.1 * (number - 3.5) for place in range(len(SETS))]
+                means, halves = [values.mean() for values in found], [half_width(values.tolist()) for values in found]
+                look = {"color": COLOURS[arm], "marker": "o", "markersize": 4, "capsize": 2, "linestyle": "none"}
+                axis.errorbar(places, means, halves, label=label, **look)
+            axis.axhline(50, color="#606060", linewidth=1, linestyle=":")
+            axis.set_xticks(range(len(SETS)), list(SETS.values()))
+            axis.set_title(task, fontsize=9)
+        axes[0].set_ylabel("accuracy (%)")
+        legend_below(figure, axes[0].get_legend_handles_labels()[0])
         save_figure(figure, path)
 
 
 FIGURES: dict[str, Callable[[Sequence[Row], Path], None]] = {"codes.png": draw_sets}
-TABLES: dict[str, Callable[[], str]] = {}
-if (RESULTS / "codes/results.csv").is_file():
-    TABLES |= {"means": table_of_means, "readings": table_of_readings}
+TABLES: dict[str, Callable[[], str]] = {
+    "tasks": table_of_tasks,
+    "readings": table_of_readings,
+}
