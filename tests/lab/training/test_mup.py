@@ -21,6 +21,7 @@ from dat.training.coordinates import Sizes, coordinate_check
 from dat.training.mup import mup_factors, scale_by_mup
 from dat.training.optim import build_optimizer
 from dual_attention.baselines import VisionCoRelNet
+from dual_attention.language_models import DualAttnTransformerLM
 from dual_attention.seq2seq_models import Seq2SeqTransformer
 
 BASE, WIDE = 32, 128
@@ -115,6 +116,19 @@ def test_relations_of_fixed_width_are_outputs():
     for name in ("wq_rel", "wk_rel"):
         of_map = factors[f"layers.blocks.0.dual_attn.relational_attention.{name}.weight"]
         assert (of_map.initial, of_map.adam) == pytest.approx((1 / GROWTH, 1 / GROWTH))
+
+
+def test_heads_that_write_everywhere_are_scaled_by_the_width_of_their_heads():
+    """Both sides of both output projections grow, as those of the maps that are added in a Transformer do."""
+
+    def make(width: int) -> nn.Module:
+        everywhere = {"out_dim": width}
+        return DualAttnTransformerLM(64, width, 1, 2, 2, sa_kwargs=everywhere, ra_kwargs=everywhere, max_block_size=16)
+
+    factors = mup_factors(make(WIDE), make(BASE))
+    for kind in ("self_attention", "relational_attention"):
+        of_map = factors[f"layers.blocks.0.dual_attn.{kind}.wo.weight"]
+        assert (of_map.initial, of_map.adam) == pytest.approx((GROWTH**-0.5, GROWTH**-1))
 
 
 def test_embeddings_that_are_drawn_smaller_are_scaled_back():
