@@ -32,7 +32,7 @@ def whole(module: nn.Module, x: Tensor, **options: Any) -> Tensor:
 
 
 def names() -> list[str]:
-    """All that has to stand on the page: modules but for parts, positions and symbols; and recipes."""
+    """What the page must list: every recipe, and every module except parts, positions and symbols."""
     found = {
         name: value
         for package in (dual_attention, baselines, mechanisms)

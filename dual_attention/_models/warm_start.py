@@ -19,9 +19,9 @@ __all__ = ["start_from_transformer"]
 def start_from_transformer(model: nn.Module, transformer: nn.Module, *, silent: bool = True) -> None:
     """Copy the weights of a Transformer into a Dual Attention Transformer with relational heads beside its heads.
 
-    All that the Transformer has is copied. Relational heads and symbol retrievers keep the weights that they have, and
-    biases that only ``model`` has become 0. Its sensory heads have to be those of the Transformer, in number and width,
-    and relational heads have to write into all features, too::
+    Every weight of the Transformer is copied. Relational heads and symbol retrievers keep their own weights; biases
+    that only ``model`` has become 0. The sensory heads must match the Transformer's in number and width, and the
+    relational heads must write into all features::
 
         sa_kwargs={"total_n_heads": n_heads_sa}
         ra_kwargs={"total_n_heads": n_heads_sa, "out_dim": d_model}
@@ -30,7 +30,7 @@ def start_from_transformer(model: nn.Module, transformer: nn.Module, *, silent: 
         model: a Dual Attention Transformer of this library; it is changed.
         transformer: the Transformer of the same family.
         silent: the output projections of the relational heads become 0. Outputs are then those of the Transformer,
-            while these projections have gradients, so that the heads are heard after the first step.
+            while these projections get gradients, so that the heads take part after the first step.
 
     Raises:
         ValueError: if the Transformer has weights for which ``model`` has no place, or the other way round.
@@ -43,9 +43,9 @@ def start_from_transformer(model: nn.Module, transformer: nn.Module, *, silent: 
     lacking = [name for name in own if name not in given and not (_is_new(name) or name.endswith(".bias"))]
     if unlike or lacking:
         raise ValueError(
-            f"transformer: expected the weights of model but for its relational heads; {listed(unlike + lacking)} "
-            "are not in both with one shape. Sensory heads need sa_kwargs={'total_n_heads': n_heads_sa}, relational "
-            "heads also 'out_dim': d_model"
+            f"transformer: its weights do not match those of model; missing in one or of another shape: "
+            f"{listed(unlike + lacking)}. Build model with sa_kwargs={{'total_n_heads': n_heads_sa}} and "
+            "ra_kwargs={'total_n_heads': n_heads_sa, 'out_dim': d_model}"
         )
     for name, w in own.items():
         if name in given:

@@ -171,9 +171,9 @@ def test_several_processes(tmp_path, size, machine, micro):
     how = {"micro_batch_size": micro, **batch}
     found = together(size, lambda workers: trained(workers, machine, tmp_path / "several.jsonl", **how))[0]
     assert found["final"] == pytest.approx(expected["final"], rel=1e-10)
-    for now, before in zip(found["rows"], expected["rows"], strict=True):
+    for row, wanted in zip(found["rows"], expected["rows"], strict=True):
         for key in ("train_loss", "train_first", "train_second", "grad_norm"):
-            assert now[key] == pytest.approx(before[key], rel=1e-10), key
+            assert row[key] == pytest.approx(wanted[key], rel=1e-10), key
     for name, tensor in expected["weights"].items():
         if name != "objective.calls":
             torch.testing.assert_close(found["weights"][name], tensor, rtol=1e-9, atol=1e-9)
