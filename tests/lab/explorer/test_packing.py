@@ -135,16 +135,16 @@ class Written(TorchDispatchMode):
 
 
 def test_attended_relations_are_left_to_the_page():
-    """Their maps are as many as heads times relations; without them, four times the relations cost little more."""
+    """Their maps are as many as heads times relations; with them, four times the relations wrote 2.2 times as much."""
     counted = []
     for n_relations in (4, 16):
-        lm, n = model(ra_kwargs={"n_relations": n_relations}), 512
+        lm, n = model(ra_kwargs={"n_relations": n_relations}), 256
         tokens = torch.randint(50, (1, n))
         found = record(lm, lambda lm=lm, tokens=tokens: lm(tokens), {"tokens": ["x"] * n})
         with Written() as written:
-            pack(found)
+            pack(found, 16)
         counted.append(written.numbers)
-    assert counted[1] < 1.5 * counted[0]
+    assert counted[1] < 2 * counted[0]
 
 
 @pytest.mark.parametrize(("bits", "relative"), [(8, 1 / 127), (16, 1 / 32767), (32, 0)])
