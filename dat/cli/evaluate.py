@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from dual_attention._files import json_text
@@ -33,9 +32,9 @@ class EvaluateConfig:
 def evaluate(prog: str, arguments: Sequence[str]) -> int:
     """``dat evaluate``."""
     about = (
-        "Measure a finished run from its weights, on the evaluation sets of its experiment. Or any language model, of "
-        "a run, a folder, an adapter, or a name on the hub: with --text, loss and perplexity on a text; with --pairs, "
-        "the share of minimal pairs in which it finds the good sentence more probable than the bad one."
+        "Measure a finished run, or a checkpoint of any run, on the evaluation sets of its experiment. Or any language "
+        "model, of a run, a folder, an adapter, or a name on the hub: with --text, loss and perplexity on a text; with "
+        "--pairs, the share of minimal pairs in which it finds the good sentence more probable than the bad one."
     )
     parser = build_parser(EvaluateConfig, prog=prog, description=about)
     parser.usage = "%(prog)s CHECKPOINT [--text FILE ... | --pairs FILE ...] [--KEY VALUE ...]"
@@ -61,18 +60,20 @@ def evaluate(prog: str, arguments: Sequence[str]) -> int:
         return _evaluate_language(options, config.machine)
     for name, needed in (("tokens", "--text"), ("batch_size", "--text or --pairs"), ("tokenizer", "--text or --pairs")):
         check(getattr(options, name) is None, name, f"none without {needed}", getattr(options, name))
-    if Path(options.checkpoint).is_dir() and not RunFolder(options.checkpoint).config.is_file():
+    folder, checkpoint = RunFolder.at(options.checkpoint)
+    if folder.path.is_dir() and not folder.config.is_file():
         raise ValueError(
             f"{options.checkpoint}: no run, which has evaluation sets; name a text (--text FILE) or minimal pairs "
             "(--pairs FILE)"
         )
-    folder = RunFolder.open(options.checkpoint)
-    experiment = experiment_of_run(folder)
+    experiment = experiment_of_run(RunFolder.open(folder.path))
     numbers = evaluate_run(experiment, options.checkpoint, config.machine)
     if options.json:
         print(json_text(numbers, indent=2))
-    else:
-        show(experiment.describe(folder.read_result(), numbers))
+        return 0
+    if checkpoint is not None:
+        print(f"{checkpoint}:")
+    show(experiment.describe({} if checkpoint else folder.read_result(), numbers))
     return 0
 
 

@@ -69,6 +69,14 @@ EXPERIMENTS: dict[str, Entry] = {
             },
         ),
         Entry(
+            "babylm",
+            f"{__name__}.language.babylm:BabyLM",
+            {
+                "reproduce": "BabyLM's two models beside a Transformer, in sizes for a laptop",
+                "plot": "curves of perplexity from the results of several grids",
+            },
+        ),
+        Entry(
             "images",
             f"{__name__}.images.experiment:ImageClassification",
             {

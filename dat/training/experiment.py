@@ -133,7 +133,10 @@ class Experiment(ABC, Generic[Config, Ready]):
         return {**known, self.table.counted: len(prepared.problem.evaluation[name])}
 
     def describe(self, result: Mapping[str, Any], numbers: Mapping[str, Mapping[str, Any]] | None = None) -> Any:
-        """Text or rich table of a ``result``, or of ``numbers`` of :meth:`evaluation` by set, if they are given."""
+        """Text or rich table of a ``result``, or of ``numbers`` of :meth:`evaluation` by set, if they are given.
+
+        A checkpoint of an unfinished run has numbers, and an empty result.
+        """
         table = self.table
         if numbers is None:
             known = [metric for metric in table.metrics if metric in result]
@@ -141,7 +144,7 @@ class Experiment(ABC, Generic[Config, Ready]):
         columns = (*table.metrics, table.counted)
         shown = [column for column in columns if all(column in values for values in numbers.values())]
         named = {table.set_names.get(name, name): values for name, values in numbers.items()}
-        return numbers_table(self.headline(result), table.set_title, shown, named, table.shares)
+        return numbers_table(self.headline(result) if result else "", table.set_title, shown, named, table.shares)
 
 
 AnyExperiment: TypeAlias = Experiment[Any, Any]

@@ -16,6 +16,8 @@ from typing import Any
 
 from torch import nn
 
+from dual_attention._checkpoints.weights import filled
+
 from .._native import use_native
 from .._own_code import files_named
 from .branch import resolved
@@ -35,6 +37,7 @@ from .plan import make_plan
 from .plots import plot_run
 from .progress import choose_progress
 from .run_folder import RunFolder
+from .saved_weights import weights_of_run
 from .tables import show
 from .trackers import check_trackers, trackers_of
 from .warm_start import check_warm_start
@@ -272,21 +275,26 @@ def _finish(
 def evaluate_run(
     experiment: AnyExperiment, path: str | Path, machine: MachineConfig | None = None
 ) -> dict[str, dict[str, Any]]:
-    """Numbers of a finished run for each evaluation set, computed from its weights.
+    """Numbers of a finished run, or of a checkpoint of any run, for each evaluation set, computed from its weights.
 
     The data are made again from the configuration, so they are those that training kept apart. Nothing is written,
     neither in the folder nor beside it.
 
     Args:
+        path: of the run, or ``RUN/checkpoints/NAME``.
         machine: takes the place of these keys of the run's own configuration.
 
     Raises:
-        FileNotFoundError: if there is no run or it is not finished.
+        FileNotFoundError: if there is no run or checkpoint, or the run is not finished.
         ValueError: if it is a run of another experiment, its data have changed, or a file is damaged.
     """
-    folder = RunFolder.open(path)
-    folder.read_result()
-    folder.check()
+    folder, checkpoint = RunFolder.at(path)
+    if checkpoint is None:
+        folder = RunFolder.open(path)
+        folder.read_result()
+        folder.check()
+    else:
+        folder.check_beginning()
     config = read_config(experiment.Config, folder.config)
     changes: dict[str, Any] = {} if machine is None else vars(machine)
     if isinstance(config.machine, ParallelMachineConfig):
@@ -297,7 +305,11 @@ def evaluate_run(
     with shared_for_reading(experiment, folder) as cache:
         prepared = experiment.prepare(config, cache=cache, run=folder.path)
         problem = prepared.problem
-        load_weights(problem.model, folder.weights)
+        if checkpoint is None:
+            load_weights(problem.model, folder.weights)
+        else:
+            weights = weights_of_run(folder, checkpoint)[0]
+            filled(problem.model, weights, source=str(checkpoint), device=prepared.device)
         use_native(problem.model)
         with prepared.arithmetic():
             for name, examples in problem.evaluation.items():

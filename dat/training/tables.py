@@ -41,7 +41,7 @@ def numbers_table(
 ) -> Any:
     """A rich table of the numbers of each evaluation set: a share in percent, a count, or a mean."""
     escape = require("rich.markup", extra="train").escape
-    table = require("rich.table", extra="train").Table(title=escape(printable(title)), title_justify="left")
+    table = require("rich.table", extra="train").Table(title=escape(printable(title)) or None, title_justify="left")
     table.add_column(set_title)
     for column in columns:
         table.add_column(column, justify="right")

@@ -18,16 +18,6 @@ SCALES = {
         optim=LanguageOptimConfig(lr=8e-3, warmup_steps=20),
         loop=StepLoopConfig(steps=150, batch_size=16, eval_batch_size=16, eval_every=0, checkpoint_every=0),
     ),
-    # What BabyLM asks for, in ten minutes: learned byte pairs, documents that do not see each other.
-    "babylm-tiny": LanguageGrid(
-        out="runs/babylm-tiny",
-        seeds=2,
-        models=("DAT-babylm-tiny", "DAT-babylm-tiny-rca", "T-babylm-tiny"),
-        steps=(150, 300),
-        data=LanguageDataConfig(tokenizer="bpe", bpe_vocab_size=2048, document_mask=True, val_tokens=16_384),
-        optim=LanguageOptimConfig(lr=4e-3, warmup_steps=30),
-        loop=StepLoopConfig(steps=300, batch_size=8, eval_batch_size=16, eval_every=0, checkpoint_every=0),
-    ),
     # 10B tokens of FineWeb-Edu (section 4.4), 524,288 in each step, in files of tokens, each document after GPT-2's end
     # token; on a GPU.
     "table-5": LanguageGrid(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,29 @@ def test_a_text_has_the_numbers_that_validation_has(capsys, evaluated):
     assert whole["tokens"] == len(tokens) // 8 * 8  # an end token comes before the text
     assert dat("evaluate", "hub", "--text=text.txt", *QUIET) == 0
     assert f"hub: loss {whole['loss']:.4f}, perplexity {whole['perplexity']:.2f}" in capsys.readouterr().out
+
+
+def test_a_checkpoint_of_a_run(run, evaluated, capsys):
+    """The last one has the numbers of the run's end; a run that is not finished has some, too."""
+    early, last = sorted((run / "checkpoints").glob("*-step-*"))
+    assert evaluated(last) == evaluated(run) != evaluated(early)
+    shutil.copytree(run, "unfinished")
+    Path("unfinished/result.json").unlink()
+    found = evaluated(Path("unfinished") / early.relative_to(run))
+    assert found == evaluated(early)
+    assert dat("evaluate", str(early), *QUIET) == 0
+    assert capsys.readouterr().out.startswith(f"{early}:\nvalidation loss {found['val']['loss']:.4f}")
+    assert "the run is not finished" in fails(capsys, "evaluate", "unfinished")
+    assert f"no checkpoint; expected one of {early.name}" in fails(capsys, "evaluate", f"{early}1")
+
+
+def test_a_checkpoint_of_a_run_of_images(evaluated, capsys):
+    words = "--data.n_train=40 --data.n_val=20 --data.n_test=20 --loop.epochs=1 --output.name=digits"
+    assert dat("train", "images", "--data.dataset=digits", *words.split(), "--output.progress=false", *QUIET) == 0
+    [checkpoint] = Path("runs/digits/checkpoints").iterdir()
+    assert evaluated(checkpoint) == evaluated("runs/digits")
+    assert dat("evaluate", str(checkpoint), *QUIET) == 0
+    assert str(checkpoint) in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("to", ["hub", "transformers"])

@@ -145,13 +145,15 @@ def test_warm_starts_leave_its_parameters_as_drawn(tmp_path):
 
 
 def trained(workers: Any, machine: Any, path: Any, **loop: Any) -> dict[str, Any]:
-    """Rows, final numbers and weights of a training in float64."""
+    """Rows, final numbers and weights of a training in float64, or in float32 if its products are rounded."""
     given = {"steps": 4, "batch_size": 8, "report_every": 1, "eval_every": 2, **loop}
     config: Any = SimpleNamespace(
         optim=OPTIM, loop=StepLoopConfig(**given, objective=f"{HERE}Head"), seed=3, machine=machine
     )
-    model = build_language_model(MODEL.language_config(257), seed=4).double()
-    problem = Problem(model, Endless(21, 0), language_loss(), {"val": Endless(13, 1)}, own_loss=own_language_loss())
+    low = machine.autocast
+    model = build_language_model(MODEL.language_config(257), seed=4).to(torch.float32 if low else torch.float64)
+    sets = {"val": Endless(16, 1)}
+    problem = Problem(model, Endless(21, 0), language_loss(low), sets, own_loss=own_language_loss(low))
     problem = with_objective(problem, config, CPU)
     trainer = Trainer(problem, config, placement=place_model(problem, CPU, machine, workers))
     final = trainer.fit(MetricsLog(path, unit="report") if workers.first else None)
@@ -177,6 +179,36 @@ def test_several_processes(tmp_path, size, machine, micro):
     for name, tensor in expected["weights"].items():
         if name != "objective.calls":
             torch.testing.assert_close(found["weights"][name], tensor, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("machine", "backend"), [(COPIED, "eager"), (SHARDED, "aot_eager")], ids=["copies", "sharded"])
+def test_several_processes_with_compiled_blocks(tmp_path, monkeypatch, machine, backend):
+    """By parts of the compiler that need no C++."""
+    compile = nn.Module.compile
+    monkeypatch.setattr(nn.Module, "compile", lambda self: compile(self, backend=backend))
+    how = {"steps": 2, "eval_batch_size": 8}
+    expected = trained(ALONE, COPIED, tmp_path / "one.jsonl", **how)
+    compiled = replace(machine, compile=True)
+    found = together(2, lambda workers: trained(workers, compiled, tmp_path / "several.jsonl", **how))[0]
+    assert found["final"] == pytest.approx(expected["final"], rel=1e-9)
+    for name, tensor in expected["weights"].items():
+        if name != "objective.calls":
+            torch.testing.assert_close(found["weights"][name], tensor, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("machine", [COPIED, SHARDED], ids=["copies", "sharded"])
+def test_several_processes_in_bfloat16(tmp_path, machine):
+    """Nearly the numbers of one process in bfloat16, its own parameters in float32 throughout."""
+    machine = replace(machine, precision="bfloat16")
+    alone = trained(ALONE, machine, tmp_path / "one.jsonl")
+    found = together(2, lambda workers: trained(workers, machine, tmp_path / "several.jsonl"))[0]
+    exact = trained(ALONE, COPIED, tmp_path / "exact.jsonl")
+    assert found["final"]["val_loss"] != pytest.approx(exact["final"]["val_loss"], rel=1e-7)
+    for row, wanted in zip(found["rows"], alone["rows"], strict=True):
+        for key in ("train_loss", "train_first", "train_second"):
+            assert row[key] == pytest.approx(wanted[key], rel=5e-3), key
+    assert {t.dtype for name, t in found["weights"].items() if name != "objective.calls"} == {torch.float32}
 
 
 @pytest.mark.parametrize(
