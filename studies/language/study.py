@@ -124,7 +124,13 @@ STORIES = {
     )
 }
 
-PRESETS = STORIES | ARMS | {name: model for own in ABLATED.values() for name, model in own.items()}
+RATES = {"DAT": (0.004, 0.008, 0.016), "T-operations": (0.004, 0.008, 0.016), "T-gated": (0.008, 0.016)}
+"""Learning rates of the grid `rates`, by arm."""
+RATED = {f"{arm}-64-lr{rate}": (arm, rate) for arm, rates in RATES.items() for rate in rates}
+"""Arm and rate of its models."""
+AT_RATES = {name: replace(ARMS[f"{arm}-64"], name=name) for name, (arm, _) in RATED.items()}
+
+PRESETS = STORIES | ARMS | AT_RATES | {name: model for own in ABLATED.values() for name, model in own.items()}
 
 # Grids ----------------------------------------------------------------------------------------------------------------
 
@@ -170,6 +176,16 @@ GRIDS: dict[str, LanguageGrid] = {
     "study": STUDY,
     "study-128": study(128, "runs/language-study-128", RATES_128, 1.65, 4000),
     **{name: ablation(name) for name in ABLATED},
+    # Every arm at rates of its own, and weights from which documents are measured.
+    "rates": replace(
+        STUDY,
+        out="runs/language-rates",
+        first_seed=10,
+        models=tuple(RATED),
+        lr_of={name: rate for name, (_, rate) in RATED.items()},
+        longer=None,
+        keep_weights=True,
+    ),
     # Figure 12: 131,072 tokens in each step at a constant learning rate, 100 batches to validate on.
     "stories": Grid(
         out="runs/language-stories",
