@@ -3,7 +3,7 @@
 from typing import Any
 
 from dat.experiments.sequences.config import RecallGrid
-from studies.rivals.study import FIRST_SEED, SEEDS, SEQUENCE_ARMS
+from studies.rivals.study import FIRST_SEED, SEEDS, SEQUENCE_ARMS, confirming
 
 EXPERIMENT = "recall"
 PRESETS: dict[str, Any] = SEQUENCE_ARMS
@@ -17,3 +17,4 @@ GRIDS: dict[str, Any] = {
         first_seed=FIRST_SEED,
     )
 }
+GRIDS["confirm"] = confirming(GRIDS["rivals"], "sequences")

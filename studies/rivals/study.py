@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+import pandas as pd
 
 from dat.experiments.heads import RivalName
 from dat.experiments.language.model_keys import LanguageModelKeys
@@ -17,6 +20,7 @@ from dat.experiments.sequences.model import SequenceModelKeys
 from dat.experiments.sequences.presets import PRESETS as SEQUENCES
 from dat.training.configs import LoopConfig
 from dat.training.metrics import Row
+from studies._lib.tables import Frame, by_seed, differences, markdown, read_results
 
 EXPERIMENT = "relational-games"
 SEEDS = 3
@@ -72,5 +76,79 @@ GRIDS: dict[str, Any] = {
         loop=LoopConfig(epochs=EPOCHS, eval_every=0, checkpoint_every=0),
     )
 }
-TABLES: dict[str, Callable[[], str]] = {}
+CONFIRM = {"sequences": ("latent", "stick_breaking", "gated", "simplicial")}
+"""By family, the rivals that three seeds have ahead of the DAT, which run again."""
+
+
+def confirming(grid: Any, family: str) -> Any:
+    """The grid of a family with the Transformer, the DAT and :data:`CONFIRM`, and ten new seeds."""
+    transformer, dat, _ = FAMILIES[family]
+    models = (transformer, dat, *CONFIRM[family])
+    return replace(grid, out=f"{grid.out}-confirm", models=models, seeds=10, first_seed=50)
+
+
+# Analysis: every rival beside the Transformer and the DAT, as ANNOUNCED.md fixes it ------------------------------------
+
+FOLDER = Path(__file__).parent
+FAMILIES = {
+    "games": ("transformer-128-h2-matched", "dat-0+2-sym", 2.0),
+    "sequences": ("T-positions", "DAT-positions", 2.0),
+    "language": ("T-tiny-positions", "DAT-tiny-positions", 0.02),
+}
+"""By family: the Transformer, the DAT, and the difference that counts, in points or bits per byte."""
+LEVEL = 0.05
+
+
+def measured(family: str, grid: str) -> Frame:
+    """The measure of a family, the higher the better: a line for each seed, a column for each arm."""
+    rows = read_results(FOLDER / f"results/{family}-{grid}.csv")
+    if family == "games":
+        return by_seed(rows, "model", "test", points=["task"])
+    if family == "sequences":
+        return by_seed(rows, "model", "accuracy")
+    return -by_seed(rows, "model", "bits_per_byte")
+
+
+def compared(family: str, grid: str) -> str:
+    """Arms and their differences from the Transformer and from the DAT, with readings."""
+    table, (transformer, dat, counts) = measured(family, grid), FAMILIES[family]
+    rivals = sorted((arm for arm in table if arm not in (transformer, dat)), key=lambda arm: -table[arm].mean())
+    less_t = differences(table, [(arm, transformer) for arm in rivals])
+    dat_less = differences(table, [(dat, arm) for arm in rivals])
+    digits = 1 if counts > 1 else 3
+    lines = [
+        {"arm": name, "mean": f"{abs(table[arm].mean()):.{digits}f}", "less Transformer": "", "DAT less it": "", "": ""}
+        for name, arm in (("Transformer", transformer), ("DAT", dat))
+    ]
+    lines[1]["less Transformer"] = _told(differences(table, [(dat, transformer)]).iloc[0], digits)
+    for arm, ours, theirs in zip(rivals, less_t.to_dict("records"), dat_less.to_dict("records"), strict=True):
+        readings = (
+            _reading(ours, counts, "helps", "costs"),
+            _reading(theirs, counts, "behind the DAT", "ahead of the DAT"),
+        )
+        lines.append(
+            {
+                "arm": arm.replace("_", "-"),
+                "mean": f"{abs(table[arm].mean()):.{digits}f}",
+                "less Transformer": _told(ours, digits),
+                "DAT less it": _told(theirs, digits),
+                "": ", ".join(word for word in readings if word) or "undecided",
+            }
+        )
+    return markdown(pd.DataFrame(lines))
+
+
+def _told(found: Mapping[str, Any], digits: int) -> str:
+    return f"{found['mean']:+.{digits}f} ± {found['half']:.{digits}f} ({found['holm']:.2g})"
+
+
+def _reading(found: Mapping[str, Any], counts: float, above: str, below: str) -> str:
+    if found["holm"] >= LEVEL or abs(found["mean"]) < counts:
+        return ""
+    return above if found["mean"] > 0 else below
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    path.stem: partial(compared, *path.stem.split("-")) for path in sorted((FOLDER / "results").glob("*.csv"))
+}
 FIGURES: Mapping[str, Callable[[Sequence[Row], Path], None]] = {}
