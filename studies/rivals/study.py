@@ -87,7 +87,7 @@ def confirming(grid: Any, family: str) -> Any:
     return replace(grid, out=f"{grid.out}-confirm", models=models, seeds=10, first_seed=50)
 
 
-# Analysis: every rival beside the Transformer and the DAT, as ANNOUNCED.md fixes it ------------------------------------
+# Analysis: every rival beside the Transformer and the DAT, as ANNOUNCED.md fixes it -----------------------------------
 
 FOLDER = Path(__file__).parent
 FAMILIES = {
