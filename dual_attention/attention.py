@@ -163,7 +163,7 @@ class Attention(Heads):
                 bias=self._bias(call, q),
                 dropout=call.dropout,
                 need_weights=call.need_weights,
-                observe=call.observe,
+                observe=call.steps,
             )
             if self.rel_pos_values is not None and weights is not None:
                 vectors = self.rel_pos_values(

@@ -269,7 +269,7 @@ class RelationalAttention(SymbolHeads):
                 bias=self._bias(call, q),
                 dropout=call.dropout,
                 need_weights=call.need_weights,
-                observe=call.observe,
+                observe=call.steps,
             )
             attended = call.observed("head_output", attended)
             output = self.resid_dropout(self.wo(merge_heads(attended)))

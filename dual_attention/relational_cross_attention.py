@@ -124,7 +124,7 @@ class RelationalCrossAttention(SymbolHeads):
                 bias=call.bias,
                 dropout=call.dropout,
                 need_weights=call.need_weights,
-                observe=call.observe,
+                observe=call.steps,
             )
             attended = call.observed("head_output", attended)
             output = self.resid_dropout(self.wo(merge_heads(attended)))
@@ -239,7 +239,7 @@ class DisentangledRelationalCrossAttention(SymbolHeads):
                 bias=call.bias,
                 dropout=call.dropout,
                 need_weights=call.need_weights,
-                observe=call.observe,
+                observe=call.steps,
             )
             attended = call.observed("head_output", attended)
             output = self.resid_dropout(self.wo(merge_heads(attended)))

@@ -17,6 +17,9 @@ from dual_attention.functional.reference import repeat_heads
 BLOCK = 1 << 20
 """Most numbers of a block of maps that are computed at a time; they stay in the cache of a processor."""
 
+STEEPEST = {"identity": 1.0, "relu": 1.0, "sigmoid": 0.25, "tanh": 1.0, "gelu": 1.13, "gelu_erf": 1.13, "silu": 1.1}
+"""Largest slopes of elementwise activations, rounded up."""
+
 
 @dataclass(frozen=True)
 class Visible:
@@ -76,11 +79,12 @@ class Visible:
     def hide(self, values: Tensor, start: int, value: float) -> Tensor:
         """Fill the hidden pairs of receivers from ``start`` and of the first senders, ``(..., n, m)``, in place."""
         n, m = values.shape[-2:]
-        hidden = ~self.rows(start, start + n)[:, :m]
-        some = hidden.any(0).nonzero()
-        if len(some):  # of a causal mask few columns of a block
-            begin, end = int(some[0]), int(some[-1]) + 1
-            values[..., begin:end].masked_fill_(hidden[:, begin:end], value)
+        first, last = self.first[start : start + n], self.last[start : start + n]
+        for begin, end in ((0, min(int(first.max()), m)), (int(last.min()), m)):  # of a causal mask few columns
+            if begin < end:
+                places = torch.arange(begin, end)
+                hidden = (places < first[:, None]) | (places >= last[:, None])
+                values[..., begin:end].masked_fill_(hidden, value)
         return values
 
 
@@ -157,6 +161,29 @@ class ScoreFactors:
             found = found.sub_(self.normalisers[:, start:stop, None]).exp_()
         return visible.hide(found, start, 0.0)
 
+    def error_bounds(self, drawn: ScoreFactors, largest: Tensor) -> Tensor:
+        """What no value of a receiver is further from when it is computed from other factors, ``(F, N)``.
+
+        Math: |<q', k'> - <q, k>| <= |q' - q| max_j |k'_j| + |q| max_j |k' - k|_j, times a constant of the activation;
+        of softmax a' - a = a (exp(error) - 1)
+
+        Args:
+            drawn: factors with the same normalisers.
+            largest: absolute values of each receiver, ``(F, N)``.
+        """
+
+        if not self.keys.shape[1]:
+            return torch.zeros_like(largest)
+        of_queries, queries = ((drawn.queries - self.queries).norm(dim=-1), self.queries.norm(dim=-1))
+        of_keys, keys = (
+            repeat_heads(keys.norm(dim=-1).amax(-1)[None, :, None, None], self.maps)[0, ..., 0]
+            for keys in (drawn.keys - self.keys, drawn.keys)
+        )
+        errors = of_queries * keys + queries * of_keys
+        if self.offsets is not None and drawn.offsets is not None:
+            errors += (drawn.offsets - self.offsets).abs().amax(-1)
+        return largest * errors.expm1() if self.activation == "softmax" else STEEPEST[self.activation] * errors
+
     def normalised(self, visible: Visible) -> ScoreFactors:
         """The same with the normalisers of softmax, if that is the activation."""
         if self.activation != "softmax":
@@ -165,7 +192,8 @@ class ScoreFactors:
         for start, stop in self.blocks(visible.senders):
             seen = visible.seen(start, stop)
             scores = visible.hide(self.scores(start, stop, seen), start, -torch.inf)
-            found.append(scores.logsumexp(-1))
+            most = scores.amax(-1, keepdim=True).clamp_min_(torch.finfo(scores.dtype).min)
+            found.append(scores.sub_(most).exp_().sum(-1).log_() + most[..., 0])  # logsumexp, in place
         # Where nothing may be attended, no value is read; zero is a number that every format holds.
         normalisers = torch.cat(found, dim=1).nan_to_num(neginf=0.0) if found else self.queries.new_zeros(self.maps, 0)
         return ScoreFactors(self.queries, self.keys, self.activation, self.offsets, normalisers)

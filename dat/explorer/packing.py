@@ -104,7 +104,7 @@ class Ranges:
 
 
 def measured(heads: RecordedHeads, drawn: Mapping[str, ScoreFactors]) -> tuple[Ranges, float]:
-    """Ranges of maps, and the largest error of what is drawn from other factors, in steps of the colour scale.
+    """Ranges of maps, and a bound of the error of what is drawn from other factors, in steps of the colour scale.
 
     Of a relation under attention, H x R maps, the error is the bound e(a) max |r| + max a e(r) of each receiver, by the
     value at the sender that gets most attention, which the range is no smaller than.
@@ -114,11 +114,6 @@ def measured(heads: RecordedHeads, drawn: Mapping[str, ScoreFactors]) -> tuple[R
     """
     visible, ours = heads.visible, {name: getattr(heads, name) for name in drawn}
     parts: dict[str, list[Tensor]] = {}
-
-    def keep(name: str, values: Tensor, errors: Tensor) -> None:
-        """The largest values and errors of each map and receiver; both are overwritten."""
-        parts.setdefault(name, []).append(torch.stack((values.abs_().amax(-1), errors.abs_().amax(-1))))
-
     longest = max(ours.values(), key=lambda factors: factors.maps)
     for start, stop in longest.blocks(visible.senders):
         seen = visible.seen(start, stop)
@@ -129,23 +124,23 @@ def measured(heads: RecordedHeads, drawn: Mapping[str, ScoreFactors]) -> tuple[R
             if not heads.relation_of_head:
                 r, at = r[:, None].expand(-1, len(at), -1, -1), at[None].expand(len(r), -1, -1, -1)
             parts.setdefault("attended", []).append((most * r.gather(-1, at)[..., 0]).abs())
+        if "weights" in maps and heads.sender_norms is not None:
+            norms = heads.sender_norms[:, None, :seen]
+            parts.setdefault("senders", []).append((maps["weights"] * norms).abs_().amax(-1))
         for name, values in maps.items():
-            errors = drawn[name].values(start, stop, visible, seen).sub_(values)
-            if name == "weights" and heads.sender_norms is not None:
-                norms = heads.sender_norms[:, None, :seen]
-                keep("senders", values * norms, errors * norms)
-            keep(name, values, errors)
-    found = {name: torch.cat(blocks, -1) for name, blocks in parts.items()}
-    ranges, worst = {}, 0.0
-    for name in ("weights", "senders", "relations"):
-        if name in found:
-            ranges[name], error = found[name].amax(-1)
-            worst = max(worst, _steps(error, ranges[name]))
-    if "attended" in found:
-        (alpha, of_alpha), (r, of_r) = found["weights"], found["relations"]
+            parts.setdefault(name, []).append(torch.maximum(values.amax(-1), -values.amin(-1)))
+    largest = {name: torch.cat(blocks, -1) for name, blocks in parts.items()}  # of each map and receiver
+    errors = {name: factors.error_bounds(drawn[name], largest[name]) for name, factors in ours.items()}
+    if "senders" in largest:
+        assert heads.sender_norms is not None
+        errors["senders"] = errors["weights"] * heads.sender_norms.amax(-1, keepdim=True)
+    ranges = {name: most.amax(-1) for name, most in largest.items() if name != "attended"}
+    worst = max((_steps(error.amax(-1), ranges[name]) for name, error in errors.items()), default=0.0)
+    if "attended" in largest:
+        alpha, r, of_alpha, of_r = largest["weights"], largest["relations"], errors["weights"], errors["relations"]
         if not heads.relation_of_head:
             r, of_r = r[:, None], of_r[:, None]
-        worst = max(worst, _steps((of_alpha * r + alpha * of_r).amax(-1), found["attended"].amax(-1)))
+        worst = max(worst, _steps((of_alpha * r + alpha * of_r).amax(-1), largest["attended"].amax(-1)))
     return Ranges(**ranges), worst
 
 

@@ -16,9 +16,12 @@ import torch
 from torch import Tensor, nn
 
 from dual_attention._layers.calls import rotate
+from dual_attention._layers.continuation import Masks, Past, visibility
 from dual_attention._layers.heads import Heads, split_heads
+from dual_attention._layers.symbols import project_symbols
 from dual_attention._words import repr_of_shapes
 from dual_attention.attention import Attention
+from dual_attention.functional import MaskPattern, relational_cross_attention
 from dual_attention.functional.activations import activation_name
 from dual_attention.functional.reference import repeat_heads
 from dual_attention.model_analysis.capture import capture
@@ -33,14 +36,10 @@ from .factors import ScoreFactors, Visible
 SWITCHED: tuple[Mediator, ...] = ("head", "relation", "symbol")
 """Mediators that a page can switch."""
 
-_NEEDED: tuple[Quantity, ...] = (
-    "visible",
-    "symbol_values",
-    "relational_message",
-    "symbol_message",
-    "contribution",
-)
+_STEPS: tuple[Quantity, ...] = ("visible", "symbol_values", "relational_message", "symbol_message")
 _WHOLE: tuple[Quantity, ...] = ("weights", "relations")
+_QUICK = Attention | RelationalAttention
+"""Heads of which no step has to be watched, so that no map is built."""
 
 
 @dataclass(frozen=True)
@@ -150,7 +149,11 @@ def record(
     found: dict[tuple[str, str], dict[str, Any]] = {}
     retrieved: list[tuple[Tensor, ScoreFactors]] = []
     handles = [one.register_forward_hook(_assigns(retrieved)) for one in find_retrievers(model)]
-    needed = _NEEDED if all(isinstance(site.module, Heads) for site in sites) else (*_NEEDED, *_WHOLE)
+    needed: list[Quantity] = ["head_output"]
+    if not all(isinstance(site.module, _QUICK) for site in sites):
+        needed += _STEPS
+    if not all(isinstance(site.module, Heads) for site in sites):
+        needed += _WHOLE
     names: list[Quantity] = [name for name in needed if any(_computes(site, name) for site in sites)]
     try:
         for site in sites:
@@ -216,6 +219,10 @@ def _factors(site: Site, given: dict[str, Any]) -> dict[str, Any]:
         raise ValueError("call: expected one of the whole text, got one that continues from a cache")
     wq, wk = (module.wq, module.wk) if sensory else module.selecting()
     rope = given["freqs_cos"], given["freqs_sin"]
+    masks = Masks(given["attn_mask"], given["padding_mask"], given["is_causal"], given["segments"])
+    pattern, _ = visibility(
+        masks, Past(), batch=1, heads=module.n_heads, n=x.shape[1], new=y.shape[1], window=module.window
+    )
     q = module.attn_scale * rotate(split_heads(wq(x), module.n_heads), *rope)
     k = rotate(split_heads(wk(y), module.n_kv_heads), *rope)
     offsets = None
@@ -223,6 +230,7 @@ def _factors(site: Site, given: dict[str, Any]) -> dict[str, Any]:
         offsets = _kept(q @ module.rel_pos_keys.table(q).transpose(0, 1))
     activation = activation_name(getattr(module, "activation", "softmax"))
     kept: dict[str, Any] = {"site": site, "weights": ScoreFactors(_kept(q), _kept(k), activation, offsets)}
+    kept["visible"] = pattern.once(("visible",), lambda: _visible_in(pattern))
     if sensory and module.wg is None and module.rel_pos_values is None:
         values = repeat_heads(split_heads(module.wv(given["value"]), module.n_kv_heads), module.n_heads)
         kept["sender_norms"] = _norms(site, values)
@@ -232,12 +240,40 @@ def _factors(site: Site, given: dict[str, Any]) -> dict[str, Any]:
         kept["relations"] = ScoreFactors(_kept(u), _kept(w), activation_name(module.rel_activation))
         through = _kept(site.contributions(module.wr.transpose(1, 2)[None], range(site.n_heads))).transpose(0, 1)
         kept["relation_products"] = through @ through.transpose(1, 2)
+        symbols = project_symbols(
+            module.wv,
+            given["symbols"],
+            module.n_kv_heads,
+            batch=1,
+            n=x.shape[1],
+            m=y.shape[1],
+            relative=module.use_relative_positional_symbols,
+        )
+        if isinstance(symbols, Tensor):
+            kept["sender_norms"] = _norms(site, repeat_heads(symbols[:1], module.n_heads))
+        bias = None if module.rel_pos_keys is None else module.rel_pos_keys.scores(q, y.shape[1], offset=0)
+        kept["symbol_message"], _ = relational_cross_attention(q, k, symbols, scale=1.0, mask=pattern, bias=bias)
     if isinstance(module, DisentangledRelationalCrossAttention):
         u = module.attn_scale * split_heads(module.wq_rel(x), module.n_heads)
         w = split_heads(module.wk_rel(y), module.n_kv_heads)
         kept["relations"] = ScoreFactors(_kept(u), _kept(w), activation_name(module.rel_activation))
         kept["relation_of_head"] = True
     return kept
+
+
+def _visible(mask: Tensor) -> Visible:
+    """The senders that heads may attend, of their masks ``(H, N, M)``."""
+    if len(mask) > 1 and not bool((mask == mask[:1]).all()):
+        raise ValueError("attn_mask: the explorer shows layers whose heads may all attend the same senders")
+    return Visible.of_mask(mask[0])
+
+
+def _visible_in(pattern: MaskPattern) -> Visible:
+    """The same of a pattern, which serves many layers."""
+    mask = pattern.dense("cpu")
+    if mask is None:
+        return Visible.whole(pattern.n, pattern.m)
+    return _visible(mask[0].expand(-1, pattern.n, pattern.m))
 
 
 def _kept(x: Tensor) -> Tensor:
@@ -247,28 +283,28 @@ def _kept(x: Tensor) -> Tensor:
 
 def _norms(site: Site, head_output: Tensor) -> Tensor:
     """Lengths of the contributions of ``(1, H, L, d_h)`` to the output of the layer, ``(H, L)``."""
-    return _kept(site.contributions(head_output, range(site.n_heads))).norm(dim=-1)
+    return _kept(site.contribution_norms(head_output))
 
 
 def _recorded(maps: HeadMaps, kept: dict[str, Any], sequences: Mapping[str, Sequence[str]]) -> RecordedHeads:
     site: Site = kept.pop("site")
     if not isinstance(site.module, Heads):
         kept |= _whole(maps)
-    mask = maps.get("visible")[0]
-    if len(mask) > 1 and not bool((mask == mask[:1]).all()):
-        raise ValueError("attn_mask: the explorer shows layers whose heads may all attend the same senders")
-    visible = Visible.of_mask(mask[0])
-    n, m = mask.shape[-2:]
+    visible: Visible = kept.pop("visible", None) or _visible(maps.get("visible")[0])
+    n, m = visible.receivers, visible.senders
     first = "encoder" in maps.layer
     for name in ("weights", "relations"):
         if name in kept:
             kept[name] = kept[name].normalised(visible)
-    if maps.symbol_values is not None and not maps.relative_symbols:
-        kept["sender_norms"] = _norms(site, maps.symbol_values[:1])
     messages = {"relations": maps.relational_message, "symbols": maps.symbol_message}
+    if "symbol_message" in kept:
+        messages["symbols"] = kept.pop("symbol_message")
+        messages["relations"] = maps.get("head_output").to(messages["symbols"].device) - messages["symbols"]
+    elif maps.symbol_values is not None and not maps.relative_symbols:
+        kept["sender_norms"] = _norms(site, maps.symbol_values[:1])
     norms = {name: _norms(site, message) for name, message in messages.items() if message is not None}
-    if maps.contribution is not None:
-        norms["all"] = _kept(maps.contribution).norm(dim=-1)
+    if maps.head_output is not None and site.contributes:
+        norms["all"] = _norms(site, maps.head_output)
     return RecordedHeads(
         layer=maps.layer,
         kind=maps.kind,

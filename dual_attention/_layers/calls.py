@@ -38,7 +38,7 @@ class HeadsCall:
         freqs_cos, freqs_sin: RoPE tables, both or neither.
         dropout: rate on the attention weights.
         need_weights: whether the maps are returned.
-        observe: observer of all steps; None if nobody watches.
+        observe: observer of the call; None if nobody watches.
     """
 
     batch: int
@@ -60,6 +60,11 @@ class HeadsCall:
     def rotate_senders(self, k: Tensor) -> Tensor:
         """New keys ``(B, G, new, D)`` with RoPE."""
         return rotate(k, self.freqs_cos, self.freqs_sin, self.past.senders)
+
+    @property
+    def steps(self) -> Observer | None:
+        """The observer of steps within the operation; None if nobody watches one."""
+        return None if self.observe is None else self.observe.steps
 
     def observed(self, name: str, x: Tensor) -> Tensor:
         """A step of the call, as an observer leaves it if there is one."""

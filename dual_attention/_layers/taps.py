@@ -1,8 +1,9 @@
 """Taps: modules through which a layer passes on what it computes, to be read or replaced by forward hooks.
 
-A layer sends tensors through its taps only while one of them has a hook. It then computes by readable steps that build
-every tensor (:mod:`~dual_attention.functional.reference`), equal to the fast ones to rounding; otherwise it computes as
-if it had no taps. They have no parameters, and so no place in a state dict. Compiled code does not see them.
+A layer sends tensors through its taps only while one of them has a hook. If that is of a step within its operation, it
+computes by readable steps that build every tensor (:mod:`~dual_attention.functional.reference`), equal to the fast ones
+to rounding; otherwise it computes as if it had no taps. They have no parameters, and so no place in a state dict.
+Compiled code does not see them.
 """
 
 from __future__ import annotations
@@ -11,6 +12,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+OUTSIDE = ("symbols", "head_output")
+"""Taps before and after the operation of a layer."""
 
 
 class Tap(nn.Identity):
@@ -77,6 +81,11 @@ class Observer:
     def __call__(self, name: str, x: Tensor) -> Tensor:
         """The tensor, or what hooks of the tap of that name return in its place."""
         return self._taps.get_submodule(name)(x)
+
+    @property
+    def steps(self) -> Observer | None:
+        """This observer for the operation of the layer; None if nobody watches a step within it."""
+        return None if set(self._watched) <= set(OUTSIDE) else self
 
     def watches(self, *names: str) -> bool:
         """Whether anybody watches one of these taps."""

@@ -108,6 +108,22 @@ class Site:
         after = self.width - self.first_feature - found.shape[-1]
         return nn.functional.pad(found, (self.first_feature, after))
 
+    def contribution_norms(self, head_output: Tensor) -> Tensor:
+        """Lengths of the contributions of all heads, ``(B, H, N)``, without the contributions.
+
+        Args:
+            head_output: as of :meth:`contributions`.
+        """
+        wo, d_h = self.module.wo, head_output.shape[-1]
+        if wo is None:
+            return head_output.norm(dim=-1)
+        if type(wo) is not nn.Linear:
+            return self.contributions(head_output, range(self.n_heads)).norm(dim=-1)
+        columns = wo.weight.unflatten(1, (-1, d_h)).transpose(0, 1)  # by head
+        if d_h < len(wo.weight):  # |W x| = |R x| with W = Q R
+            columns = torch.linalg.qr(columns.float(), mode="r").R.to(columns.dtype)
+        return (head_output @ columns.transpose(1, 2)).norm(dim=-1)
+
 
 def find_sites(model: nn.Module) -> list[Site]:
     """All attention heads of a model, in the order of its modules; ``ValueError`` if it has none of this library."""

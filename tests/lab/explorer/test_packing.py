@@ -95,7 +95,7 @@ def test_eight_bits_where_they_do_and_sixteen_where_not():
 
 @pytest.mark.parametrize("n", [24, 700])
 def test_the_error_is_that_of_every_map(n):
-    """The stated error is no smaller than the largest of all maps, found here by another way, for all receivers."""
+    """The stated error is a bound, no smaller than the largest of all maps, found here for all receivers."""
     found = recording(n)
     exactly, worst = 0.0, 0.0
     for heads in found.heads:
@@ -117,7 +117,7 @@ def test_the_error_is_that_of_every_map(n):
                 torch.testing.assert_close(getattr(ranges, name), most)
                 exactly = max(exactly, error)
     stated = pack(found, 8).error
-    assert exactly * 0.9999 <= stated and worst * 0.9999 <= stated < 6 * worst
+    assert exactly * 0.9999 <= stated and worst * 0.9999 <= stated < 20 * worst
 
 
 class Written(TorchDispatchMode):
@@ -125,12 +125,13 @@ class Written(TorchDispatchMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.numbers = 0
+        self.numbers = self.largest = 0
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         out = func(*args, **(kwargs or {}))
         if isinstance(out, torch.Tensor) and not func.is_view:
             self.numbers += out.numel()
+            self.largest = max(self.largest, out.numel())
         return out
 
 
@@ -145,6 +146,14 @@ def test_attended_relations_are_left_to_the_page():
             pack(found, 16)
         counted.append(written.numbers)
     assert counted[1] < 2 * counted[0]
+
+
+def test_recording_and_packing_build_no_map():
+    lm, n = model(ra_kwargs={"n_relations": 8}), 1200
+    tokens = torch.randint(50, (1, n))
+    with Written() as written:
+        pack(record(lm, lambda: lm(tokens), {"tokens": ["x"] * n}), 16)
+    assert written.largest < 2 * n * n  # two heads, eight relations; the mask is one
 
 
 @pytest.mark.parametrize(("bits", "relative"), [(8, 1 / 127), (16, 1 / 32767), (32, 0)])

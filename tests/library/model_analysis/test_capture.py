@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
+from torch.profiler import profile
 
 from dual_attention import Attention, DualAttention
 from dual_attention.baselines import ESBN, Abstractor, CoRelNet, PrediNet
@@ -13,6 +16,7 @@ from dual_attention.hf import DualAttnConfig, DualAttnForCausalLM
 from dual_attention.mechanisms import Additive, Cosine, Dot, GeneralAttention, MultiHead, Sparsemax, recipes
 from dual_attention.model_analysis.capture import capture
 from dual_attention.model_analysis.maps import QUANTITIES, Maps
+from dual_attention.model_analysis.sites import find_sites
 from tests.library.hf.models import IMAGES, causal, classifier, masked, vision
 from tests.library.model_analysis.models import FAMILIES, call, hooks
 from tests.support.language import close, lm, tokens
@@ -29,6 +33,29 @@ def test_outputs_are_the_same_to_rounding_and_bit_for_bit_without_capture(name):
     assert torch.equal(run(), before)
     assert len(maps.calls) == 1
     assert not hooks(model)
+
+
+@pytest.mark.parametrize("output", ["wide", "narrow", "adapted", "none"])
+def test_lengths_of_contributions(output):
+    layer: Any = Attention(16, 4, out_dim=3 if output == "narrow" else None).double()
+    x = torch.randn(2, 5, 16, dtype=torch.float64)
+    [site] = find_sites(layer)
+    if output == "adapted":
+        layer.wo = nn.Sequential(layer.wo)
+    if output == "none":
+        layer.wo = None
+    heads = x.unflatten(-1, (4, 4)).transpose(1, 2)
+    close(site.contribution_norms(heads), site.contributions(heads, range(4)).norm(dim=-1), 1e-6)
+
+
+def test_watching_what_goes_into_the_output_builds_no_map():
+    """It is outside of the operation, which computes as if nobody watched."""
+    layer, x = Attention(16, 4), torch.randn(1, 5, 16)
+    with torch.no_grad(), capture(layer, ["head_output"]) as maps, profile() as profiled:
+        out = layer(x, x, x).output
+    steps = {event.key for event in profiled.key_averages()}
+    assert any("scaled_dot_product" in step for step in steps)
+    close(layer.wo(maps["attention"].kinds[0].head_output.transpose(1, 2).flatten(2)), out, 1e-6)
 
 
 @pytest.mark.parametrize("name", FAMILIES)
