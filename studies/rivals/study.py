@@ -76,7 +76,12 @@ GRIDS: dict[str, Any] = {
         loop=LoopConfig(epochs=EPOCHS, eval_every=0, checkpoint_every=0),
     )
 }
-CONFIRM = {"sequences": ("latent", "stick_breaking", "gated", "simplicial")}
+ROTARY = replace(TINY, name="T-tiny-rotary", pos_enc_type="RoPE")
+"""A control for the order of tokens: the Transformer with rotary positions in place of learned ones."""
+CONFIRM = {
+    "sequences": ("latent", "stick_breaking", "gated", "simplicial"),
+    "language": ("stick_breaking", "multi_token", "tensor_product"),
+}
 """By family, the rivals that three seeds have ahead of the DAT, which run again."""
 
 
