@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ..description import OPTIMISED_IN, describe, sections_of
+from .ablations import ABLATED, ablations
 from .dictionaries import made_dictionary
 from .images import IMAGE_BYTES, ImageSession
 from .opening import Explored
@@ -24,6 +25,8 @@ def answers_of(session: Explored) -> Mapping[str, Answer]:
     else:
         found = {"/record": Answer(lambda request: {"recording": session.packed(text_of(request))})}
         found |= _of_language(session) if isinstance(session, Session) else {}
+    if isinstance(session, ABLATED):
+        found = {**found, "/ablate": Answer(lambda request: ablations(session, request))}
     return found if session.checkpoint is None else {**found, "/model": Answer(lambda _: model_facts(session))}
 
 

@@ -33,6 +33,9 @@ MOST_ROWS = 4_000_000
 
 _MARKS = ("#8d8a83", "#0b5fa5", "#c46a14")  # as it is, switched, random direction; those of the pages
 
+_PARTS = {"head": "{kind} head {number}", "relation": "relation {number}", "symbol": "symbols of head {number}"}
+_PARTS_DRAWN = 40
+
 
 @dataclass(frozen=True)
 class Seen:
@@ -221,6 +224,45 @@ def seen_effects(found: Json) -> Seen:
 
     headings = ["place", "token", "loss", "loss_switched", "loss_random_direction", "switched"]
     return Seen(f"the effects of {found['switched']}", headings, rows, draw)
+
+
+def seen_ablations(found: Json, view: View) -> Seen:
+    """Effects of every part, as :func:`~.ablations.ablated` returns them, the largest first."""
+    by_loss = view.measure == "loss" and found["loss"] is not None
+    which, name = (0, "change of the loss") if by_loss else (1, "divergence")
+    order = sorted(range(len(found["parts"])), key=lambda place: -abs(found["effects"][place][which]))
+    rows, lines = [], []
+    for place in order:
+        part, effect = found["parts"][place], found["effects"][place]
+        loss, divergence = ([one[measure] for one in found["controls"][place]] for measure in (0, 1))
+        controls = loss if by_loss else divergence
+        beyond = int(abs(effect[which]) > max(map(abs, controls))) if controls else ""
+        lines.append((f"{part['layer']} {_PARTS[part['mediator']].format(**part)}", effect[which], controls))
+        measured = effect[1], *_ends(divergence), effect[0], *_ends([] if effect[0] is None else loss)
+        names = part["layer"], part["kind"], part["mediator"], part["number"]
+        rows.append([*names, *measured, beyond, found["change"]])
+    headings = ["layer", "kind", "part", "number"]
+    for measure in ("divergence", "loss_change"):
+        headings += [measure, f"{measure}_random_least", f"{measure}_random_largest"]
+
+    def draw() -> Any:
+        figure = empty_figure((6.4, 0.26 * len(lines[:_PARTS_DRAWN]) + 1.0))
+        axis = figure.subplots()
+        for place, (_, value, controls) in enumerate(lines[:_PARTS_DRAWN]):
+            axis.plot(controls, [place] * len(controls), "o-", mfc="none", color=_MARKS[2], linewidth=3, alpha=0.7)
+            axis.plot([value], [place], "D", color=_MARKS[1])
+        axis.set_yticks(range(len(lines[:_PARTS_DRAWN])), [line[0] for line in lines[:_PARTS_DRAWN]])
+        axis.invert_yaxis()
+        axis.axvline(0.0, color="#606060", linewidth=0.8)
+        axis.set(title=f"{name} without each part ({found['change']})", xlabel="nats; circles: random directions")
+        return figure
+
+    return Seen("the effects", [*headings, "beyond_random", "change"], rows, draw)
+
+
+def _ends(values: Sequence[float]) -> list[Any]:
+    """The least and the largest."""
+    return [min(values), max(values)] if values else ["", ""]
 
 
 def seen_steps(found: Json, rows: Callable[[int], Tensor], title: str) -> Seen:

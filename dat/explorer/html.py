@@ -37,6 +37,7 @@ SCRIPTS = (
     "vision.js",
     "symbols.js",
     "switches.js",
+    "effects.js",
     "dictionary.js",
     "generate.js",
     "model.js",
