@@ -161,12 +161,13 @@ def intervene_each(model: nn.Module, interventions: Sequence[Intervention]) -> I
             handle.remove()
 
 
-def ablations(session: Explored, request: Mapping[str, Any]) -> Iterator[Json]:
+def ablations(session: Explored, request: Mapping[str, Any], parts: Sequence[Part] | None = None) -> Iterator[Json]:
     """Effects of taking every part of a model away in turn, and those of as large a change in random directions.
 
     Args:
         request: ``text``, or the ``pixels`` of an image as its recording has them; ``change`` and ``factor``, as of
             :func:`~.switches.switch_effects`; ``draws`` of random directions, to :data:`MOST_CONTROLS`.
+        parts: what is taken away; by default everything.
 
     Yields:
         At first ``parts``, as :class:`~.switches.Switch` has them; the ``change`` in words; ``draws``; the number of
@@ -181,7 +182,7 @@ def ablations(session: Explored, request: Mapping[str, Any]) -> Iterator[Json]:
     draws = integer_of(request, "draws", 0, MOST_CONTROLS, CONTROLS)
     change = str(request.get("change", "zero"))
     factor = number_of(request, "factor", -MOST_FACTOR, MOST_FACTOR, 0.0)
-    parts = parts_of(session)
+    parts = parts_of(session) if parts is None else parts
     changes = [interventions_of([part.switch], change, factor)[0] for part in parts]
     subject = subject_of(session, request)
     with session.reserved() as model, evaluating(model):
@@ -218,13 +219,13 @@ def _losses(log_probs: Tensor, answers: Tensor) -> Tensor | None:
     return cross_entropy(scored, answers.expand(len(scored), -1), reduction="none").mean(-1)
 
 
-def ablated(session: Explored, request: Mapping[str, Any]) -> Json:
+def ablated(session: Explored, request: Mapping[str, Any], parts: Sequence[Part] | None = None) -> Json:
     """All that :func:`ablations` yields, in one object as a page keeps it.
 
     Returns:
         The first item, and ``effects`` and ``controls`` of each part: the effect, and those of random directions.
     """
-    begin, *batches = ablations(session, request)
+    begin, *batches = ablations(session, request, parts)
     effects: list[Any] = [None] * len(begin["parts"])
     controls: list[list[Any]] = [[] for _ in effects]
     for batch in batches:

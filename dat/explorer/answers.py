@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from ..description import OPTIMISED_IN, describe, sections_of
 from .ablations import ABLATED, ablations
+from .cards import card
 from .dictionaries import made_dictionary
 from .images import IMAGE_BYTES, ImageSession
 from .opening import Explored
@@ -63,6 +64,7 @@ def model_facts(session: Explored) -> Json:
 def _of_language(session: Session) -> Mapping[str, Answer]:
     found = {
         "/intervene": Answer(lambda request: switch_effects(session, request)),
+        "/card": Answer(lambda request: card(session, request)),
         "/generate": Answer(lambda request: generated(session, request)),
         "/make-dictionary": Answer(lambda request: made_dictionary(session, request), MOST_CORPUS),
     }

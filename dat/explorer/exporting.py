@@ -15,11 +15,13 @@ from dual_attention._files import write_atomically
 from ..sweeps.results import cell_of
 from .ablations import ABLATED, ablated
 from .answers import model_facts
+from .cards import card
 from .dictionaries import made_dictionary
 from .figures import (
     Seen,
     ending_of,
     seen_ablations,
+    seen_card,
     seen_dictionary,
     seen_effects,
     seen_model,
@@ -36,7 +38,7 @@ from .requests import Json
 from .session import Session
 from .streaming import collected, map_of_step, maps_of
 from .switches import Switch, switch_effects
-from .view_state import SWITCH_CODES, View, named_heads, within
+from .view_state import SWITCH_CODES, View, heads_of, named_heads, within
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ class Exporter:
     view: View
 
     def __post_init__(self) -> None:
-        page, of_language = self.view.page, ("interventions", "dictionary", "generate")
+        page, of_language = self.view.page, ("card", "interventions", "dictionary", "generate")
         if page in of_language and not isinstance(self.session, Session):
             raise ValueError(f"view: the page {page} is of language models, and this is none")
         if page == "effects" and not isinstance(self.session, ABLATED):
@@ -98,6 +100,9 @@ class Exporter:
         found = self._answer[1]
         if page == "effects":
             return seen_ablations(found, self.view)
+        if page == "card":
+            (found,) = found.values()
+            return seen_card(found)
         if page == "interventions":
             return seen_effects(found)
         if page == "dictionary":
@@ -128,6 +133,10 @@ class Exporter:
             return "effects", ablated(session, {**self._example, **self._change, "draws": view.draws})
         if not isinstance(session, Session):
             return None
+        if view.page == "card":
+            heads = heads_of(self._recording, view, relational=True)
+            found = card(session, {"text": self.source, "layer": heads.layer, "relation": view.relation})
+            return "cards", {f"{found['layer']} {found['relation']}": found}
         if view.page == "interventions":
             return "interventions", switch_effects(session, self._switches)
         if view.page == "dictionary":

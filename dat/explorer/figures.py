@@ -329,6 +329,25 @@ def seen_dictionary(found: Json, recording: Recording, view: View) -> Seen:
     return Seen(f"the dictionary of {heads.layer} relation {view.relation}", headings, rows)
 
 
+def seen_card(found: Json) -> Seen:
+    """What is known of a relation, as :func:`~.cards.card` returns it."""
+    rows: list[list[Any]] = [[name, found[name]] for name in ("weights", "tokens", "share", "asymmetry")]
+    for which, name in enumerate(("loss_change", "divergence")):
+        value, random = found["effect"][which], [one[which] for one in found["effects_random"]]
+        rows.append([name, value, *(_ends(random) if value is not None else ())])
+    for one in found["labels"]:
+        name, controls = one["name"], one.get("controls", {})
+        rows += [[f"AUC {name}", one.get("auc", "")], [f"pairs {name}", one["pairs"]], [f"p {name}", one.get("p", "")]]
+        rows += [[f"AUC {name}, {kind}", "", *ends] for kind, ends in controls.items()]
+    for one in found["pairs"]:
+        receiver, sender = (one["example"][name] for name in ("receiver", "sender"))
+        tokens = "” from “".join(other["labels"][other["at"]] for other in (receiver, sender))
+        rows.append([f"{one['end']} {one['rank']} “{tokens}”", one["example"]["value"]])
+    headings = ["layer", "relation", "measure", "value", "control_least", "control_largest"]
+    whole = [[found["layer"], found["relation"], *row, *[""] * (4 - len(row))] for row in rows]
+    return Seen(f"the card of {found['layer']} relation {found['relation']}", headings, whole)
+
+
 def _pair(example: Json) -> list[Any]:
     both = [example[name] for name in ("receiver", "sender")]
     objects = [part for one in both for part in (one["place"], one["labels"][one["at"]])]

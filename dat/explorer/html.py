@@ -39,6 +39,7 @@ SCRIPTS = (
     "switches.js",
     "effects.js",
     "dictionary.js",
+    "card.js",
     "generate.js",
     "model.js",
     "exports.js",

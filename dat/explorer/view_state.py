@@ -20,6 +20,7 @@ PAGES = (
     "vision",
     "symbols",
     "effects",
+    "card",
     "interventions",
     "dictionary",
     "generate",
