@@ -44,7 +44,7 @@ ABLATED = (Session, ImageSession, QuestionSession)
 
 
 class Subject(NamedTuple):
-    """What a model predicts of one example.
+    """The predictions of a model for one example.
 
     Attributes:
         logits: calls the model with that many copies of the example; ``(B, P, V)``.
@@ -58,7 +58,7 @@ class Subject(NamedTuple):
 
 
 def subject_of(session: Explored, request: Mapping[str, Any]) -> Subject:
-    """What is predicted of the text, question or image of a request.
+    """The predictions for the text, question or image of a request.
 
     Raises:
         ValueError: for one that the model cannot read.
@@ -87,8 +87,8 @@ def subject_of(session: Explored, request: Mapping[str, Any]) -> Subject:
     return Subject(lambda model, copies: model(tokens.expand(copies, -1)).logits, tokens[0, 1:], "a token of the text")
 
 
-class Part(NamedTuple):
-    """What is taken away.
+class SwitchedPart(NamedTuple):
+    """A part of a model that is taken away.
 
     Attributes:
         switch: the head, relation, or symbols of a head.
@@ -99,12 +99,14 @@ class Part(NamedTuple):
     alone: bool
 
 
-def parts_of(session: Explored) -> list[Part]:
+def switched_parts(session: Explored) -> list[SwitchedPart]:
     """Every head, relation and symbol path of a session's layers that interventions can change, in order."""
     with session.reserved() as model:
         sites = [choice.site for choice in choose_sites(model, session.layers)]
     return [
-        Part(Switch(mediator, site.layer, site.kind, number), mediator == "symbol" and site.has_relative_symbols)
+        SwitchedPart(
+            Switch(mediator, site.layer, site.kind, number), mediator == "symbol" and site.has_relative_symbols
+        )
         for site in sites
         for mediator in SWITCHED
         if site.tap(TAPS[mediator]) is not None
@@ -112,7 +114,7 @@ def parts_of(session: Explored) -> list[Part]:
     ]
 
 
-def batches_of(parts: Sequence[Part], size: int) -> list[list[int]]:
+def batches_of(parts: Sequence[SwitchedPart], size: int) -> list[list[int]]:
     """Places of the parts that pass together."""
     found: list[list[int]] = []
     for place, part in enumerate(parts):
@@ -161,7 +163,9 @@ def intervene_each(model: nn.Module, interventions: Sequence[Intervention]) -> I
             handle.remove()
 
 
-def ablations(session: Explored, request: Mapping[str, Any], parts: Sequence[Part] | None = None) -> Iterator[Json]:
+def ablations(
+    session: Explored, request: Mapping[str, Any], parts: Sequence[SwitchedPart] | None = None
+) -> Iterator[Json]:
     """Effects of taking every part of a model away in turn, and those of as large a change in random directions.
 
     Args:
@@ -182,7 +186,7 @@ def ablations(session: Explored, request: Mapping[str, Any], parts: Sequence[Par
     draws = integer_of(request, "draws", 0, MOST_CONTROLS, CONTROLS)
     change = str(request.get("change", "zero"))
     factor = number_of(request, "factor", -MOST_FACTOR, MOST_FACTOR, 0.0)
-    parts = parts_of(session) if parts is None else parts
+    parts = switched_parts(session) if parts is None else parts
     changes = [interventions_of([part.switch], change, factor)[0] for part in parts]
     subject = subject_of(session, request)
     with session.reserved() as model, evaluating(model):
@@ -219,7 +223,7 @@ def _losses(log_probs: Tensor, answers: Tensor) -> Tensor | None:
     return cross_entropy(scored, answers.expand(len(scored), -1), reduction="none").mean(-1)
 
 
-def ablated(session: Explored, request: Mapping[str, Any], parts: Sequence[Part] | None = None) -> Json:
+def ablated(session: Explored, request: Mapping[str, Any], parts: Sequence[SwitchedPart] | None = None) -> Json:
     """All that :func:`ablations` yields, in one object as a page keeps it.
 
     Returns:

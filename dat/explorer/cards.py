@@ -37,7 +37,7 @@ from dual_attention.model_analysis.measures import (
 from dual_attention.model_analysis.sites import Site, choose_sites
 from dual_attention.relational_attention import RelationalAttention
 
-from .ablations import Part, ablated
+from .ablations import SwitchedPart, ablated
 from .dictionaries import example_json
 from .requests import Json, Malformed, integer_of, text_of
 from .session import Session
@@ -91,7 +91,7 @@ def card(session: Session, request: Mapping[str, Any]) -> Json:
         weights = session.facts.get("weights") or weights_digest(model)
     own = [one for one in (session.dictionary or {"entries": []})["entries"] if one["relation"] == number]
     own = [one for one in own if one["layer"] == site.layer and one["rank"] <= PAIRS]
-    effects = ablated(session, {"text": text}, [Part(Switch("relation", site.layer, site.kind, number), False)])
+    effects = ablated(session, {"text": text}, [SwitchedPart(Switch("relation", site.layer, site.kind, number), False)])
     return {
         "card": 1,
         "model": session.title,
@@ -183,7 +183,7 @@ def _labels(session: Session, text: str, tokens: Tensor, maps: HeadMaps) -> dict
 def _detected(
     scores: Mapping[str, Tensor], number: int, labels: Mapping[str, tuple[Tensor, Tensor, Tensor]]
 ) -> list[Json]:
-    """How well a relation, and each control, tells pairs with a label from others of their stratum.
+    """Detection of labels by a relation, and by each control, among pairs of one stratum.
 
     Returns:
         For each label its ``name``; the number of ``pairs`` that were compared; ``auc``; ``p`` against the best of all

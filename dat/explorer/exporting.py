@@ -158,7 +158,7 @@ class Exporter:
 
     @property
     def _example(self) -> Json:
-        """What the model reads, as a page sends it."""
+        """The text or image, as a page sends it."""
         if isinstance(self.session, ImageSession):
             return {"pixels": self._image[1].json["pixels"]}
         return {"text": self.source}

@@ -330,7 +330,7 @@ def seen_dictionary(found: Json, recording: Recording, view: View) -> Seen:
 
 
 def seen_card(found: Json) -> Seen:
-    """What is known of a relation, as :func:`~.cards.card` returns it."""
+    """The measures of a relation, as :func:`~.cards.card` returns it."""
     rows: list[list[Any]] = [[name, found[name]] for name in ("weights", "tokens", "share", "asymmetry")]
     for which, name in enumerate(("loss_change", "divergence")):
         value, random = found["effect"][which], [one[which] for one in found["effects_random"]]

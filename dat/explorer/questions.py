@@ -79,11 +79,11 @@ class QuestionSession:
         return found[:, : int((found != PAD).sum())] if self.masked else found
 
     def options(self, question: Tensor) -> dict[str, Tensor]:
-        """What the model is told beside a question."""
+        """Further arguments of the model for a question."""
         return {"source_padding_mask": question != PAD} if self.masked else {}
 
     def answer(self, model: Any, question: Tensor) -> tuple[Tensor, Tensor]:
-        """What the model reads of its own answer, and the answer, ``(1, T)`` each: a character on, and with its end."""
+        """The model's own answer as it reads it, behind a start, and as it gives it, a place on; ``(1, T)`` each."""
         ends = {"start_token": START, "stop_token": END, "pad_token": PAD}
         answer = model.generate(question, ANSWER_LENGTH, **ends, **self.options(question))
         answer = answer[:, : int((answer != PAD).sum())]

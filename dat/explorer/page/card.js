@@ -61,10 +61,10 @@ class CardPage {
     const { explorer, chosen } = this, key = keyOf(chosen), asking = new AbortController();
     if (this.asking) this.asking.abort();
     Object.assign(this, { asking, askedFor: key });
+    explorer.complain("");
     try {
       const found = await explorer.server.ask("card", { text: this.recording.source, ...chosen }, asking.signal);
       explorer.kept.cards = { ...explorer.kept.cards, [key]: found };
-      explorer.complain("");
     } catch (error) {
       if (error.name === "AbortError") return;
       this.failed = key;
@@ -108,9 +108,13 @@ class CardPage {
       return;
     }
     if (!this.listed) this.list();
-    const { chosen, card } = this, key = keyOf(chosen);
+    const { chosen, card } = this, key = keyOf(chosen), { cards } = this.explorer.kept;
     if (!card && server && this.failed !== key && !(this.asking && this.askedFor === key)) this.ask();
-    for (const button of get("card-relations").querySelectorAll("button")) button.setAttribute("aria-pressed", String(this.relations[button.dataset.place] === chosen));
+    for (const button of get("card-relations").querySelectorAll("button")) {
+      const one = this.relations[button.dataset.place];
+      button.setAttribute("aria-pressed", String(one === chosen));
+      button.disabled = !server && !cards[keyOf(one)];
+    }
     get("card-busy").hidden = Boolean(card) || !this.asking;
     get("card-found").hidden = !card;
     get("card-save").disabled = !card;

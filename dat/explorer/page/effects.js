@@ -33,6 +33,7 @@ class EffectsPage {
     this.parts = recording.heads.flatMap((heads) => [...switchesOf(heads)].map(([, part]) => part));
     this.listed = false;
     if (this.running) this.running.abort();
+    this.running = null;
   }
 
   get found() {
@@ -74,11 +75,13 @@ class EffectsPage {
         this.showSoon();
       }
     } catch (error) {
-      explorer.state.ablated = 0;
+      if (this.running === running) explorer.state.ablated = 0;
       if (error.name !== "AbortError") explorer.complain(error.message);
     } finally {
-      if (this.running === running) this.running = null;
-      if (explorer.page === "effects") explorer.set({});
+      if (this.running === running) {
+        this.running = null;
+        if (explorer.page === "effects") explorer.set({});
+      }
     }
   }
 
@@ -98,8 +101,8 @@ class EffectsPage {
   get sorted() {
     const { measure, found } = this, which = measure === "loss" ? 0 : 1;
     const rows = found.effects.flatMap((effect, place) => {
-      if (!effect) return [];
-      const controls = found.controls[place].map((one) => one[which]), value = effect[which];
+      if (!effect || effect[which] === null) return []; // what is no number comes as null
+      const controls = found.controls[place].map((one) => one[which]).filter((one) => one !== null), value = effect[which];
       const sizes = controls.map(Math.abs), beyond = controls.length > 0 && Math.abs(value) > Math.max(...sizes);
       return [{ place, part: found.parts[place], value, effect, controls, beyond }];
     });
@@ -154,10 +157,10 @@ class EffectsPage {
   }
 
   said(found, sorted) {
-    const beyond = sorted.filter((row) => row.beyond).length, [first] = sorted, cut = this.done < found.passes ? ` Stopped after ${this.done} of ${found.passes} forward passes.` : "";
+    const beyond = sorted.filter((row) => row.beyond).length, draws = Math.min(...sorted.map((row) => row.controls.length)), [first] = sorted, cut = this.done < found.passes ? ` Stopped after ${this.done} of ${found.passes} forward passes.` : "";
     if (!first) return `Nothing is measured yet.${cut}`;
-    const control = found.draws ? ` ${beyond} of ${sorted.length} parts have a larger effect than all their random directions; by chance alone 1 in ${found.draws + 1} would.` : "";
-    return `The largest effect has ${partName(first.part)}.${control} What stands in the place of each part: ${found.change}. It is a finding on one example; measure_effects takes many.${cut}`;
+    const control = draws ? ` ${beyond} of ${sorted.length} parts have a larger effect than all their random directions; by chance alone 1 in ${draws + 1} would.` : "";
+    return `${partName(first.part)} has the largest effect.${control} What stands in the place of each part: ${found.change}. It is a finding on one example; measure_effects takes many.${cut}`;
   }
 
   // A button for each part, by layer and kind.
