@@ -10,7 +10,7 @@ from .cards import card
 from .dictionaries import made_dictionary
 from .images import IMAGE_BYTES, ImageSession
 from .opening import Explored
-from .requests import Answer, Json, text_of
+from .requests import TEXT_BYTES, Answer, Json, text_of
 from .session import Session
 from .streaming import generated
 from .switches import switch_effects
@@ -27,7 +27,8 @@ def answers_of(session: Explored) -> Mapping[str, Answer]:
         found = {"/record": Answer(lambda request: {"recording": session.packed(text_of(request))})}
         found |= _of_language(session) if isinstance(session, Session) else {}
     if isinstance(session, ABLATED):
-        found = {**found, "/ablate": Answer(lambda request: ablations(session, request))}
+        most = IMAGE_BYTES if isinstance(session, ImageSession) else TEXT_BYTES
+        found = {**found, "/ablate": Answer(lambda request: ablations(session, request), most)}
     return found if session.checkpoint is None else {**found, "/model": Answer(lambda _: model_facts(session))}
 
 
