@@ -20,6 +20,7 @@ from dual_attention.model_analysis.dictionaries.dictionary import context_around
 from dual_attention.model_analysis.labels import label_same_words, label_tokens, near, same_token
 from dual_attention.model_analysis.maps import HeadMaps, Quantity
 from dual_attention.model_analysis.measures import (
+    RankedScores,
     attention_scores,
     combine_strata,
     cosine_scores,
@@ -43,7 +44,7 @@ from .requests import Json, Malformed, integer_of, text_of
 from .session import Session
 from .switches import Switch
 
-MOST_TOKENS = 512
+MOST_TOKENS = 256
 """Tokens of a text in which pairs are measured, its first."""
 
 NEAR = 4
@@ -192,27 +193,25 @@ def _detected(
     """
     found = []
     for name, (label, mask, strata) in labels.items():
-        if not (label & mask).any():
-            found.append({"name": name, "pairs": 0})
-            continue
         try:
-            aucs = {
-                one: detect(x.cpu(), label, mask, strata, permutations=SHUFFLES if one == "relations" else 0)
-                for one, x in scores.items()
-            }
+            own = detect(scores["relations"].cpu(), label, mask, strata, permutations=SHUFFLES)
         except ValueError:  # no pair without the label in the stratum of one with it
             found.append({"name": name, "pairs": 0})
             continue
-        own = aucs.pop("relations")
+        controls = {
+            one: RankedScores(x[0].cpu()[mask], strata[mask]).auc(label[mask]).auc
+            for one, x in scores.items()
+            if one != "relations"
+        }
         auc = float(own.auc[number])
-        furthest = max(float((one.auc - 0.5).abs().max()) for one in aucs.values())
+        furthest = max(float((one - 0.5).abs().max()) for one in controls.values())
         found.append(
             {
                 "name": name,
                 "pairs": own.positives,
                 "auc": auc,
                 "p": float(own.p[number]),
-                "controls": {key: [float(one.auc.min()), float(one.auc.max())] for key, one in aucs.items()},
+                "controls": {key: [float(one.min()), float(one.max())] for key, one in controls.items()},
                 "beyond": abs(auc - 0.5) > furthest,
             }
         )
