@@ -203,7 +203,8 @@ function checkedCard(text) {
   } catch {
     is(false, "this is no JSON");
   }
-  const number = (value) => typeof value === "number", all = (list, right) => Array.isArray(list) && list.every(right), within = (least, most) => (value) => value === null || (number(value) && value >= least && value <= most);
+  const number = (value) => typeof value === "number", all = (list, right) => Array.isArray(list) && list.every(right);
+  const within = (least, most) => (value) => value === null || (number(value) && value >= least && value <= most);
   is(card && card.card === 1, "this is none, or of another version");
   is(["model", "weights", "layer", "text", "formula", "pairs_of"].every((name) => typeof card[name] === "string"), "a text in it is missing");
   is(["name", "note"].every((name) => typeof (card[name] ?? "") === "string"), "its name or note is no text");
@@ -212,7 +213,8 @@ function checkedCard(text) {
   const effect = (pair) => all(pair, within(-Infinity, Infinity)) && pair.length === 2 && number(pair[1]);
   is(effect(card.effect) && all(card.effects_random, effect) && card.effects_random.length > 0, "its effects are no numbers");
   const range = (ends) => all(ends, number) && ends.length === 2;
-  is(all(card.labels, (one) => one && typeof one.name === "string" && number(one.pairs) && (!one.pairs || (number(one.auc) && number(one.p) && one.controls && Object.values(one.controls).every(range)))), "its labels are damaged");
+  const measured = ({ auc, p, controls }) => number(auc) && number(p) && controls && Object.values(controls).every(range);
+  is(all(card.labels, (one) => one && typeof one.name === "string" && number(one.pairs) && (!one.pairs || measured(one))), "its labels are damaged");
   const object = (one) => one && all(one.labels, (label) => typeof label === "string") && Number.isSafeInteger(one.place) && typeof one.labels[one.at] === "string";
   const pair = (one) => one && number(one.value) && object(one.receiver) && object(one.sender);
   is(all(card.pairs, (one) => one && ["high", "low"].includes(one.end) && number(one.rank) && pair(one.example) && all(one.counterexamples, pair)), "its pairs are damaged");

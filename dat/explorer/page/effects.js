@@ -123,7 +123,9 @@ class EffectsPage {
     for (const id of ["effects-change", "effects-factor", "draws", "ablate"]) get(id).disabled = busy;
     get("stop-ablating").disabled = !busy;
     get("effects-busy").hidden = !busy;
-    get("effects-cost").textContent = server ? `${passes.toLocaleString("en")} forward passes: one of the model as it is, ${this.parts.length.toLocaleString("en")} each without a part, and ${(this.parts.length * state.draws).toLocaleString("en")} with random directions.` : "";
+    const count = (number) => number.toLocaleString("en"), { length } = this.parts;
+    get("effects-cost").textContent = server
+      ? `${count(passes)} forward passes: one of the model as it is, ${count(length)} each without a part, and ${count(length * state.draws)} with random directions.` : "";
     get("effects-found").hidden = !found;
     if (found) this.showFound(found, busy);
     else get("effects-note").textContent = "Which head, relation or symbol path matters for this example? Start, and each is taken away in turn.";
@@ -146,7 +148,8 @@ class EffectsPage {
     }
     const range = (values) => (values.length ? `${this.shown(Math.min(...values))} to ${this.shown(Math.max(...values))}` : "");
     const top = sorted.slice(0, PARTS_SHOWN);
-    fillTable(get("effects-table"), `${top.length < sorted.length ? `The ${top.length} largest effects of ${sorted.length}; CSV has all.` : "All effects, the largest first."} Choose one to see its map.`,
+    const which = top.length < sorted.length ? `The ${top.length} largest effects of ${sorted.length}; CSV has all.` : "All effects, the largest first.";
+    fillTable(get("effects-table"), `${which} Choose one to see its map.`,
       ["part", `${MEASURES[measure]}, nats`, "random directions", "beyond them"], top.map(({ place, part, value, controls, beyond }) => [
         element("button", { text: partName(part), className: "link", "data-part": `${place}` }), this.shown(value), range(controls), controls.length ? (beyond ? "yes" : "no") : ""]));
     get("effects-figure").replaceChildren(this.drawing(top.slice(0, 12)).element);
@@ -157,10 +160,12 @@ class EffectsPage {
   }
 
   said(found, sorted) {
-    const beyond = sorted.filter((row) => row.beyond).length, draws = Math.min(...sorted.map((row) => row.controls.length)), [first] = sorted, cut = this.done < found.passes ? ` Stopped after ${this.done} of ${found.passes} forward passes.` : "";
+    const beyond = sorted.filter((row) => row.beyond).length, draws = Math.min(...sorted.map((row) => row.controls.length)), [first] = sorted;
+    const cut = this.done < found.passes ? ` Stopped after ${this.done} of ${found.passes} forward passes.` : "";
     if (!first) return `Nothing is measured yet.${cut}`;
     const control = draws ? ` ${beyond} of ${sorted.length} parts have a larger effect than all their random directions; by chance alone 1 in ${draws + 1} would.` : "";
-    return `${partName(first.part)} has the largest effect.${control} What stands in the place of each part: ${found.change}. It is a finding on one example; measure_effects takes many.${cut}`;
+    const loss = found.loss === null ? "" : ` The loss is of ${found.scored}, ${written(found.loss)} nats with all parts.`;
+    return `${partName(first.part)} has the largest effect.${control} What stands in the place of each part: ${found.change}.${loss} It is a finding on one example; measure_effects takes many.${cut}`;
   }
 
   // A button for each part, by layer and kind.

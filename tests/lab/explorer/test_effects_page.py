@@ -60,6 +60,7 @@ def test_effects_on_an_image_as_a_file(visit, serve, tmp_path):
     page = visit().open(serve(vision()).address + "#page=effects&measure=loss&draws=1&ablated=1")
     page.wait_for_function(DONE)
     rows = page.locator("#effects-table tbody tr").all_inner_texts()
+    assert "The loss is of the class that the model itself names" in page.inner_text("#effects-note")
     assert page.input_value("#measure") == "loss" and rows[0].split("\t")[1][0] in "+-"
     with page.expect_download() as waiting:
         page.click("#html")
