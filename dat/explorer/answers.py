@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ..description import OPTIMISED_IN, describe, sections_of
+from .ablations import ABLATED, ablations
+from .cards import card
 from .dictionaries import made_dictionary
 from .images import IMAGE_BYTES, ImageSession
 from .opening import Explored
-from .requests import Answer, Json, text_of
+from .requests import TEXT_BYTES, Answer, Json, text_of
 from .session import Session
 from .streaming import generated
 from .switches import switch_effects
@@ -24,6 +26,9 @@ def answers_of(session: Explored) -> Mapping[str, Answer]:
     else:
         found = {"/record": Answer(lambda request: {"recording": session.packed(text_of(request))})}
         found |= _of_language(session) if isinstance(session, Session) else {}
+    if isinstance(session, ABLATED):
+        most = IMAGE_BYTES if isinstance(session, ImageSession) else TEXT_BYTES
+        found = {**found, "/ablate": Answer(lambda request: ablations(session, request), most)}
     return found if session.checkpoint is None else {**found, "/model": Answer(lambda _: model_facts(session))}
 
 
@@ -60,6 +65,7 @@ def model_facts(session: Explored) -> Json:
 def _of_language(session: Session) -> Mapping[str, Answer]:
     found = {
         "/intervene": Answer(lambda request: switch_effects(session, request)),
+        "/card": Answer(lambda request: card(session, request)),
         "/generate": Answer(lambda request: generated(session, request)),
         "/make-dictionary": Answer(lambda request: made_dictionary(session, request), MOST_CORPUS),
     }

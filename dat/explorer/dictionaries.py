@@ -100,15 +100,16 @@ def dictionary_json(dictionary: RelationDictionary, session: Session, source: st
                 "relation": entry.relation,
                 "end": entry.end,
                 "rank": entry.rank,
-                "example": _example(entry.example, session),
-                "counterexamples": [_example(other, session) for other in entry.counterexamples],
+                "example": example_json(entry.example, session),
+                "counterexamples": [example_json(other, session) for other in entry.counterexamples],
             }
             for entry in dictionary.entries
         ],
     }
 
 
-def _example(example: PairExample, session: Session) -> Json:
+def example_json(example: PairExample, session: Session) -> Json:
+    """A pair as a page reads it."""
     return {
         "value": example.value,
         "document": example.document,

@@ -13,11 +13,15 @@ from pathlib import Path
 from dual_attention._files import write_atomically
 
 from ..sweeps.results import cell_of
+from .ablations import ABLATED, ablated
 from .answers import model_facts
+from .cards import card
 from .dictionaries import made_dictionary
 from .figures import (
     Seen,
     ending_of,
+    seen_ablations,
+    seen_card,
     seen_dictionary,
     seen_effects,
     seen_model,
@@ -34,7 +38,7 @@ from .requests import Json
 from .session import Session
 from .streaming import collected, map_of_step, maps_of
 from .switches import Switch, switch_effects
-from .view_state import SWITCH_CODES, View, named_heads, within
+from .view_state import SWITCH_CODES, View, heads_of, named_heads, within
 
 
 @dataclass(frozen=True)
@@ -52,9 +56,11 @@ class Exporter:
     view: View
 
     def __post_init__(self) -> None:
-        page, of_language = self.view.page, ("interventions", "dictionary", "generate")
+        page, of_language = self.view.page, ("card", "interventions", "dictionary", "generate")
         if page in of_language and not isinstance(self.session, Session):
             raise ValueError(f"view: the page {page} is of language models, and this is none")
+        if page == "effects" and not isinstance(self.session, ABLATED):
+            raise ValueError("view: this model predicts nothing, so that nothing can be taken away")
         if page == "vision" and not isinstance(self.session, ImageSession):
             raise ValueError("view: the page vision is of images, and this model reads texts")
 
@@ -92,6 +98,11 @@ class Exporter:
             return seen_patches(*self._image, self.view)
         assert self._answer is not None
         found = self._answer[1]
+        if page == "effects":
+            return seen_ablations(found, self.view)
+        if page == "card":
+            (found,) = found.values()
+            return seen_card(found)
         if page == "interventions":
             return seen_effects(found)
         if page == "dictionary":
@@ -118,8 +129,14 @@ class Exporter:
         session, view = self.session, self.view
         if view.page == "model":
             return "model", model_facts(session)
+        if view.page == "effects":
+            return "effects", ablated(session, {**self._example, **self._change, "draws": view.draws})
         if not isinstance(session, Session):
             return None
+        if view.page == "card":
+            heads = heads_of(self._recording, view, relational=True)
+            found = card(session, {"text": self.source, "layer": heads.layer, "relation": view.relation})
+            return "cards", {f"{found['layer']} {found['relation']}": found}
         if view.page == "interventions":
             return "interventions", switch_effects(session, self._switches)
         if view.page == "dictionary":
@@ -133,8 +150,18 @@ class Exporter:
     def _switches(self) -> Json:
         found = [switch_of(code, self._recording)._asdict() for code in self.view.off.split("_") if code]
         place = {} if self.view.place is None else {"place": self.view.place}
-        about = {"change": self.view.change, "factor": self.view.factor, **place}
-        return {"text": self.source, "switches": found, **about}
+        return {"text": self.source, "switches": found, **self._change, **place}
+
+    @property
+    def _change(self) -> Json:
+        return {"change": self.view.change, "factor": self.view.factor}
+
+    @property
+    def _example(self) -> Json:
+        """The text or image, as a page sends it."""
+        if isinstance(self.session, ImageSession):
+            return {"pixels": self._image[1].json["pixels"]}
+        return {"text": self.source}
 
 
 def switch_of(code: str, recording: Recording) -> Switch:

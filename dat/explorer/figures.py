@@ -33,6 +33,9 @@ MOST_ROWS = 4_000_000
 
 _MARKS = ("#8d8a83", "#0b5fa5", "#c46a14")  # as it is, switched, random direction; those of the pages
 
+_PARTS = {"head": "{kind} head {number}", "relation": "relation {number}", "symbol": "symbols of head {number}"}
+_PARTS_DRAWN = 40
+
 
 @dataclass(frozen=True)
 class Seen:
@@ -223,6 +226,45 @@ def seen_effects(found: Json) -> Seen:
     return Seen(f"the effects of {found['switched']}", headings, rows, draw)
 
 
+def seen_ablations(found: Json, view: View) -> Seen:
+    """Effects of every part, as :func:`~.ablations.ablated` returns them, the largest first."""
+    by_loss = view.measure == "loss" and found["loss"] is not None
+    which, name = (0, "change of the loss") if by_loss else (1, "divergence")
+    order = sorted(range(len(found["parts"])), key=lambda place: -abs(found["effects"][place][which]))
+    rows, lines = [], []
+    for place in order:
+        part, effect = found["parts"][place], found["effects"][place]
+        loss, divergence = ([one[measure] for one in found["controls"][place]] for measure in (0, 1))
+        controls = loss if by_loss else divergence
+        beyond = int(abs(effect[which]) > max(map(abs, controls))) if controls else ""
+        lines.append((f"{part['layer']} {_PARTS[part['mediator']].format(**part)}", effect[which], controls))
+        measured = effect[1], *_ends(divergence), effect[0], *_ends([] if effect[0] is None else loss)
+        names = part["layer"], part["kind"], part["mediator"], part["number"]
+        rows.append([*names, *measured, beyond, found["change"]])
+    headings = ["layer", "kind", "part", "number"]
+    for measure in ("divergence", "loss_change"):
+        headings += [measure, f"{measure}_random_least", f"{measure}_random_largest"]
+
+    def draw() -> Any:
+        figure = empty_figure((6.4, 0.26 * len(lines[:_PARTS_DRAWN]) + 1.0))
+        axis = figure.subplots()
+        for place, (_, value, controls) in enumerate(lines[:_PARTS_DRAWN]):
+            axis.plot(controls, [place] * len(controls), "o-", mfc="none", color=_MARKS[2], linewidth=3, alpha=0.7)
+            axis.plot([value], [place], "D", color=_MARKS[1])
+        axis.set_yticks(range(len(lines[:_PARTS_DRAWN])), [line[0] for line in lines[:_PARTS_DRAWN]])
+        axis.invert_yaxis()
+        axis.axvline(0.0, color="#606060", linewidth=0.8)
+        axis.set(title=f"{name} without each part ({found['change']})", xlabel="nats; circles: random directions")
+        return figure
+
+    return Seen("the effects", [*headings, "beyond_random", "change"], rows, draw)
+
+
+def _ends(values: Sequence[float]) -> list[Any]:
+    """The least and the largest."""
+    return [min(values), max(values)] if values else ["", ""]
+
+
 def seen_steps(found: Json, rows: Callable[[int], Tensor], title: str) -> Seen:
     """The map of every step of generation.
 
@@ -285,6 +327,25 @@ def seen_dictionary(found: Json, recording: Recording, view: View) -> Seen:
         rows.append([entry["rank"], "pair", *_pair(entry["example"])])
         rows += [[entry["rank"], "like it", *_pair(one)] for one in entry["counterexamples"]]
     return Seen(f"the dictionary of {heads.layer} relation {view.relation}", headings, rows)
+
+
+def seen_card(found: Json) -> Seen:
+    """The measures of a relation, as :func:`~.cards.card` returns it."""
+    rows: list[list[Any]] = [[name, found[name]] for name in ("weights", "tokens", "share", "asymmetry")]
+    for which, name in enumerate(("loss_change", "divergence")):
+        value, random = found["effect"][which], [one[which] for one in found["effects_random"]]
+        rows.append([name, value, *(_ends(random) if value is not None else ())])
+    for one in found["labels"]:
+        name, controls = one["name"], one.get("controls", {})
+        rows += [[f"AUC {name}", one.get("auc", "")], [f"pairs {name}", one["pairs"]], [f"p {name}", one.get("p", "")]]
+        rows += [[f"AUC {name}, {kind}", "", *ends] for kind, ends in controls.items()]
+    for one in found["pairs"]:
+        receiver, sender = (one["example"][name] for name in ("receiver", "sender"))
+        tokens = "” from “".join(other["labels"][other["at"]] for other in (receiver, sender))
+        rows.append([f"{one['end']} {one['rank']} “{tokens}”", one["example"]["value"]])
+    headings = ["layer", "relation", "measure", "value", "control_least", "control_largest"]
+    whole = [[found["layer"], found["relation"], *row, *[""] * (4 - len(row))] for row in rows]
+    return Seen(f"the card of {found['layer']} relation {found['relation']}", headings, whole)
 
 
 def _pair(example: Json) -> list[Any]:

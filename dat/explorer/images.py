@@ -28,9 +28,9 @@ from ..data.images.folders import MEAN, STD
 from ..data.images.pictures import decoded
 from ..data.relational_games.dataset import generate_images
 from ..data.relational_games.tasks import EXTRA_TASKS, TASKS, class_names
-from .packing import Bits, pack, packed_array
+from .packing import Bits, pack, packed_array, unpacked_array
 from .recording import Recording, record
-from .requests import Json
+from .requests import Json, Malformed
 
 IMAGE_BYTES = 32 << 20
 """Bytes of an image's file."""
@@ -201,15 +201,29 @@ class ImageSession:
             found = F.interpolate(found[None], self.size, mode="nearest-exact")[0]
         return found.round().to(torch.uint8)
 
+    def normalised(self, pixels: Tensor) -> Tensor:
+        """Pixels ``(C, height, width)`` uint8 as the model reads them, ``(1, C, height, width)``."""
+        mean, std = (torch.tensor(tuple(part))[:, None, None] for part in (self.mean, self.std))
+        return ((pixels.float() / 255.0 - mean) / std)[None].to(next(self.model.parameters()))
+
+    def pixels_of_page(self, packed: Any) -> Tensor:
+        """Pixels ``(C, height, width)`` uint8 from those that a page has of its image."""
+        shape = [*self.size, self.model.image_channels]
+        try:
+            pixels = unpacked_array(packed)
+        except (KeyError, RuntimeError, StopIteration, TypeError, ValueError) as error:
+            raise Malformed("The request needs the pixels of an image.") from error
+        if pixels.dtype != torch.uint8 or list(pixels.shape) != shape:
+            raise Malformed(f"The request needs pixels of the shape {shape}.")
+        return pixels.permute(2, 0, 1)
+
     def _packed(self, pixels: Tensor, about: str) -> Json:
         recording, shown = self.record(pixels, about)
         return {**pack(recording, self.bits).json, "image": shown.json}
 
     def record(self, pixels: Tensor, about: str = "") -> tuple[Recording, Shown]:
         """Record the model on an image ``(C, height, width)`` uint8."""
-        parameter = next(self.model.parameters())
-        mean, std = (torch.tensor(tuple(part))[:, None, None] for part in (self.mean, self.std))
-        x = ((pixels.float() / 255.0 - mean) / std)[None].to(parameter)
+        x = self.normalised(pixels)
         rows, columns = self.model.grid_size
         patches = [f"row {r} col {c}" for r in range(1, rows + 1) for c in range(1, columns + 1)]
         extra = []

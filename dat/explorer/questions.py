@@ -78,15 +78,23 @@ class QuestionSession:
         found = encode_questions([text]).long().to(next(self.model.parameters()).device)
         return found[:, : int((found != PAD).sum())] if self.masked else found
 
+    def options(self, question: Tensor) -> dict[str, Tensor]:
+        """Further arguments of the model for a question."""
+        return {"source_padding_mask": question != PAD} if self.masked else {}
+
+    def answer(self, model: Any, question: Tensor) -> tuple[Tensor, Tensor]:
+        """The model's own answer as it reads it, behind a start, and as it gives it, a place on; ``(1, T)`` each."""
+        ends = {"start_token": START, "stop_token": END, "pad_token": PAD}
+        answer = model.generate(question, ANSWER_LENGTH, **ends, **self.options(question))
+        answer = answer[:, : int((answer != PAD).sum())]
+        return torch.cat((answer.new_full((1, 1), START), answer[:, :-1]), 1), answer
+
     def record(self, text: str) -> Recording:
         """Record the model on a question and its own answer, greedily decoded; errors as :meth:`question`."""
         question = self.question(text)
-        options = {"source_padding_mask": question != PAD if self.masked else None}
+        options = self.options(question)
         with self.reserved() as model, torch.no_grad():
-            ends = {"start_token": START, "stop_token": END, "pad_token": PAD}
-            answer = model.generate(question, ANSWER_LENGTH, **ends, **options)
-            start = answer.new_full((1, 1), START)
-            read = torch.cat((start, answer), 1)[:, : int((answer != PAD).sum())]
+            read, answer = self.answer(model, question)
             labels = {"question": _labels(question[0]), "answer": _labels(read[0])}
             facts = {**self.facts, "answer": decode_text(answer[0])}
             about = {"title": self.title, "facts": facts, "reads": "text", "layers": self.layers}

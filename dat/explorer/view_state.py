@@ -14,7 +14,18 @@ from dual_attention._words import suggestion
 from .recording import RecordedHeads, Recording
 from .requests import TEXT_BYTES
 
-PAGES = ("relations", "attention", "vision", "symbols", "interventions", "dictionary", "generate", "model")
+PAGES = (
+    "relations",
+    "attention",
+    "vision",
+    "symbols",
+    "effects",
+    "card",
+    "interventions",
+    "dictionary",
+    "generate",
+    "model",
+)
 
 
 @dataclass(frozen=True)
@@ -31,6 +42,7 @@ class View:
         part, symbol: numbers, on the page of symbols.
         off: switches, see :data:`SWITCHES`, such as ``r1.3_sa0.1``.
         change, factor, place: what switches do, and the token after which predictions are compared.
+        draws, measure: of ablations, random directions and ``kl`` or ``loss``.
         maps: ``relations`` or ``attention``, on the page of an image.
         tokens, temperature, top_k, seed: of generation.
         map, step: number of a map, and of a step of generation.
@@ -56,6 +68,8 @@ class View:
     change: str = "zero"
     factor: float = 2.0
     place: int | None = None
+    draws: int = 5
+    measure: str = "kl"
     maps: str = "relations"
     tokens: int = 40
     temperature: float = 0.8
@@ -162,6 +176,7 @@ _OF_BROWSERS = (
     "letters",
     "generated",
     "dictionary",
+    "ablated",
     "scale",
     "contrast",
     "cell",

@@ -2,7 +2,7 @@
 
 const THEMES = ["system", "light", "dark"];
 // What belongs to a text and leads nowhere in another one.
-const ELSEWHERE = { i: null, j: null, cell: null, x: 0, y: 0, place: null, step: null, generated: 0, dictionary: 0 };
+const ELSEWHERE = { i: null, j: null, cell: null, x: 0, y: 0, place: null, step: null, generated: 0, dictionary: 0, ablated: 0 };
 
 class Explorer {
   constructor(data) {
@@ -11,7 +11,7 @@ class Explorer {
     this.state = stateOf(location.hash || data.state || "");
     const pairs = new PairPage(this);
     this.pages = {
-      relations: pairs, attention: pairs, vision: new VisionPage(this), symbols: new SymbolPage(this), interventions: new SwitchPage(this),
+      relations: pairs, attention: pairs, vision: new VisionPage(this), symbols: new SymbolPage(this), effects: new EffectsPage(this), card: new CardPage(this), interventions: new SwitchPage(this),
       dictionary: new DictionaryPage(this), generate: new GeneratePage(this), model: new ModelPage(this),
     };
     document.documentElement.dataset.theme = this.theme;
@@ -49,8 +49,8 @@ class Explorer {
 
   // Let go of answers to another text.
   forget() {
-    const { model, dictionary } = this.kept; // which are of the model, whatever the text
-    this.kept = { ...(model ? { model } : {}), ...(dictionary ? { dictionary } : {}) };
+    const { model, dictionary, notes } = this.kept; // which are of the model, whatever the text
+    this.kept = { ...(model ? { model } : {}), ...(dictionary ? { dictionary } : {}), ...(notes ? { notes } : {}) };
   }
 
   busy(is) {

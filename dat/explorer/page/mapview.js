@@ -255,14 +255,14 @@ class MapView {
     pen.font = font;
     pen.textBaseline = "middle";
     const one = (text, place, chosen, across) => {
-      const shown = fitted(pen, text, (across ? top : left) - 10);
+      const shown = fitted(pen, text, (across ? top : left) - 14);
       pen.save();
       if (across) {
-        pen.translate(left + (place + 0.5 - x) * cell, top - 5);
+        pen.translate(left + (place + 0.5 - x) * cell, top - 8);
         pen.rotate(-Math.PI / 2);
         pen.textAlign = "left";
       } else {
-        pen.translate(left - 6, top + (place + 0.5 - y) * cell);
+        pen.translate(left - 8, top + (place + 0.5 - y) * cell);
         pen.textAlign = "right";
       }
       if (chosen) {

@@ -4,9 +4,9 @@ const INITIAL = {
   page: "relations", layer: "", kind: "", relation: null, head: 0, view: "raw", scale: "fitting", contrast: 0, i: null, j: null,
   cell: null, x: 0, y: 0, theme: "system", pinned: null, part: 0, symbol: null, off: "", change: "zero", factor: 2, place: null,
   maps: "relations", shared: 0, letters: 1, tokens: 40, temperature: 0.8, top_k: 0, seed: 0, map: 0, step: null, end: "high",
-  generated: 0, dictionary: 0, text: "", weights: "", own: 0,
+  generated: 0, dictionary: 0, draws: 5, measure: "kl", ablated: 0, text: "", weights: "", own: 0,
 };
-const COUNTED = ["relation", "head", "i", "j", "part", "symbol", "place", "tokens", "top_k", "seed", "map", "step", "shared", "letters", "generated", "dictionary", "own"];
+const COUNTED = ["relation", "head", "i", "j", "part", "symbol", "place", "tokens", "top_k", "seed", "map", "step", "shared", "letters", "generated", "dictionary", "draws", "ablated", "own"];
 const MEASURED = { contrast: [0, 6], factor: [-100, 100], temperature: [0, 100], cell: [0.001, 1000], x: [0, 1e9], y: [0, 1e9] };
 const MOST_TEXT = 2 ** 20;
 

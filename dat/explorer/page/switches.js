@@ -3,6 +3,17 @@
 const CHANGE_NAMES = { zero: "puts zero", mean: "puts the mean over the text", scale: "multiplies by" };
 const PATIENCE = 250; // milliseconds without another switch after which the model is asked
 
+// What can be switched of heads, by codes.
+function* switchesOf(heads) {
+  for (const mediator of heads.mediators) {
+    const letters = { head: heads.kind === "sensory" ? "sa" : "ra", relation: "r", symbol: "s" }[mediator];
+    const count = mediator === "relation" ? heads.relations.maps : heads.count;
+    for (let number = 0; number < count; number++) {
+      yield [`${letters}${heads.short}.${number}`, { mediator, layer: heads.layer, kind: heads.kind, number }];
+    }
+  }
+}
+
 class SwitchPage {
   constructor(explorer) {
     this.explorer = explorer;
@@ -36,7 +47,7 @@ class SwitchPage {
 
   load(recording) {
     this.recording = recording;
-    this.switches = new Map(recording.heads.flatMap((heads) => [...this.switchesOf(heads)]));
+    this.switches = new Map(recording.heads.flatMap((heads) => [...switchesOf(heads)]));
     this.listed = false;
     if (this.asking) this.asking.abort();
     clearTimeout(this.waiting);
@@ -46,17 +57,6 @@ class SwitchPage {
   // Codes of switches that are off: r1.3 is relation 3 of layer 1; the page of Python's View says all.
   get off() {
     return this.explorer.state.off.split("_").filter((code) => this.switches.has(code));
-  }
-
-  // The switches of heads by their codes.
-  *switchesOf(heads) {
-    for (const mediator of heads.mediators) {
-      const letters = { head: heads.kind === "sensory" ? "sa" : "ra", relation: "r", symbol: "s" }[mediator];
-      const count = mediator === "relation" ? heads.relations.maps : heads.count;
-      for (let number = 0; number < count; number++) {
-        yield [`${letters}${heads.short}.${number}`, { mediator, layer: heads.layer, kind: heads.kind, number }];
-      }
-    }
   }
 
   toggle(codes) {
@@ -93,7 +93,7 @@ class SwitchPage {
     let layer = null;
     for (const heads of this.recording.heads) {
       if (heads.layer !== layer) list.append(element("h2", { className: "title", text: (layer = heads.layer) }));
-      const found = [...this.switchesOf(heads)];
+      const found = [...switchesOf(heads)];
       for (const mediator of heads.mediators) {
         const name = { head: `${heads.kind} heads`, relation: "relations", symbol: "symbols of head" }[mediator];
         row(`${layer} ${name}`, found.flatMap(([code, one]) => (one.mediator === mediator ? [code] : [])));

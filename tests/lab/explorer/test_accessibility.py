@@ -14,6 +14,8 @@ PAGES = {
     "relations": "&i=5&j=2",
     "attention": "&view=contribution&i=5&j=2",
     "symbols": "&symbol=3",
+    "effects": "&ablated=1&draws=1",
+    "card": "&layer=1",
     "interventions": "&off=r1.2",
     "dictionary": "&dictionary=1",
     "generate": "&generated=1&tokens=5",

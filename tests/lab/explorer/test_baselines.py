@@ -9,6 +9,7 @@ import torch
 
 from dat.experiments.relational_games.model import build_games_model
 from dat.experiments.relational_games.presets import PRESETS
+from dat.explorer.ablations import ablated
 from dat.explorer.exporting import Exporter
 from dat.explorer.images import ImageSession
 from dat.explorer.packing import LARGEST_ERROR, pack
@@ -54,6 +55,20 @@ def test_maps_are_those_of_the_model(preset):
             found, wanted = heads.relations.values(0, n, heads.visible), expected.relations[0].permute(2, 0, 1) * seen
             torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
     assert pack(recording).error <= LARGEST_ERROR
+
+
+@pytest.mark.parametrize("preset", ["predinet", "gated-objects", "corelnet", "hadamard"])
+def test_every_part_that_a_page_shows_is_taken_away(preset):
+    session = session_of(preset)
+    recording, shown = session.record(session.pixels("game occurs")[0])
+    parts = [
+        {"mediator": mediator, "layer": heads.layer, "kind": heads.kind, "number": number}
+        for heads in recording.heads
+        for mediator in heads.mediators
+        for number in range(heads.relations.maps if mediator == "relation" else heads.n_heads)
+    ]
+    found = ablated(session, {"pixels": shown.json["pixels"], "draws": 0})
+    assert found["parts"] == parts and max(divergence for _, divergence in found["effects"]) > 1e-4
 
 
 def test_patches_without_a_class_token():

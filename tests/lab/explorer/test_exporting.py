@@ -107,7 +107,15 @@ def test_other_pages(session, maps, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "view", ["relations", "page=attention", "page=symbols", "page=interventions&off=sa0.0", "page=generate&tokens=3"]
+    "view",
+    [
+        "relations",
+        "page=attention",
+        "page=symbols",
+        "page=effects&draws=1",
+        "page=interventions&off=sa0.0",
+        "page=generate&tokens=3",
+    ],
 )
 def test_pictures(session, tmp_path, view):
     exporter = Exporter(session, TEXT, View.of(view))
@@ -191,6 +199,7 @@ def test_a_text_that_a_spreadsheet_would_compute_follows_an_apostrophe(text):
     ("view", "kept"),
     [
         ("page=relations&i=3", set()),
+        ("page=effects&draws=0", {"effects"}),
         ("page=interventions&off=sa0.0", {"interventions"}),
         ("page=generate&tokens=2", {"generation"}),
         ("page=dictionary", {"dictionary"}),

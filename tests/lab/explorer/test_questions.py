@@ -111,7 +111,7 @@ def test_a_question_is_asked_in_a_browser(visit, serve):
     visitor = visit()
     page = visitor.open(server.address)
     shown = [tab.inner_text() for tab in page.locator("nav button").all() if tab.is_visible()]
-    assert shown == ["Relations", "Attention", "Symbols"]
+    assert shown == ["Relations", "Attention", "Symbols", "What matters"]
     assert page.input_value("#prompt") == QUESTION
     page.fill("#prompt", "Solve y - 1 = 2 for y.")
     page.click("#ask button")

@@ -1,0 +1,278 @@
+"""Cards: what is known of one relation of a language model, on one page, each measure beside its controls.
+
+Shapes: N tokens of the text, H heads, R relations, S scores of each pair, d width of the layer's output.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from dual_attention.generation import evaluating
+from dual_attention.model_analysis.capture import capture
+from dual_attention.model_analysis.dictionaries import PairExample, weights_digest
+from dual_attention.model_analysis.dictionaries.dictionary import context_around
+from dual_attention.model_analysis.labels import label_same_words, label_tokens, near, same_token
+from dual_attention.model_analysis.maps import HeadMaps, Quantity
+from dual_attention.model_analysis.measures import (
+    RankedScores,
+    attention_scores,
+    combine_strata,
+    cosine_scores,
+    count_tokens,
+    detect,
+    distance_strata,
+    frequency_strata,
+    identity_strata,
+    message_share,
+    random_relations,
+    relation_asymmetry,
+    untrained_twin,
+    written_by,
+)
+from dual_attention.model_analysis.sites import Site, choose_sites
+from dual_attention.relational_attention import RelationalAttention
+
+from .ablations import SwitchedPart, ablated
+from .dictionaries import example_json
+from .requests import Json, Malformed, integer_of, text_of
+from .session import Session
+from .switches import Switch
+
+MOST_TOKENS = 256
+"""Tokens of a text in which pairs are measured, its first."""
+
+NEAR = 4
+"""Places between near tokens, at most."""
+
+SHUFFLES = 99
+"""Shuffles of the labels, for p."""
+
+RANDOM = 20
+"""Random projections."""
+
+PAIRS = 6
+"""Pairs at each end."""
+
+_LIKE_IT = 2  # pairs beside each
+_CONTEXT = 6  # tokens on each side of an object
+_KEPT: tuple[Quantity, ...] = ("relations", "weights", "visible", "contribution")
+
+
+def card(session: Session, request: Mapping[str, Any]) -> Json:
+    """The card of a relation.
+
+    Args:
+        request: ``text``, ``layer`` by its name, and the number of the ``relation``.
+
+    Returns:
+        ``card``, the number of this format; ``model`` and ``weights``, its title and digest; ``layer``, ``relation``,
+        ``text``, ``tokens`` of it that were measured, and the ``formula``. ``pairs``: entries of a dictionary, and
+        ``pairs_of`` what. ``labels``: see :func:`_detected`. ``asymmetry`` and ``share`` of the message, see
+        :func:`_share`, None where they are not defined. ``effect`` of an ablation, change of the loss and divergence
+        in nats, and those of random directions, ``effects_random``.
+
+    Raises:
+        ValueError: for a text that the model cannot read, or a layer or relation that it does not have.
+    """
+    text = text_of(request)
+    tokens = session.tensor(session.tokens(text)[:MOST_TOKENS])
+    site = _site(session, request.get("layer"))
+    number = integer_of(request, "relation", 0, site.n_relations - 1, 0)
+    with session.reserved() as model, evaluating(model):
+        with _entering(site.module) as entered:
+            maps = _captured(model, site, tokens)
+        labels = _detected(_scores(model, site, maps, entered[0], tokens), number, _labels(session, text, tokens, maps))
+        share = _share(model, site, maps, number)
+        weights = session.facts.get("weights") or weights_digest(model)
+    own = [one for one in (session.dictionary or {"entries": []})["entries"] if one["relation"] == number]
+    own = [one for one in own if one["layer"] == site.layer and one["rank"] <= PAIRS]
+    effects = ablated(session, {"text": text}, [SwitchedPart(Switch("relation", site.layer, site.kind, number), False)])
+    return {
+        "card": 1,
+        "model": session.title,
+        "weights": weights,
+        "layer": site.layer,
+        "relation": number,
+        "text": text,
+        "tokens": tokens.shape[1],
+        "formula": _formula(site.module),
+        "pairs": own or _pairs(session, tokens[0].cpu(), maps, number),
+        "pairs_of": session.dictionary["source"] if session.dictionary and own else "the text",
+        "labels": labels,
+        "asymmetry": _finite(relation_asymmetry(maps.get("relations"))[number]),
+        "share": share,
+        "effect": effects["effects"][0],
+        "effects_random": effects["controls"][0],
+    }
+
+
+def _site(session: Session, layer: Any) -> Site:
+    if not isinstance(layer, str):
+        raise Malformed("The request needs a layer.")
+    with session.reserved() as model:
+        sites = {
+            choice.site.layer: choice.site
+            for choice in choose_sites(model, session.layers)
+            if choice.site.tap("relations") is not None
+        }
+    if layer not in sites:
+        raise ValueError(f"layer: expected one with relations ({', '.join(sites) or 'there is none'}), got {layer!r}")
+    return sites[layer]
+
+
+@contextmanager
+def _entering(module: nn.Module) -> Iterator[list[Tensor]]:
+    """A list of what enters a layer as its receivers."""
+    found: list[Tensor] = []
+
+    def keep(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        found.append(args[0] if args else kwargs["x"])
+
+    handle = module.register_forward_pre_hook(keep, with_kwargs=True)
+    try:
+        yield found
+    finally:
+        handle.remove()
+
+
+def _captured(model: nn.Module, site: Site, tokens: Tensor) -> HeadMaps:
+    names: list[Quantity] = [name for name in _KEPT if site.tap_of(name) is not None]
+    with capture(model, names, layers=[site.layer], heads="relational") as maps:
+        model(tokens)
+    return maps.heads()[0]
+
+
+def _scores(model: nn.Module, site: Site, maps: HeadMaps, entered: Tensor, tokens: Tensor) -> dict[str, Tensor]:
+    """The layer's relations, and the scores of the same pairs that they should beat, ``(1, N, N, S)`` each."""
+    found = {"relations": maps.get("relations"), "attention": attention_scores(maps.get("weights"))}
+    found["cosine"] = cosine_scores(entered)
+    module = site.module
+    if isinstance(module, RelationalAttention):
+        about: Any = {"symmetric": module.symmetric_rels, "rel_score": module.rel_score}
+        about["activation"] = module.rel_activation
+        found["random projections"] = random_relations(entered, RANDOM, module.rel_proj_dim, **about)
+    try:
+        twin = untrained_twin(model)
+    except ValueError:  # a module that cannot draw its parameters anew
+        return found
+    (site,) = [choice.site for choice in choose_sites(twin, [site.layer], "relational") if choice.site.tap("relations")]
+    found["untrained"] = _captured(twin, site, tokens).get("relations")
+    return found
+
+
+def _labels(session: Session, text: str, tokens: Tensor, maps: HeadMaps) -> dict[str, tuple[Tensor, Tensor, Tensor]]:
+    """Labels of pairs, the pairs that count, and their strata, ``(N, N)`` each, by name."""
+    n = tokens.shape[1]
+    ids = tokens.cpu()
+    seen = maps.get("visible").any(1)[0].cpu() & ~torch.eye(n, dtype=torch.bool)
+    distance, identity = _octaves(n), identity_strata(ids)[0]
+    words = label_tokens([label_same_words(text)], "same word", session.tokenizer, n, causal=False)
+    return {
+        "same token": (same_token(ids)[0], seen, distance),
+        "same word": (words.labels[0], words.mask[0] & seen, distance),
+        "previous token": (near(n, 1), seen, identity),
+        "near": (near(n, NEAR), seen, identity),
+    }
+
+
+def _detected(
+    scores: Mapping[str, Tensor], number: int, labels: Mapping[str, tuple[Tensor, Tensor, Tensor]]
+) -> list[Json]:
+    """Detection of labels by a relation, and by each control, among pairs of one stratum.
+
+    Returns:
+        For each label its ``name``; the number of ``pairs`` that were compared; ``auc``; ``p`` against the best of all
+        relations of the layer for shuffled labels; the least and the largest AUC of each of the ``controls``; and
+        whether the AUC is ``beyond`` all of these, further from 1/2. Of a label without pairs only the first two.
+    """
+    found = []
+    for name, (label, mask, strata) in labels.items():
+        try:
+            own = detect(scores["relations"].cpu(), label, mask, strata, permutations=SHUFFLES)
+        except ValueError:  # no pair without the label in the stratum of one with it
+            found.append({"name": name, "pairs": 0})
+            continue
+        controls = {
+            one: RankedScores(x[0].cpu()[mask], strata[mask]).auc(label[mask]).auc
+            for one, x in scores.items()
+            if one != "relations"
+        }
+        auc = float(own.auc[number])
+        furthest = max(float((one - 0.5).abs().max()) for one in controls.values())
+        found.append(
+            {
+                "name": name,
+                "pairs": own.positives,
+                "auc": auc,
+                "p": float(own.p[number]),
+                "controls": {key: [float(one.min()), float(one.max())] for key, one in controls.items()},
+                "beyond": abs(auc - 0.5) > furthest,
+            }
+        )
+    return found
+
+
+def _share(model: nn.Module, site: Site, maps: HeadMaps, number: int) -> float | None:
+    """Share of a relation in what relational heads write into the residual stream, the mean over receivers.
+
+    Math: ‖m_i‖ / (‖m_i‖ + ‖a_i - m_i‖), m_i = Σ_h Σ_j α^h_ij r_ij W_o^h W_r^h and a_i all that the heads write
+    """
+    if not isinstance(site.module, RelationalAttention):
+        return None
+    received = torch.einsum("hij,ij->hi", maps.get("weights")[0], maps.get("relations")[0, ..., number])
+    own = torch.einsum("hi,hd->id", received, written_by(model, site.layer)[:, number])
+    return _finite(message_share(own, maps.get("contribution")[0].sum(0) - own).nanmean())
+
+
+def _pairs(session: Session, tokens: Tensor, maps: HeadMaps, number: int) -> list[Json]:
+    """Entries of a dictionary of one text: the pairs at both ends of a relation, those of the same two tokens once."""
+    values, n = maps.get("relations")[0, ..., number].cpu(), len(tokens)
+    seen = maps.get("visible").any(1)[0].cpu() & ~torch.eye(n, dtype=torch.bool)
+    counts = count_tokens([tokens], int(tokens.max()) + 1)
+    strata = combine_strata(_octaves(n), frequency_strata(tokens[None], counts)[0])
+    generator = torch.Generator().manual_seed(0)
+    document = tokens.tolist()
+
+    def example(i: int, j: int) -> Json:
+        contexts = (context_around(document, place, _CONTEXT) for place in (i, j))
+        return example_json(PairExample(float(values[i, j]), 0, i, j, document[i], document[j], *contexts), session)
+
+    found = []
+    for end, sign in (("high", -1), ("low", 1)):
+        kept: set[tuple[int, int]] = set()
+        pairs = seen.nonzero()
+        for i, j in pairs[(sign * values[seen]).argsort(stable=True)].tolist():
+            if (document[i], document[j]) in kept:
+                continue
+            kept.add((document[i], document[j]))
+            other = (tokens[:, None] != tokens[i]) | (tokens[None] != tokens[j])
+            like = (seen & other & (strata == strata[i, j])).nonzero()
+            like = like[torch.randperm(len(like), generator=generator)[:_LIKE_IT]].tolist()
+            entry = {"layer": maps.layer, "relation": number, "end": end, "rank": len(kept)}
+            found.append({**entry, "example": example(i, j), "counterexamples": [example(*pair) for pair in like]})
+            if len(kept) == PAIRS:
+                break
+    return found
+
+
+def _octaves(n: int) -> Tensor:
+    """Strata of pairs by their distance, to a factor of two."""
+    return distance_strata(n, [1 << step for step in range(n.bit_length())])
+
+
+def _formula(module: nn.Module) -> str:
+    score = getattr(module, "rel_score", "dot")
+    found = "−b |W_q x_i − W_k x_j|² / √p" if score == "squared_distance" else "⟨W_q x_i, W_k x_j⟩ / √p"
+    name = getattr(module, "rel_activation", "identity")
+    name = name if isinstance(name, str) else getattr(name, "__name__", "activation")
+    return f"r_ij = {found}" if name == "identity" else f"r_ij = {name}({found})"
+
+
+def _finite(value: Tensor) -> float | None:
+    return float(value) if math.isfinite(value) else None

@@ -1,0 +1,222 @@
+// Cards: one relation on one page, with a name and a note of one's own, as a file that can be opened again.
+
+const MOST_CARD = 2 ** 20; // bytes of a file
+const keyOf = ({ layer, relation }) => `${layer} ${relation}`;
+
+class CardPage {
+  constructor(explorer) {
+    this.explorer = explorer;
+    get("card-relations").addEventListener("click", (event) => {
+      const button = event.target.closest("button");
+      if (button) this.choose(this.relations[button.dataset.place]);
+    });
+    for (const name of ["name", "note"]) get(`card-${name}`).addEventListener("input", () => this.write(name, get(`card-${name}`).value));
+    get("card-save").addEventListener("click", () => this.save());
+    get("card-open").addEventListener("change", async () => {
+      const [file] = get("card-open").files;
+      get("card-open").value = "";
+      if (file) await this.open(file);
+    });
+    get("card-map").addEventListener("click", () => explorer.set({ page: "relations", i: null, j: null, cell: null, x: 0, y: 0 }));
+  }
+
+  isPossible() {
+    const { server, kept } = this.explorer;
+    return Boolean(kept.cards || (server && server.paths.includes("card")));
+  }
+
+  load(recording) {
+    this.recording = recording;
+    this.relations = recording.heads.filter((heads) => heads.relations).flatMap((heads) => [...Array(heads.relations.maps).keys()].map((relation) => ({ layer: heads.layer, relation })));
+    this.listed = this.failed = null;
+    if (this.asking) this.asking.abort();
+    this.asking = null;
+  }
+
+  get chosen() {
+    const { layer, relation } = this.explorer.state, within = layer ? this.relations.filter((one) => isNamed(one.layer, layer)) : this.relations;
+    return within.find((one) => one.relation === relation) || within[0] || this.relations[0];
+  }
+
+  get card() {
+    return this.relations.length ? (this.explorer.kept.cards || {})[keyOf(this.chosen)] || null : null;
+  }
+
+  // What somebody wrote of the chosen relation: of the model, whatever the text.
+  get own() {
+    return (this.explorer.kept.notes || {})[keyOf(this.chosen)] || { name: "", note: "" };
+  }
+
+  write(part, value) {
+    const { kept } = this.explorer;
+    kept.notes = { ...kept.notes, [keyOf(this.chosen)]: { ...this.own, [part]: value } };
+    if (part === "name") this.title();
+  }
+
+  choose({ layer, relation }) {
+    this.explorer.set({ layer: shortOf(layer), relation });
+  }
+
+  async ask() {
+    const { explorer, chosen } = this, key = keyOf(chosen), asking = new AbortController();
+    if (this.asking) this.asking.abort();
+    Object.assign(this, { asking, askedFor: key });
+    explorer.complain("");
+    try {
+      const found = await explorer.server.ask("card", { text: this.recording.source, ...chosen }, asking.signal);
+      explorer.kept.cards = { ...explorer.kept.cards, [key]: found };
+    } catch (error) {
+      if (error.name === "AbortError") return;
+      this.failed = key;
+      explorer.complain(error.message);
+    }
+    this.asking = null;
+    if (explorer.page === "card") this.show();
+  }
+
+  // A card in a file, if it is one of this model.
+  async open(file) {
+    const { explorer } = this;
+    try {
+      if (file.size > MOST_CARD) throw new Error(`Card: expected at most ${MOST_CARD.toLocaleString("en")} bytes, got ${file.size.toLocaleString("en")}.`);
+      const { name, note, ...card } = checkedCard(await file.text()), { weights } = this.recording.facts;
+      if (weights && card.weights !== weights) throw new Error(`This card is of a model with the weights ${card.weights} (${card.model}); those of this one are ${weights}.`);
+      if (!this.relations.some((one) => keyOf(one) === keyOf(card))) throw new Error(`This card is of ${card.layer} relation ${card.relation}, which is not among those shown.`);
+      explorer.kept.cards = { ...explorer.kept.cards, [keyOf(card)]: card };
+      explorer.kept.notes = { ...explorer.kept.notes, [keyOf(card)]: { name, note } };
+      explorer.complain("");
+      this.choose(card);
+    } catch (error) {
+      explorer.complain(error.message);
+    }
+  }
+
+  save() {
+    const { card, own } = this;
+    save(fileName(own.name || `card ${card.layer} relation ${card.relation}`, "json"), new Blob([`${JSON.stringify({ ...card, ...own }, null, 1)}\n`], { type: "application/json" }));
+  }
+
+  show() {
+    const { server } = this.explorer, none = !this.relations.length;
+    get("card-tools").hidden = get("card-choice").hidden = get("card-own").hidden = none;
+    get("card-open").disabled = !server;
+    get("card-none").hidden = !none;
+    if (none) {
+      const heads = this.recording.heads.map((one) => `${one.layer} ${one.count} ${one.kind} heads`).join(", ");
+      get("card-none").textContent = `Cards are of relations, and this model computes none. It has ${heads || "no heads of attention"}; see the pages Attention and What matters.`;
+      get("card-busy").hidden = get("card-found").hidden = true;
+      return;
+    }
+    if (!this.listed) this.list();
+    const { chosen, card } = this, key = keyOf(chosen), { cards } = this.explorer.kept;
+    if (!card && server && this.failed !== key && !(this.asking && this.askedFor === key)) this.ask();
+    for (const button of get("card-relations").querySelectorAll("button")) {
+      const one = this.relations[button.dataset.place];
+      button.setAttribute("aria-pressed", String(one === chosen));
+      button.disabled = !server && !cards[keyOf(one)];
+    }
+    get("card-busy").hidden = Boolean(card) || !this.asking;
+    get("card-found").hidden = !card;
+    get("card-save").disabled = !card;
+    for (const name of ["name", "note"]) if (get(`card-${name}`) !== document.activeElement) get(`card-${name}`).value = this.own[name];
+    this.title();
+    if (card) this.showCard(card);
+  }
+
+  title() {
+    const { layer, relation } = this.chosen;
+    get("card-title").textContent = [this.own.name, `${layer} relation ${relation}`].filter(Boolean).join(" · ");
+  }
+
+  list() {
+    const list = document.createDocumentFragment();
+    let row = null, layer = null;
+    this.relations.forEach((one, place) => {
+      if (one.layer !== layer) {
+        layer = one.layer;
+        row = element("div", { className: "switches", role: "group", "aria-label": `relations of ${layer}` });
+        list.append(element("h2", { className: "title", text: `${layer} relations` }), row);
+      }
+      row.append(element("button", { text: `${one.relation}`, "data-place": `${place}`, "aria-label": `${layer} relation ${one.relation}` }));
+    });
+    get("card-relations").replaceChildren(list);
+    this.listed = true;
+  }
+
+  showCard(card) {
+    const other = card.text === this.recording.source ? "" : " It is of another text than the one above.";
+    get("card-about").textContent = `${card.formula}: how receiver i compares with sender j. Measured in ${card.tokens} tokens of one text; relations of other texts may differ.${other}`;
+    fillTable(get("card-facts"), "What it does when it is taken away, and what it is", ["measure", "value", "random directions", "meaning"], this.facts(card));
+    const kinds = [...new Set(card.labels.flatMap((one) => Object.keys(one.controls || {})))], range = ([low, high]) => (low === high ? written(low) : `${written(low)} to ${written(high)}`);
+    fillTable(get("card-labels"), "Labels that it tells, and scores that it should beat",
+      ["label", "pairs", "AUC", "p", ...kinds, "beyond"], card.labels.map((one) => (one.pairs
+        ? [one.name, `${one.pairs}`, written(one.auc), written(one.p), ...kinds.map((kind) => (one.controls[kind] ? range(one.controls[kind]) : "")), one.beyond ? "yes" : "no"]
+        : [one.name, "0", "–", "", ...kinds.map(() => ""), ""])));
+    const { dictionary } = this.explorer.pages;
+    for (const end of ["high", "low"]) {
+      get(`card-${end}`).replaceChildren(...card.pairs.filter((entry) => entry.end === end).map((entry) => dictionary.entryElement(entry)));
+    }
+    get("card-pairs-of").textContent = `Of ${card.pairs_of}; beside each, pairs about as far apart, of tokens about as frequent.`;
+  }
+
+  facts({ effect: [loss, divergence], effects_random: random, asymmetry, share }) {
+    const range = (which, shown) => `${shown(Math.min(...random.map((one) => one[which])))} to ${shown(Math.max(...random.map((one) => one[which])))}`;
+    return [
+      ["divergence without it", `${written(divergence)} nats`, range(1, written), "Σ p ln(p / p′), the mean over places"],
+      ["change of the loss", loss === null ? "–" : `${signed(loss)} nats`, loss === null ? "" : range(0, signed), "L′ − L, a token"],
+      ["share of the message", share === null ? "–" : `${(100 * share).toFixed(1)} %`, "", "‖m‖ / (‖m‖ + ‖a − m‖), m of this relation, a all that relational heads write"],
+      ["asymmetry", asymmetry === null ? "–" : written(asymmetry), "", "‖R − Rᵀ‖ / ‖R + Rᵀ‖: 0 alike both ways, about 1 unrelated"],
+    ];
+  }
+
+  key(event) {
+    if (!this.relations.length || !["[", "]"].includes(event.key)) return false;
+    const now = this.relations.indexOf(this.chosen);
+    this.choose(this.relations[Math.max(0, Math.min(this.relations.length - 1, now + (event.key === "]" ? 1 : -1)))]);
+    return true;
+  }
+
+  get exported() {
+    const { card, own } = this;
+    if (!card) throw new Error("There is no card to save.");
+    const { layer, relation, weights } = card, ends = (values) => [Math.min(...values), Math.max(...values)];
+    const rows = [["name", own.name], ["note", own.note], ["weights", weights], ["tokens", card.tokens], ["share", card.share], ["asymmetry", card.asymmetry]];
+    ["loss_change", "divergence"].forEach((name, which) => rows.push([name, card.effect[which], ...(card.effect[which] === null ? [] : ends(card.effects_random.map((one) => one[which])))]));
+    for (const one of card.labels) {
+      rows.push([`AUC ${one.name}`, one.pairs ? one.auc : ""], [`pairs ${one.name}`, one.pairs], [`p ${one.name}`, one.pairs ? one.p : ""]);
+      for (const [kind, range] of Object.entries(one.controls || {})) rows.push([`AUC ${one.name}, ${kind}`, "", ...range]);
+    }
+    for (const { end, rank, example: { value, receiver, sender } } of card.pairs) rows.push([`${end} ${rank} “${receiver.labels[receiver.at]}” from “${sender.labels[sender.at]}”`, value]);
+    const whole = rows.map((row) => [layer, relation, ...row, ...Array(4 - row.length).fill("")]);
+    return { title: `card of ${layer} relation ${relation}`, numbers: () => ({ headings: ["layer", "relation", "measure", "value", "control_least", "control_largest"], rows: whole }) };
+  }
+}
+
+// The card in a text, checked as far as the page reads it.
+function checkedCard(text) {
+  const is = (ok, what) => {
+    if (!ok) throw new Error(`Card: expected a file that this page saved; ${what}.`);
+  };
+  let card = null;
+  try {
+    card = JSON.parse(text);
+  } catch {
+    is(false, "this is no JSON");
+  }
+  const number = (value) => typeof value === "number", all = (list, right) => Array.isArray(list) && list.every(right);
+  const within = (least, most) => (value) => value === null || (number(value) && value >= least && value <= most);
+  is(card && card.card === 1, "this is none, or of another version");
+  is(["model", "weights", "layer", "text", "formula", "pairs_of"].every((name) => typeof card[name] === "string"), "a text in it is missing");
+  is(["name", "note"].every((name) => typeof (card[name] ?? "") === "string"), "its name or note is no text");
+  is(Number.isSafeInteger(card.relation) && Number.isSafeInteger(card.tokens), "its relation is no number");
+  is([card.share, card.asymmetry].every(within(0, Infinity)), "a measure is no number");
+  const effect = (pair) => all(pair, within(-Infinity, Infinity)) && pair.length === 2 && number(pair[1]);
+  is(effect(card.effect) && all(card.effects_random, effect) && card.effects_random.length > 0, "its effects are no numbers");
+  const range = (ends) => all(ends, number) && ends.length === 2;
+  const measured = ({ auc, p, controls }) => number(auc) && number(p) && controls && Object.values(controls).every(range);
+  is(all(card.labels, (one) => one && typeof one.name === "string" && number(one.pairs) && (!one.pairs || measured(one))), "its labels are damaged");
+  const object = (one) => one && all(one.labels, (label) => typeof label === "string") && Number.isSafeInteger(one.place) && typeof one.labels[one.at] === "string";
+  const pair = (one) => one && number(one.value) && object(one.receiver) && object(one.sender);
+  is(all(card.pairs, (one) => one && ["high", "low"].includes(one.end) && number(one.rank) && pair(one.example) && all(one.counterexamples, pair)), "its pairs are damaged");
+  return { name: "", note: "", ...card };
+}

@@ -1,0 +1,229 @@
+// Effects: every head, relation and symbol path taken away in turn, beside changes as large in random directions.
+
+const MEASURES = { kl: "divergence", loss: "change of the loss" };
+const REMOVALS = { zero: "set to zero", mean: "set to its mean over the example", scale: "multiplied by" };
+const PARTS_SHOWN = 40;
+
+const partName = ({ mediator, layer, kind, number }) => `${layer} ${{ head: `${kind} head`, relation: "relation", symbol: "symbols of head" }[mediator]} ${number}`;
+
+class EffectsPage {
+  constructor(explorer) {
+    this.explorer = explorer;
+    fillOptions(get("effects-change"), Object.entries(REMOVALS), "zero");
+    fillOptions(get("measure"), Object.entries(MEASURES), "kl");
+    get("effects-change").addEventListener("change", () => explorer.set({ change: get("effects-change").value }));
+    get("effects-factor").addEventListener("change", () => explorer.set({ factor: Number(get("effects-factor").value) || 0 }));
+    get("draws").addEventListener("change", () => explorer.set({ draws: Math.max(0, Math.round(Number(get("draws").value) || 0)) }));
+    get("measure").addEventListener("change", () => explorer.set({ measure: get("measure").value }));
+    get("ablate").addEventListener("click", () => this.start());
+    get("stop-ablating").addEventListener("click", () => this.running && this.running.abort());
+    get("effects-page").addEventListener("click", (event) => {
+      const button = event.target.closest("button[data-part]");
+      if (button) this.open(this.parts[button.dataset.part]);
+    });
+  }
+
+  isPossible() {
+    const { server, kept } = this.explorer;
+    return this.parts.length > 0 && Boolean(kept.effects || (server && server.paths.includes("ablate")));
+  }
+
+  load(recording) {
+    this.recording = recording;
+    this.parts = recording.heads.flatMap((heads) => [...switchesOf(heads)].map(([, part]) => part));
+    this.listed = false;
+    if (this.running) this.running.abort();
+    this.running = null;
+  }
+
+  get found() {
+    return this.explorer.kept.effects || null;
+  }
+
+  get measure() {
+    return this.explorer.state.measure === "loss" && this.found && this.found.loss !== null ? "loss" : "kl";
+  }
+
+  // The map of a part, or what else there is of it.
+  open({ mediator, layer, kind, number }) {
+    const heads = this.recording.heads.find((one) => one.layer === layer && one.kind === kind);
+    const own = { layer: shortOf(layer), i: null, j: null, cell: null, x: 0, y: 0 };
+    if (mediator === "relation") this.explorer.set({ ...own, page: "relations", relation: number });
+    else if (mediator === "symbol" && heads.assignment) this.explorer.set({ ...own, page: "symbols" });
+    else this.explorer.set({ ...own, page: heads.weights ? "attention" : "relations", kind, head: number });
+  }
+
+  async start() {
+    const { explorer } = this, { change, factor, draws } = explorer.state, running = new AbortController();
+    const { source, image } = this.recording, what = image ? { pixels: image.pixels } : { text: source };
+    if (this.running) this.running.abort();
+    this.running = running;
+    explorer.state.ablated = 1;
+    explorer.complain("");
+    let found = null;
+    try {
+      for await (const part of explorer.server.follow("ablate", { ...what, change, factor, draws }, running.signal)) {
+        if (part.parts) {
+          found = { ...part, effects: part.parts.map(() => null), controls: part.parts.map(() => []) };
+          if (this.running === running) explorer.kept.effects = found;
+        } else {
+          part.effects.forEach((effect, place) => {
+            if (part.draw === null) found.effects[part.first + place] = effect;
+            else found.controls[part.first + place].push(effect);
+          });
+        }
+        this.showSoon();
+      }
+    } catch (error) {
+      if (this.running === running) explorer.state.ablated = 0;
+      if (error.name !== "AbortError") explorer.complain(error.message);
+    } finally {
+      if (this.running === running) {
+        this.running = null;
+        if (explorer.page === "effects") explorer.set({});
+      }
+    }
+  }
+
+  // Effects come faster than they are drawn.
+  showSoon() {
+    this.soon ||= setTimeout(() => {
+      this.soon = 0;
+      if (this.explorer.page === "effects") this.show();
+    }, 150);
+  }
+
+  get done() {
+    return 1 + this.found.effects.filter(Boolean).length + this.found.controls.reduce((sum, some) => sum + some.length, 0);
+  }
+
+  // Parts with their effect by the chosen measure and the ends of the band, the largest first.
+  get sorted() {
+    const { measure, found } = this, which = measure === "loss" ? 0 : 1;
+    const rows = found.effects.flatMap((effect, place) => {
+      if (!effect || effect[which] === null) return []; // what is no number comes as null
+      const controls = found.controls[place].map((one) => one[which]).filter((one) => one !== null), value = effect[which];
+      const sizes = controls.map(Math.abs), beyond = controls.length > 0 && Math.abs(value) > Math.max(...sizes);
+      return [{ place, part: found.parts[place], value, effect, controls, beyond }];
+    });
+    return rows.sort((a, b) => Math.abs(b.value) - Math.abs(a.value));
+  }
+
+  show() {
+    const { state, server } = this.explorer, { found } = this, busy = Boolean(this.running);
+    if (!found && server && state.ablated && !busy) this.start();
+    if (!this.listed) this.list();
+    const change = state.change in REMOVALS ? state.change : "zero", passes = this.parts.length * (1 + state.draws) + 1;
+    get("effects-tools").hidden = !server;
+    get("effects-change").value = change;
+    get("effects-factor").hidden = change !== "scale";
+    get("effects-factor").value = state.factor;
+    get("draws").value = state.draws;
+    get("measure").value = this.measure;
+    for (const id of ["effects-change", "effects-factor", "draws", "ablate"]) get(id).disabled = busy;
+    get("stop-ablating").disabled = !busy;
+    get("effects-busy").hidden = !busy;
+    const count = (number) => number.toLocaleString("en"), { length } = this.parts;
+    get("effects-cost").textContent = server
+      ? `${count(passes)} forward passes: one of the model as it is, ${count(length)} each without a part, and ${count(length * state.draws)} with random directions.` : "";
+    get("effects-found").hidden = !found;
+    if (found) this.showFound(found, busy);
+    else get("effects-note").textContent = "Which head, relation or symbol path matters for this example? Start, and each is taken away in turn.";
+  }
+
+  showFound(found, busy) {
+    const { done, sorted, measure } = this, { look } = this.explorer, values = sorted.map((row) => Math.abs(row.value));
+    [get("effects-busy").max, get("effects-busy").value] = [found.passes, done];
+    const scale = { most: Math.max(1e-9, ...values), diverging: measure === "loss" }, seen = { ...look, scale: "root", gain: 1 };
+    get("measure").querySelector("option[value=loss]").disabled = found.loss === null;
+    if (!busy) get("effects-note").textContent = this.said(found, sorted);
+    fillScale(get("effects-scale"), scale, seen, `nats, square root; with a frame: beyond all ${found.draws} random directions`);
+    for (const { place, part, value, beyond } of sorted) {
+      const cell = this.cells[place], colour = colourOf(value, scale, seen);
+      cell.style.backgroundColor = `rgb(${colour})`;
+      cell.style.color = inkOn(colour);
+      cell.classList.toggle("beyond", beyond);
+      cell.title = `${partName(part)}: ${MEASURES[measure]} ${this.shown(value)} nats${beyond ? ", beyond all random directions" : ""}`;
+      cell.setAttribute("aria-label", cell.title);
+    }
+    const range = (values) => (values.length ? `${this.shown(Math.min(...values))} to ${this.shown(Math.max(...values))}` : "");
+    const top = sorted.slice(0, PARTS_SHOWN);
+    const which = top.length < sorted.length ? `The ${top.length} largest effects of ${sorted.length}; CSV has all.` : "All effects, the largest first.";
+    fillTable(get("effects-table"), `${which} Choose one to see its map.`,
+      ["part", `${MEASURES[measure]}, nats`, "random directions", "beyond them"], top.map(({ place, part, value, controls, beyond }) => [
+        element("button", { text: partName(part), className: "link", "data-part": `${place}` }), this.shown(value), range(controls), controls.length ? (beyond ? "yes" : "no") : ""]));
+    get("effects-figure").replaceChildren(this.drawing(top.slice(0, 12)).element);
+  }
+
+  shown(value) {
+    return this.measure === "loss" ? signed(value) : written(value);
+  }
+
+  said(found, sorted) {
+    const beyond = sorted.filter((row) => row.beyond).length, draws = Math.min(...sorted.map((row) => row.controls.length)), [first] = sorted;
+    const cut = this.done < found.passes ? ` Stopped after ${this.done} of ${found.passes} forward passes.` : "";
+    if (!first) return `Nothing is measured yet.${cut}`;
+    const control = draws ? ` ${beyond} of ${sorted.length} parts have a larger effect than all their random directions; by chance alone 1 in ${draws + 1} would.` : "";
+    const loss = found.loss === null ? "" : ` The loss is of ${found.scored}, ${written(found.loss)} nats with all parts.`;
+    return `${partName(first.part)} has the largest effect.${control} What stands in the place of each part: ${found.change}.${loss} It is a finding on one example; measure_effects takes many.${cut}`;
+  }
+
+  // A button for each part, by layer and kind.
+  list() {
+    const list = document.createDocumentFragment();
+    let layer = null, row = null, name = null;
+    this.cells = this.parts.map((part, place) => {
+      const kind = { head: `${part.kind} heads`, relation: "relations", symbol: "symbols of head" }[part.mediator];
+      if (part.layer !== layer) list.append(element("h2", { className: "title", text: (layer = part.layer) }));
+      if (name !== `${layer} ${kind}`) {
+        name = `${layer} ${kind}`;
+        row = element("div", { className: "switches", role: "group", "aria-label": name }, element("span", { text: kind }));
+        list.append(row);
+      }
+      const cell = element("button", { text: `${part.number}`, title: partName(part), "aria-label": partName(part), "data-part": `${place}` });
+      row.append(cell);
+      return cell;
+    });
+    get("effects-grid").replaceChildren(list);
+    this.listed = true;
+  }
+
+  // Effects on a line each, the random directions as circles.
+  drawing(rows = this.sorted.slice(0, PARTS_SHOWN)) {
+    const { theme } = this.explorer.look, { measure, found } = this, left = 210, wide = 560, right = 20, high = 20, top = 62;
+    const title = `${MEASURES[measure]} without each part (${found.change}), nats`, drawing = new Drawing(wide, top + rows.length * high + 30, title, theme), { marks } = drawing;
+    const all = rows.flatMap((row) => [row.value, ...row.controls]), most = Math.max(1e-9, ...all), least = Math.min(0, ...all);
+    const x = (value) => left + ((wide - left - right) * (value - least)) / (most - least);
+    drawing.text(10, 20, title[0].toUpperCase() + title.slice(1), { "font-weight": 600 });
+    drawing.add("path", { d: "M16,32 l6,6 l-6,6 l-6,-6 z", fill: marks[1] });
+    drawing.text(28, 42, "without the part");
+    if (found.draws) {
+      drawing.add("circle", { cx: 150, cy: 38, r: 4.5, fill: "none", stroke: marks[2], "stroke-width": 1.6 });
+      drawing.text(161, 42, "a change as large in a random direction");
+    }
+    rows.forEach(({ part, value, controls }, number) => {
+      const y = top + number * high + 6;
+      drawing.text(left - 10, y + 4, partName(part), { "text-anchor": "end" });
+      drawing.line(left, y, wide - right, y);
+      if (controls.length) drawing.rect(x(Math.min(...controls)), y - 2, x(Math.max(...controls)) - x(Math.min(...controls)), 4, marks[2], { opacity: 0.45 });
+      controls.forEach((one) => drawing.add("circle", { cx: x(one), cy: y, r: 4.5, fill: "none", stroke: marks[2], "stroke-width": 1.6 }));
+      drawing.add("path", { d: `M${x(value).toFixed(2)},${y - 6} l6,6 l-6,6 l-6,-6 z`, fill: marks[1] });
+    });
+    const bottom = top + rows.length * high + 14;
+    drawing.line(x(0), top - 6, x(0), bottom - 12, { stroke: drawing.faint });
+    for (const value of new Set([least, 0, most])) drawing.text(x(value), bottom, value ? this.shown(value) : "0", { "text-anchor": value === most ? "end" : "middle", fill: drawing.faint, "font-size": 11 });
+    return drawing;
+  }
+
+  get exported() {
+    const { found } = this;
+    if (!found) throw new Error("There are no effects to save: nothing has been taken away.");
+    const ends = (values) => (values.length ? [Math.min(...values), Math.max(...values)] : ["", ""]);
+    const rows = this.sorted.map(({ place, part, effect: [loss, divergence], beyond }) => [
+      part.layer, part.kind, part.mediator, part.number, divergence, ...ends(found.controls[place].map((one) => one[1])), loss,
+      ...ends(loss === null ? [] : found.controls[place].map((one) => one[0])), found.controls[place].length ? Number(beyond) : "", found.change,
+    ]);
+    const headings = ["layer", "kind", "part", "number", "divergence", "divergence_random_least", "divergence_random_largest", "loss_change", "loss_change_random_least", "loss_change_random_largest", "beyond_random", "change"];
+    return { title: "effects", numbers: () => ({ headings, rows }), drawing: () => this.drawing() };
+  }
+}

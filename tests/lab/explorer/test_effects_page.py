@@ -1,0 +1,71 @@
+"""The page of effects in a real browser."""
+
+from __future__ import annotations
+
+import csv
+
+import pytest
+
+from dat.explorer.ablations import ablated
+from dat.explorer.exporting import Exporter
+from dat.explorer.view_state import View
+from tests.lab.explorer.conftest import TEXT, vision
+
+pytestmark = pytest.mark.slow
+
+DONE = "() => document.getElementById('effects-busy').hidden && !document.getElementById('effects-found').hidden"
+
+
+def test_every_part_in_turn(visit, serve, tmp_path):
+    server = serve(text=TEXT)
+    visitor = visit()
+    page = visitor.open(server.address)
+    page.click("#tab-effects")
+    page.fill("#draws", "2")
+    page.press("#draws", "Enter")
+    assert page.inner_text("#effects-cost").startswith("61 forward passes: one of the model as it is, 20 each")
+    page.click("#ablate")
+    page.wait_for_function(DONE)
+    found = ablated(server.session, {"text": TEXT, "draws": 2})
+    order = sorted(range(20), key=lambda place: -found["effects"][place][1])
+    rows = page.locator("#effects-table tbody tr").all_inner_texts()
+    strongest = found["parts"][order[0]]
+    assert len(rows) == 20 and rows[0].startswith(strongest["layer"])
+    assert [float(row.split("\t")[1]) for row in rows] == pytest.approx(
+        [found["effects"][place][1] for place in order], rel=2e-3, abs=1e-6
+    )
+    cells = page.locator("#effects-grid button")
+    assert cells.count() == 20 and "divergence" in cells.first.get_attribute("aria-label")
+    with page.expect_download() as waiting:
+        page.click("#csv")
+    Exporter(server.session, TEXT, View.of("page=effects&draws=2")).write(tmp_path / "effects.csv")
+    with open(waiting.value.path(), encoding="utf-8") as file, open(tmp_path / "effects.csv", encoding="utf-8") as own:
+        saved, expected = list(csv.reader(file)), list(csv.reader(own))
+    assert saved[0] == expected[0] and [row[:4] for row in saved] == [row[:4] for row in expected]
+    assert [float(row[7]) for row in saved[1:]] == pytest.approx([float(row[7]) for row in expected[1:]], abs=2e-6)
+    # With a key, to the map of a relation; the address leads back to the effects.
+    address = page.url
+    page.focus("#effects-grid [aria-label^='blocks.1 relation 3']")
+    page.keyboard.press("Enter")
+    visitor.settle()
+    assert page.inner_text("#main-map figcaption") == "blocks.1 · relation 3"
+    again = visit().open(address)
+    again.wait_for_function(DONE)
+    assert again.locator("#effects-table tbody tr").all_inner_texts() == rows
+    assert visitor.inside(server.address.partition("?")[0]) and not visitor.complaints
+
+
+def test_effects_on_an_image_as_a_file(visit, serve, tmp_path):
+    """Also by the change of the loss, and in a file without a server."""
+    page = visit().open(serve(vision()).address + "#page=effects&measure=loss&draws=1&ablated=1")
+    page.wait_for_function(DONE)
+    rows = page.locator("#effects-table tbody tr").all_inner_texts()
+    assert "The loss is of the class that the model itself names" in page.inner_text("#effects-note")
+    assert page.input_value("#measure") == "loss" and rows[0].split("\t")[1][0] in "+-"
+    with page.expect_download() as waiting:
+        page.click("#html")
+    waiting.value.save_as(tmp_path / "effects.html")
+    other = visit()
+    page = other.open((tmp_path / "effects.html").as_uri())
+    assert page.locator("#effects-table tbody tr").all_inner_texts() == rows
+    assert page.locator("#effects-tools").is_hidden() and not other.complaints
