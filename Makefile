@@ -12,11 +12,11 @@ GOLDEN_READY := $(GOLDEN_VENV)/.ready
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types fmt pytest golden bench gallery models reliability versions clean
+.PHONY: help setup demo test lint types fmt pytest golden bench gallery models reliability versions release-check clean
 
 help: ## List the targets
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do \
-		printf '  make %-11s %s\n' "$$name" "$$text"; done
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do \
+		printf '  make %-13s %s\n' "$$name" "$$text"; done
 	@echo "Variables: PYTHON=$(PYTHON)  VENV=$(VENV)  WORKERS=$(WORKERS)  ARGS= (given to dat demo, pytest or the benchmark)"
 
 setup: $(READY) ## Make the virtual environment, or bring it up to date
@@ -60,6 +60,9 @@ reliability: $(READY) ## Try kills, damaged files, wrong settings and calls, fou
 
 versions: ## Run the tests with the lowest versions of what we build on, and with the newest; ARGS=lowest: one of them
 	$(PYTHON) -m tests.versions --workers $(WORKERS) $(ARGS)
+
+release-check: $(READY) ## Build wheel and sdist into dist/, install each in new environments, and try them
+	$(BIN)/python -m tests.release $(ARGS)
 
 clean: ## Remove caches and build products; environments and runs stay
 	rm -rf build dist .pytest_cache .ruff_cache .hypothesis

@@ -162,7 +162,7 @@ class ScoreFactors:
         return visible.hide(found, start, 0.0)
 
     def error_bounds(self, drawn: ScoreFactors, largest: Tensor) -> Tensor:
-        """What no value of a receiver is further from when it is computed from other factors, ``(F, N)``.
+        """Bounds of the error of each receiver's values when they are computed from other factors, ``(F, N)``.
 
         Math: |<q', k'> - <q, k>| <= |q' - q| max_j |k'_j| + |q| max_j |k' - k|_j, times a constant of the activation;
         of softmax a' - a = a (exp(error) - 1)
