@@ -24,7 +24,8 @@ setup: $(READY) ## Make the virtual environment, or bring it up to date
 demo: $(READY) ## Train the Dual Attention Transformer beside a Transformer, a few minutes
 	$(BIN)/dat demo $(ARGS)
 
-test: lint types pytest ## Run every check: lint, format, types, tests
+test: lint ## Run every check: lint, format, types, tests
+	@$(MAKE) --no-print-directory -j2 types pytest
 
 lint: $(READY) ## Check style and format
 	$(BIN)/ruff check
@@ -39,7 +40,7 @@ fmt: $(READY) ## Repair style and format
 
 pytest: $(READY) ## Run the tests alone; ARGS="-m 'not slow' tests/test_imports.py" narrows them
 	@$(BIN)/python -m tests.support.chromium
-	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 golden: $(GOLDEN_READY) ## Remake the golden files from the published package, in an environment of its own
 	env -u PYTHONPATH $(GOLDEN_VENV)/bin/python tests/golden/make_golden.py $(ARGS)
