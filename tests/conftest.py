@@ -1,4 +1,4 @@
-"""Every test: a fixed seed, no network beyond this machine, no more threads than its worker's share."""
+"""Every test: a fixed seed, no network beyond this machine, no more threads than its share, no waiting for a disk."""
 
 from __future__ import annotations
 
@@ -106,6 +106,14 @@ def disable_kernels() -> Iterator[None]:
     native = sys.modules.get("dual_attention.native")
     if native is not None:
         native.disable()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_wait_for_the_disk() -> Iterator[None]:
+    """What tests write need not survive a loss of power; that all is synced in time, a test of its own traces."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", os.fstat)  # which fails for what is no open file, too
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)
