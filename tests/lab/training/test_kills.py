@@ -17,6 +17,11 @@ from .test_run_files import TOY, config, without_time
 OPERATIONS = ("replace", "rename", "fsync", "unlink", "rmdir", "mkdir", "open")
 
 
+@pytest.fixture
+def undrawn() -> None:
+    """The picture is drawn, since a process may be killed there, too."""
+
+
 def train(folder: Path, fatal: int | None, pipe) -> None:
     """Start or resume the run, with a death at the operation of that number; tells how many there were."""
     count = itertools.count()
