@@ -66,7 +66,7 @@ def test_a_loss_that_is_no_number(folder, parallel):
 
 
 @pytest.mark.parametrize("parallel", ["shard"])
-def test_weights_that_are_no_numbers_are_not_saved(folder, expected, monkeypatch, parallel):
+def test_weights_that_are_no_numbers_are_not_saved(folder, monkeypatch, parallel):
     """After a step whose loss was finite; in one of two processes."""
     train_step = Trainer.train_step
 
@@ -80,10 +80,7 @@ def test_weights_that_are_no_numbers_are_not_saved(folder, expected, monkeypatch
         patch.setattr(Trainer, "train_step", spoilt)
         message = one_line(dat_together(*[words(machine__parallel=parallel)] * 2, folder=folder))
     assert message.startswith("dat: error: weights became infinite or NaN in step 6: try a smaller optim.lr")
-    run = folder / "runs" / "run"
-    assert checkpoints(run) == ["report-00003-step-00000003"]
-    assert [each.status for each in dat_together(RESUME, RESUME, folder=folder)] == [0, 0]
-    assert losses(run) == pytest.approx(expected, rel=1e-6)
+    assert checkpoints(folder / "runs" / "run") == ["report-00003-step-00000003"]
 
 
 @pytest.mark.parametrize("place", ["before the first step", "while the first one saves"])

@@ -37,9 +37,9 @@ def wait_for_rows(run: Path, count: int) -> None:
         time.sleep(0.005)
 
 
-@pytest.mark.parametrize("parallel", ["replicate", pytest.param("shard", marks=pytest.mark.slow)])
-def test_killed_processes_and_other_numbers_of_them(folder, expected, parallel):
-    """One of them is killed, or all; what goes on is of another size."""
+@pytest.mark.slow
+def test_killed_processes_and_other_numbers_of_them(folder, expected):
+    """One of them is killed, or all; what goes on is of another size. Each saves its part of the weights."""
     draw, run = random.Random(3), folder / "runs" / "run"
     for turn, size in enumerate((2, 3, 1, 2)):
 
@@ -49,7 +49,7 @@ def test_killed_processes_and_other_numbers_of_them(folder, expected, parallel):
             for process in [draw.choice(processes)] if turn % 2 else processes:
                 os.kill(process.pid, signal.SIGKILL)
 
-        command = RESUME if run.exists() else words(**LONGER, machine__parallel=parallel)
+        command = RESUME if run.exists() else words(**LONGER, machine__parallel="shard")
         ended = dat_together(*[command] * size, folder=folder, meanwhile=kill)
         statuses = {process.status for process in ended}
         assert statuses <= {0, 2, -signal.SIGKILL}

@@ -33,9 +33,7 @@ MODEL = LanguageModelKeys(
 COPIED = ParallelMachineConfig()
 SHARDED = ParallelMachineConfig(parallel="shard")
 CASES = {
-    "copied": (2, COPIED, "ddp", {}),
     "copied, in passes": (2, COPIED, "ddp", {"micro": 2}),
-    "sharded": (2, SHARDED, "fsdp", {}),
     "sharded, in passes": (2, SHARDED, "fsdp", {"micro": 2}),
     "sharded, recomputed": (2, SHARDED, "fsdp", {"recompute": True}),
     "sharded in bfloat16": (2, replace(SHARDED, precision="bfloat16"), "fsdp", {}),

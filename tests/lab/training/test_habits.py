@@ -41,9 +41,10 @@ def rows_of(workers: Any, machine: Any, path: Path, **changes: Any) -> list[dict
     return read_rows(path) if workers.first else []
 
 
-@pytest.mark.parametrize("clip", [None, 0.1])
 @pytest.mark.parametrize(
-    ("size", "machine"), [(2, COPIED), (2, SHARDED), (4, HYBRID)], ids=["copies", "sharded", "sharded in twos"]
+    ("size", "machine", "clip"),
+    [(2, COPIED, None), (2, COPIED, 0.1), (2, SHARDED, None), (4, HYBRID, 0.1)],
+    ids=["copies", "copies, clipped", "sharded", "sharded in twos, clipped"],
 )
 def test_the_norm_of_the_gradient(tmp_path, size, machine, clip):
     """Before clipping, the mean over the steps of a row, however the model is divided."""

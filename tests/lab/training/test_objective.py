@@ -31,7 +31,7 @@ from tests.support.processes import together
 
 from .test_loop import make_trainer as make_small_trainer
 from .test_loop import without_time
-from .test_placement import COPIED, CPU, HYBRID, MODEL, OPTIM, SHARDED, SHARING, Endless
+from .test_placement import COPIED, CPU, MODEL, OPTIM, SHARDED, SHARING, Endless
 
 LANGUAGE = LanguageModelling()
 HERE = f"{__name__}:"
@@ -163,8 +163,8 @@ def trained(workers: Any, machine: Any, path: Any, **loop: Any) -> dict[str, Any
 
 @pytest.mark.parametrize(
     ("size", "machine", "micro"),
-    [(2, COPIED, None), (2, COPIED, 3), (2, SHARDED, 3), (4, HYBRID, None), (3, COPIED, None)],
-    ids=["copies", "copies, in parts", "sharded, in parts", "sharded in twos", "three copies"],
+    [(2, COPIED, None), (2, COPIED, 3), (2, SHARDED, 3), (3, COPIED, None)],
+    ids=["copies", "copies, in parts", "sharded, in parts", "three copies"],
 )
 def test_several_processes(tmp_path, size, machine, micro):
     """The numbers, gradients and weights of one process, its own parameters among them."""
