@@ -186,7 +186,7 @@ def compiled(model) -> list[int]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["position_relative", "symbolic_attention", "transformer"])
+@pytest.mark.parametrize("kind", ["position_relative", "transformer"])
 def test_compiled_generation_compiles_few_times(kind: str):
     """The prompt, a first token, and all others: not once for each token, nor for each length of a later prompt."""
     model = causal(kind, pos_enc_type="RoPE", n_layers=1)

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 from torch.torch_version import TorchVersion
 
+from dual_attention import RelationalAttention
 from tests.library.hf.models import IMAGES, KINDS, causal, classifier, masked, tokens, vision
 
 SIZES = [(2, 7), (3, 5), (1, 9)]
@@ -48,7 +49,7 @@ def open_sizes() -> dict[str, Any]:
 
 MODELS = {
     **{kind: (lambda kind=kind: Logits(causal(kind, pos_enc_type="RoPE", n_layers=1))) for kind in KINDS},
-    "learned positions": lambda: Logits(causal("positional_symbols")),
+    "learned positions": lambda: Logits(causal("positional_symbols", n_layers=1)),
     "masked": lambda: EncoderLogits(masked("position_relative", n_layers=1)),
     "classifier": lambda: EncoderLogits(classifier("symbolic_attention", n_layers=1)),
 }
@@ -107,14 +108,17 @@ def mapped(name: str) -> tuple[nn.Module, Any, tuple[torch.Tensor], dict[str, An
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name not in (*QUICK, "vision"))) for name in MAPPED]
+    ("name", "attention"),
+    [
+        *(pytest.param(name, "eager", marks=[pytest.mark.slow] * (name not in (*QUICK, "vision"))) for name in MAPPED),
+        *((name, "sdpa") for name in (*QUICK, "vision")),
+    ],
 )
-@pytest.mark.parametrize(("attention", "graph"), [("sdpa", False), ("eager", True)])
-def test_export_of_maps_with_open_sizes(name: str, attention: str, graph: bool):
-    """Also where gradients are recorded, of which maps in eager code are a part."""
+def test_export_of_maps_with_open_sizes(name: str, attention: str):
+    """Where gradients are recorded, maps in eager code are a part of them."""
     module, inputs, example, sizes = mapped(name)
     module.model.set_attn_implementation(attention)
-    with torch.set_grad_enabled(graph):
+    with torch.set_grad_enabled(attention == "eager"):
         program = torch.export.export(module, example, dynamic_shapes=sizes).module()
         for batch, length in SIZES:
             x = inputs(batch, length)
@@ -134,7 +138,7 @@ def test_onnx_of_maps_with_open_sizes(name: str):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["symbolic_attention", "position_relative", "transformer", "masked"])
+@pytest.mark.parametrize("name", ["symbolic_attention", "masked"])
 @torch.no_grad()
 def test_onnx_with_open_sizes(name: str):
     """Relational attention is written out for a format that does not know it."""
@@ -255,21 +259,13 @@ def test_transformers_own_exporter_to_onnx() -> None:
     assert_same(logits, model, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize(
-    "backend",
-    [
-        "onnx",
-        pytest.param("executorch", marks=pytest.mark.slow),
-        pytest.param("openvino", marks=pytest.mark.slow),
-        pytest.param(None, marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize("backend", ["onnx", "executorch", "openvino", None])
 @torch.no_grad()
 def test_transformers_exporters_write_relational_attention_out(backend: str | None) -> None:
     """Where another runtime is to run the program, it has no operation of this library; else it may."""
     apply_patches = pytest.importorskip("transformers.exporters.utils").apply_patches
-    model = Logits(causal("symbolic_attention", pos_enc_type="RoPE", n_layers=1)).eval()
+    layer, x, sizes = RelationalAttention(8, 2).eval(), torch.randn(2, 7, 8), open_sizes()["input_ids"]
     with contextlib.nullcontext() if backend is None else apply_patches(backend):
-        program = torch.export.export(model, padded(*SIZES[0]), dynamic_shapes=open_sizes(), strict=False)
+        program = torch.export.export(layer, (x, x), dynamic_shapes=(sizes, sizes), strict=False)
     ours = [node for node in program.graph.nodes if "dual_attention" in str(node.target)]
     assert bool(ours) is (backend is None)
