@@ -110,7 +110,7 @@ HEADS, WITH_SYMBOLS = attribute("context", same), attribute("context", same, lik
 CO = {name: attribute(name, other, second="mask1") for name in ("context1", "context2")}
 BLOCK: dict[str, Any] = {"d_model": D, "dff": 8, "dropout_rate": 0.0, "activation": "gelu", "norm_first": True}
 BLOCK_OF_WIDTH = {name: value for name, value in BLOCK.items() if name != "d_model"}
-LAYERS: dict[str, Any] = {**BLOCK, "n_layers": 2}
+LAYERS: dict[str, Any] = {**BLOCK, "n_layers": 1}
 DUAL = {"n_heads_sa": 1, "n_heads_ra": 1}
 SYMBOLIC: dict[str, Any] = {"symbol_retrieval_kwargs": {"d_model": D, "n_heads": 2, "n_symbols": 5}}
 ABSTRACTOR = {**LAYERS, "n_heads": H, "symbol_retrieval": "symbolic_attention", **SYMBOLIC}
