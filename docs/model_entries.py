@@ -234,6 +234,9 @@ GROUPS: dict[str, dict[str, Entry]] = {
         "PrediNet": Entry(lambda n: baselines.PrediNet(D, n, H, 4), first()),
         "CoRelNet": Entry(lambda n: baselines.CoRelNet(D, n, 4), first()),
         "ESBN": Entry(lambda n: baselines.ESBN(D, 4, 8), first()),
+        "SlotAttention": Entry(lambda n: baselines.SlotAttention(D, 3), first()),
+        "SlotAbstractor": Entry(lambda n: baselines.SlotAbstractor(D, 1, H, 8), first(like)),
+        "OCRA": Entry(lambda n: baselines.OCRA(D, 1, H, 8), first(like), lengths=(12, 24)),
         "EncoderAbstractorDecoder": Entry(
             lambda n: baselines.EncoderAbstractorDecoder(
                 **BLOCK,
@@ -264,6 +267,7 @@ GROUPS: dict[str, dict[str, Entry]] = {
         "VisionPrediNet": Entry(pictures(baselines.VisionPrediNet, n_heads=H, n_relations=4), first(), images),
         "VisionCoRelNet": Entry(pictures(baselines.VisionCoRelNet, dff=4), first(), images),
         "VisionESBN": Entry(pictures(baselines.VisionESBN, key_dim=4, hidden_dim=8), first(), images),
+        "SlotEncoder": Entry(lambda n: baselines.SlotEncoder((3, 2, 2 * n), 3, D, strides=(2,)), first(), images),
     },
     "Models": {
         "TransformerLM": Entry(text(da.TransformerLM, n_heads=H), first(), tokens),

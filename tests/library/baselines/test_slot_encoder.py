@@ -1,0 +1,63 @@
+"""Slots from images."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from dual_attention.baselines import SlotEncoder
+from tests.support.tensors import float64, normal
+
+
+def build(**arguments) -> SlotEncoder:
+    return float64(SlotEncoder((3, 12, 8), 4, 6, **{"strides": (2, 1), **arguments}))
+
+
+def test_slots_features_and_positions():
+    model, images = build(), normal(2, 3, 8, 12)
+    got = model(images)
+    features = model.cnn(images)
+    assert features.shape == (2, 6, 4, 6) and got.shares.shape == (2, 4, 4, 6)
+    flat = features.flatten(2).transpose(1, 2)
+    embedding = model.embed_positions
+    positions = torch.stack(
+        [
+            embedding.weight @ torch.tensor([i / 3, j / 5, 1 - i / 3, 1 - j / 5], dtype=torch.float64) + embedding.bias
+            for i in range(4)
+            for j in range(6)
+        ]
+    )
+    found = model.slot_attention(model.ff_block(model.norm(flat + positions)), need_weights=True)
+    torch.testing.assert_close(got.slots, found.slots)
+    torch.testing.assert_close(got.features, found.weights @ flat)
+    torch.testing.assert_close(got.positions, found.weights @ positions)
+    torch.testing.assert_close(got.shares.sum(1), torch.ones(2, 4, 6).double())
+
+
+def test_examples_of_a_batch_do_not_mix():
+    model, images = build(), normal(3, 3, 8, 12)
+    torch.testing.assert_close(model(images).slots, torch.cat([model(image[None]).slots for image in images]))
+
+
+@pytest.mark.parametrize("init", ["random", "learned"])
+def test_every_parameter_learns(init):
+    model = build(init=init)
+    got = model(normal(2, 3, 8, 12))
+    (got.slots.square().sum() + got.features.square().sum() + got.positions.square().sum()).backward()
+    assert [name for name, p in model.named_parameters() if p.grad is None or not p.grad.any()] == []
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: SlotEncoder((3, 8, 8), 0, 6), ValueError, "n_slots: expected a positive"),
+        (lambda: SlotEncoder((3, 8), 2, 6), ValueError, "image_shape: expected 3 sizes"),
+        (lambda: SlotEncoder((3, 8, 8), 2, 6, strides=()), ValueError, "strides: expected a positive number, got 0"),
+        (lambda: SlotEncoder((3, 8, 8), 2, 6, strides=(1, 0)), ValueError, "strides: expected a positive"),
+        (lambda: build()(normal(2, 3, 12, 8)), ValueError, r"x: expected shape \(batch, 3, 8, 12\), got \(2, 3, 12, 8"),
+        (lambda: build()(normal(2, 3, 8, 12).float()), TypeError, "x: expected dtype torch.float64"),
+    ],
+)
+def test_bad_input(call, error, message):
+    with pytest.raises(error, match=message):
+        call()
