@@ -125,6 +125,10 @@ def pictures(kind: Any, **own: Any) -> Callable[[int], nn.Module]:
     return lambda n: kind(image_shape=(3, 2, 2 * n), **PATCHES, **own)
 
 
+def slot_encoder(n: int) -> baselines.SlotEncoder:
+    return baselines.SlotEncoder((3, 2, 2 * n), 3, D, strides=(2,))
+
+
 def pairs(kind: Any, heads: Mapping[str, Any], **own: Any) -> Callable[[int], nn.Module]:
     """A model from sequences to sequences of tokens."""
     specs = {name: {"type": "token", "vocab_size": VOCAB} for name in ("input_spec", "output_spec")}
@@ -267,7 +271,10 @@ GROUPS: dict[str, dict[str, Entry]] = {
         "VisionPrediNet": Entry(pictures(baselines.VisionPrediNet, n_heads=H, n_relations=4), first(), images),
         "VisionCoRelNet": Entry(pictures(baselines.VisionCoRelNet, dff=4), first(), images),
         "VisionESBN": Entry(pictures(baselines.VisionESBN, key_dim=4, hidden_dim=8), first(), images),
-        "SlotEncoder": Entry(lambda n: baselines.SlotEncoder((3, 2, 2 * n), 3, D, strides=(2,)), first(), images),
+        "SlotEncoder": Entry(slot_encoder, first(), images),
+        "VisionSlots": Entry(
+            lambda n: baselines.VisionSlots(slot_encoder(n), baselines.SlotAbstractor(D, 1, H, 8), 3), first(), images
+        ),
     },
     "Models": {
         "TransformerLM": Entry(text(da.TransformerLM, n_heads=H), first(), tokens),

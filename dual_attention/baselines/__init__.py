@@ -28,7 +28,7 @@ from .factored import OCRA, SlotAbstractor
 from .predinet import PrediNet
 from .seq2seq import Seq2SeqAbstractor
 from .slot_attention import SlotAttention
-from .slot_encoder import SlotEncoder
+from .slot_encoder import SlotEncoder, VisionSlots
 from .vision import VisionAbstractor, VisionCoRelNet, VisionESBN, VisionPrediNet
 
 __all__ = [
@@ -49,4 +49,5 @@ __all__ = [
     "VisionCoRelNet",
     "VisionESBN",
     "VisionPrediNet",
+    "VisionSlots",
 ]

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from .._layers.calls import TypedModule
-from .._layers.inputs import check_like, check_members, check_positive
+from .._layers.inputs import check_like, check_members, check_part, check_positive
 from .._models.vision import checked_sizes
 from ..functional.checks import check_tensor
 from ..transformer_blocks import FeedForwardBlock
@@ -64,14 +64,14 @@ class SlotEncoder(TypedModule):
         init: SlotInit = "random",
     ) -> None:
         super().__init__()
-        self.image_channels, self.image_width, self.image_height = checked_sizes("image_shape", image_shape, 3)
+        self.image_shape = checked_sizes("image_shape", image_shape, 3)
         check_positive(d_model=d_model)
         check_members("strides", strides)
         check_positive(strides=len(strides))
         layers: list[nn.Module] = []
         for stride in strides:
             check_positive(strides=stride)
-            channels = d_model if layers else self.image_channels
+            channels = d_model if layers else self.image_shape[0]
             layers += [nn.Conv2d(channels, d_model, KERNEL, stride, KERNEL // 2), nn.ReLU()]
         self.d_model = d_model
         self.cnn = nn.Sequential(*layers)
@@ -83,7 +83,8 @@ class SlotEncoder(TypedModule):
     def forward(self, x: Tensor) -> EncodedSlots:
         """Slots of images ``(B, C, height, width)``, of the model's ``image_shape``."""
         check_tensor("x", x)
-        expected = (self.image_channels, self.image_height, self.image_width)
+        channels, width, height = self.image_shape
+        expected = channels, height, width
         if x.dim() != 4 or tuple(x.shape[1:]) != expected:
             raise ValueError(f"x: expected shape (batch, {', '.join(map(str, expected))}), got {tuple(x.shape)}")
         check_like("x", x, self.cnn[0])
@@ -97,3 +98,36 @@ class SlotEncoder(TypedModule):
         return EncodedSlots(
             found.slots, found.weights @ features, found.weights @ positions, found.shares.unflatten(2, size)
         )
+
+
+class VisionSlots(TypedModule):
+    """Classifier of images that relates their slots.
+
+    Args:
+        slots: finds the objects.
+        model: classifier of images of shape (d, K, 1) whose patches are single pixels, each of which is a slot; or
+            :class:`~dual_attention.baselines.SlotAbstractor` or :class:`~dual_attention.baselines.OCRA`.
+        num_classes: of a linear classifier of what the last two give, averaged over the objects; None for a model that
+            classifies itself.
+    """
+
+    def __init__(self, slots: SlotEncoder, model: nn.Module, num_classes: int | None = None) -> None:
+        super().__init__()
+        check_part("slots", slots, SlotEncoder)
+        check_part("model", model, nn.Module)
+        self.image_channels, self.image_width, self.image_height = slots.image_shape
+        self.n_objects = slots.slot_attention.n_slots
+        self.slots = slots
+        self.model = model
+        self.classifier = None
+        if num_classes is not None:
+            check_positive(num_classes=num_classes)
+            self.classifier = nn.Linear(slots.d_model, num_classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Class scores ``(B, num_classes)`` of images ``(B, C, height, width)``, of the slots' ``image_shape``."""
+        found = self.slots(x)
+        if self.classifier is None:
+            return self.model(found.slots.transpose(1, 2)[:, :, None])
+        related = self.model(found.features, found.positions)
+        return self.classifier(related.mean(1) if related.dim() == 3 else related)

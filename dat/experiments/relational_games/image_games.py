@@ -22,7 +22,7 @@ from ...training.problem import ImageExamples, Problem, classification_loss
 from ..base_width import scaled_from_base
 from ..vision_model import export_vision_model
 from .config import GamesRunConfig
-from .model import IMAGE_SHAPE, build_games_model, empty_games_model, symbol_arguments
+from .model import build_games_model, empty_games_model, symbol_arguments
 from .presets import COLOURS, LABELS, ORDER, PRESETS
 
 Run = TypeVar("Run", bound=GamesRunConfig)
@@ -34,12 +34,13 @@ class ImageGames(SweptExperiment[Run, Prepared]):
     presets = PRESETS
 
     def empty_model(self, config: Run) -> nn.Module:
-        return empty_games_model(config.model, config.task)
+        return empty_games_model(config.model, config.task, config.image_shape)
 
     def export(self, config: Run, model: nn.Module, folder: Path, **saving: Any) -> None:
         if not isinstance(model, VisionModel):
             super().export(config, model, folder)
-        export_vision_model(model, config.model, symbol_arguments(config.model), IMAGE_SHAPE, folder, **saving)
+        shape = config.image_shape
+        export_vision_model(model, config.model, symbol_arguments(config.model, shape), shape, folder, **saving)
 
     def cost(self, config: Run) -> Cost:
         data = config.data
@@ -51,9 +52,10 @@ class ImageGames(SweptExperiment[Run, Prepared]):
 def timed_games(config: GamesRunConfig) -> Problem:
     """A batch of noise."""
     size = config.loop.batch_size
-    images = torch.randint(256, (size, *IMAGE_SHAPE), dtype=torch.uint8)
-    model = build_games_model(config.model, num_classes(config.task), seed=0)
-    factors = scaled_from_base(config, model, lambda keys: empty_games_model(keys, config.task))
+    images = torch.randint(256, (size, *config.image_shape), dtype=torch.uint8)
+    shape = config.image_shape
+    model = build_games_model(config.model, num_classes(config.task), seed=0, image_shape=shape)
+    factors = scaled_from_base(config, model, lambda keys: empty_games_model(keys, config.task, shape))
     examples = ImageExamples(images, torch.randint(2, (size,)))
     return Problem(model, examples, classification_loss, factors=factors)
 
@@ -81,11 +83,13 @@ def images_table(tasks: Sequence[str], **own: Any) -> ResultTable:
 def prepare_images(config: GamesRunConfig, load: Callable[[], Mapping[str, Any]]) -> Prepared:
     """Model, data and loss of a run, on its device; ``load`` makes the splits, if there is memory for them."""
     device = prepare_device(config.machine)
-    check_memory("data", "its images", math.prod(IMAGE_SHAPE) * config.data.n_images)
-    check_memory("model", "its weights", 4 * count_parameters(empty_games_model(config.model, config.task)), device)
+    check_memory("data", "its images", math.prod(config.image_shape) * config.data.n_images)
+    shape = config.image_shape
+    empty = empty_games_model(config.model, config.task, shape)
+    check_memory("model", "its weights", 4 * count_parameters(empty), device)
     splits = load()
-    model = build_games_model(config.model, num_classes(config.task), seed=config.weight_seed)
-    factors = scaled_from_base(config, model, lambda keys: empty_games_model(keys, config.task))
+    model = build_games_model(config.model, num_classes(config.task), seed=config.weight_seed, image_shape=shape)
+    factors = scaled_from_base(config, model, lambda keys: empty_games_model(keys, config.task, shape))
     sets = {name: ImageExamples(split.images, split.labels, device) for name, split in splits.items()}
     train = sets.pop("train")
     problem = Problem(model.to(device), train, classification_loss, sets, factors=factors)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from dual_attention.baselines import SlotEncoder
+from dual_attention.baselines import OCRA, SlotAbstractor, SlotEncoder, VisionSlots
+from dual_attention.vision_models import VisionTransformer
 from tests.support.tensors import float64, normal
 
 
@@ -45,6 +46,22 @@ def test_every_parameter_learns(init):
     got = model(normal(2, 3, 8, 12))
     (got.slots.square().sum() + got.features.square().sum() + got.positions.square().sum()).backward()
     assert [name for name, p in model.named_parameters() if p.grad is None or not p.grad.any()] == []
+
+
+@torch.no_grad()
+def test_slots_are_classified():
+    images = normal(2, 3, 8, 12)
+    over = VisionTransformer((6, 4, 1), (1, 1), 5, 6, 1, 2, pos_enc="none")
+    model = float64(VisionSlots(build(), over))
+    slots = model.slots(images).slots
+    tokens = over.hidden(slots.transpose(1, 2)[:, :, None])
+    assert tokens.shape == (2, 5, 6)  # a class token and the slots
+    torch.testing.assert_close(model(images), over.forward_head(tokens))
+    for kind, mean in ((SlotAbstractor, lambda x: x.mean(1)), (OCRA, lambda x: x)):
+        model = float64(VisionSlots(build(), kind(6, 1, 2), 5))
+        found = model.slots(images)
+        related = mean(model.model(found.features, found.positions))
+        torch.testing.assert_close(model(images), related @ model.classifier.weight.T + model.classifier.bias)
 
 
 @pytest.mark.parametrize(
