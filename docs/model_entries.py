@@ -271,6 +271,7 @@ GROUPS: dict[str, dict[str, Entry]] = {
         "VisionPrediNet": Entry(pictures(baselines.VisionPrediNet, n_heads=H, n_relations=4), first(), images),
         "VisionCoRelNet": Entry(pictures(baselines.VisionCoRelNet, dff=4), first(), images),
         "VisionESBN": Entry(pictures(baselines.VisionESBN, key_dim=4, hidden_dim=8), first(), images),
+        "SlotDecoder": Entry(lambda n: baselines.SlotDecoder((3, 6, 4), D, patch=2), lambda m, x, **o: m(x, **o).masks),
         "SlotEncoder": Entry(slot_encoder, first(), images),
         "VisionSlots": Entry(
             lambda n: baselines.VisionSlots(slot_encoder(n), baselines.SlotAbstractor(D, 1, H, 8), 3), first(), images

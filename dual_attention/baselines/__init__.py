@@ -28,7 +28,7 @@ from .factored import OCRA, SlotAbstractor
 from .predinet import PrediNet
 from .seq2seq import Seq2SeqAbstractor
 from .slot_attention import SlotAttention
-from .slot_encoder import SlotEncoder, VisionSlots
+from .slot_encoder import SlotDecoder, SlotEncoder, VisionSlots
 from .vision import VisionAbstractor, VisionCoRelNet, VisionESBN, VisionPrediNet
 
 __all__ = [
@@ -44,6 +44,7 @@ __all__ = [
     "Seq2SeqAbstractor",
     "SlotAbstractor",
     "SlotAttention",
+    "SlotDecoder",
     "SlotEncoder",
     "VisionAbstractor",
     "VisionCoRelNet",

@@ -87,6 +87,7 @@ def objects():
         "context norm": (baselines.ContextNorm(D), x),
         "slot attention": (baselines.SlotAttention(D, 3), x, torch.randn(B, 3, D)),
         "slot encoder": (baselines.SlotEncoder((1, 4, 4), 3, D), torch.randn(B, 1, 4, 4)),
+        "slot decoder": (baselines.SlotDecoder((1, 4, 4), D), x),
         "slot abstractor": (baselines.SlotAbstractor(D, 1, 2), x, x),
         "ocra": (baselines.OCRA(D, 1, 2), x, x),
         "dot": (GeneralAttention(mechanisms.Dot()), x, x, x),

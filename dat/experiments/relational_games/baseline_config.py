@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import Literal
 
 from ...training.configs import WIDEST, check, check_integers
@@ -121,13 +122,18 @@ class SlotsConfig:
     init: Literal["random", "learned"] = "learned"
     """Where slots start: drawn for each image from one learned distribution, as in the paper, or a learned vector each,
     so that a model over slots can tell them apart by their number."""
-    strides: tuple[int, ...] = (2, 2, 1)
+    strides: tuple[int, ...] = (2, 2)
     """Strides of the convolutions; each of 2 halves the feature map, whose positions slots share."""
+    reconstruction: float = 20.0
+    """Weight, in training, of the mean squared error of the image that the slots paint, beside the cross-entropy; 0 for
+    no such loss, without which slots do not come to hold one object each."""
 
     def __post_init__(self) -> None:
         check_integers(self, "model.slots", "n_slots", "n_iterations", most=WIDEST)
         fits = bool(self.strides) and all(1 <= stride <= 8 for stride in self.strides)
         check(fits, "model.slots.strides", "at least one stride from 1 to 8", self.strides)
+        weight = self.reconstruction
+        check(0 <= weight < inf, "model.slots.reconstruction", "zero or a positive number", weight)
 
 
 BaselineConfig = (

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from dual_attention.vision_models import VisionModel
 
@@ -18,7 +18,7 @@ from ...sweeps.experiment import Cost, SweptExperiment
 from ...sweeps.table import Axis, ResultTable
 from ...training.device import check_memory, prepare_device
 from ...training.experiment import Prepared, count_parameters
-from ...training.problem import ImageExamples, Problem, classification_loss
+from ...training.problem import Batch, ImageExamples, LossFunction, Problem, classification_loss
 from ..base_width import scaled_from_base
 from ..vision_model import export_vision_model
 from .config import GamesRunConfig
@@ -49,6 +49,22 @@ class ImageGames(SweptExperiment[Run, Prepared]):
         return Cost(work, lambda: timed_games(config))
 
 
+def loss_of(config: GamesRunConfig) -> LossFunction:
+    """Cross-entropy and, while a model with a decoder is training, the weighted error of what its slots paint."""
+    weight = 0.0 if config.model.slots is None else config.model.slots.reconstruction
+
+    def loss(model: nn.Module, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        if not weight or not model.training:
+            return classification_loss(model, batch)
+        images, _ = batch
+        output = model(images, need_weights=True)
+        error = nn.functional.mse_loss(output.painted.images, images)
+        entropy, metrics = classification_loss(lambda _: output.scores, batch)
+        return entropy + weight * error, {**metrics, "reconstruction": error.detach()}
+
+    return loss
+
+
 def timed_games(config: GamesRunConfig) -> Problem:
     """A batch of noise."""
     size = config.loop.batch_size
@@ -57,7 +73,7 @@ def timed_games(config: GamesRunConfig) -> Problem:
     model = build_games_model(config.model, num_classes(config.task), seed=0, image_shape=shape)
     factors = scaled_from_base(config, model, lambda keys: empty_games_model(keys, config.task, shape))
     examples = ImageExamples(images, torch.randint(2, (size,)))
-    return Problem(model, examples, classification_loss, factors=factors)
+    return Problem(model, examples, loss_of(config), factors=factors)
 
 
 def images_table(tasks: Sequence[str], **own: Any) -> ResultTable:
@@ -92,5 +108,5 @@ def prepare_images(config: GamesRunConfig, load: Callable[[], Mapping[str, Any]]
     factors = scaled_from_base(config, model, lambda keys: empty_games_model(keys, config.task, shape))
     sets = {name: ImageExamples(split.images, split.labels, device) for name, split in splits.items()}
     train = sets.pop("train")
-    problem = Problem(model.to(device), train, classification_loss, sets, factors=factors)
+    problem = Problem(model.to(device), train, loss_of(config), sets, factors=factors)
     return Prepared(problem, device, chance=1 / num_classes(config.task))

@@ -13,6 +13,7 @@ from dual_attention._layers.options import SymbolOptions
 from dual_attention.baselines import (
     OCRA,
     SlotAbstractor,
+    SlotDecoder,
     SlotEncoder,
     VisionAbstractor,
     VisionCoRelNet,
@@ -47,12 +48,15 @@ def build_games_model(
     torch.manual_seed(derive_seed(seed, "weights"))
     if config.slots is None:
         return _build_on(config, image_shape, num_classes)
-    encoder = SlotEncoder(image_shape, d_model=config.d_model, **vars(config.slots))
+    encoder = SlotEncoder(image_shape, d_model=config.d_model, **arguments_for(SlotEncoder, config.slots))
+    decoder = SlotDecoder(image_shape, config.d_model) if config.slots.reconstruction else None
     kind = FACTORED_CLASSES.get(config.architecture)
     if kind is not None:
-        return VisionSlots(encoder, kind(**{**arguments_for(kind, config), **vars(config.baseline)}), num_classes)
+        model = kind(**{**arguments_for(kind, config), **vars(config.baseline)})
+        return VisionSlots(encoder, model, num_classes, decoder=decoder)
     over = replace(config, front_end="patches", slots=None, patch_size=(1, 1))
-    return VisionSlots(encoder, _build_on(over, (config.d_model, config.slots.n_slots, 1), num_classes))
+    model = _build_on(over, (config.d_model, config.slots.n_slots, 1), num_classes)
+    return VisionSlots(encoder, model, decoder=decoder)
 
 
 def _build_on(config: GamesModelConfig, image_shape: tuple[int, int, int], num_classes: int) -> nn.Module:
