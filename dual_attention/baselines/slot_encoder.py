@@ -23,7 +23,7 @@ KERNEL = 5
 
 
 class EncodedSlots(NamedTuple):
-    """What :class:`SlotEncoder` finds in images.
+    """Objects that :class:`SlotEncoder` finds in images.
 
     Attributes:
         slots: ``(B, K, d)``.
