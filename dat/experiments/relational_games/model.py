@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from dual_attention._layers.config import arguments_for
-from dual_attention._layers.options import SymbolOptions
+from dual_attention._layers.options import SymbolOptions, arguments_of
 from dual_attention.baselines import (
     OCRA,
     SlotAbstractor,
@@ -48,7 +48,7 @@ def build_games_model(
     torch.manual_seed(derive_seed(seed, "weights"))
     if config.slots is None:
         return _build_on(config, image_shape, num_classes)
-    encoder = SlotEncoder(image_shape, d_model=config.d_model, **arguments_for(SlotEncoder, config.slots))
+    encoder = SlotEncoder(image_shape, d_model=config.d_model, **arguments_of(SlotEncoder, vars(config.slots)))
     decoder = SlotDecoder(image_shape, config.d_model) if config.slots.reconstruction else None
     kind = FACTORED_CLASSES.get(config.architecture)
     if kind is not None:

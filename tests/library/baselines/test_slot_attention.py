@@ -11,7 +11,7 @@ from dual_attention.baselines import SlotAttention
 from tests.support.tensors import float64, normal
 
 
-def build(**arguments) -> SlotAttention:
+def build(**arguments):
     return float64(SlotAttention(6, 3, 4, **arguments))
 
 

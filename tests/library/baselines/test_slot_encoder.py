@@ -10,7 +10,7 @@ from dual_attention.vision_models import VisionTransformer
 from tests.support.tensors import float64, normal
 
 
-def build(**arguments) -> SlotEncoder:
+def build(**arguments):
     return float64(SlotEncoder((3, 12, 8), 4, 6, **{"strides": (2, 1), **arguments}))
 
 
