@@ -125,6 +125,10 @@ def pictures(kind: Any, **own: Any) -> Callable[[int], nn.Module]:
     return lambda n: kind(image_shape=(3, 2, 2 * n), **PATCHES, **own)
 
 
+def slot_encoder(n: int) -> baselines.SlotEncoder:
+    return baselines.SlotEncoder((3, 2, 2 * n), 3, D, strides=(2,))
+
+
 def pairs(kind: Any, heads: Mapping[str, Any], **own: Any) -> Callable[[int], nn.Module]:
     """A model from sequences to sequences of tokens."""
     specs = {name: {"type": "token", "vocab_size": VOCAB} for name in ("input_spec", "output_spec")}
@@ -234,6 +238,9 @@ GROUPS: dict[str, dict[str, Entry]] = {
         "PrediNet": Entry(lambda n: baselines.PrediNet(D, n, H, 4), first()),
         "CoRelNet": Entry(lambda n: baselines.CoRelNet(D, n, 4), first()),
         "ESBN": Entry(lambda n: baselines.ESBN(D, 4, 8), first()),
+        "SlotAttention": Entry(lambda n: baselines.SlotAttention(D, 3), first()),
+        "SlotAbstractor": Entry(lambda n: baselines.SlotAbstractor(D, 1, H, 8), first(like)),
+        "OCRA": Entry(lambda n: baselines.OCRA(D, 1, H, 8), first(like), lengths=(12, 24)),
         "EncoderAbstractorDecoder": Entry(
             lambda n: baselines.EncoderAbstractorDecoder(
                 **BLOCK,
@@ -264,6 +271,11 @@ GROUPS: dict[str, dict[str, Entry]] = {
         "VisionPrediNet": Entry(pictures(baselines.VisionPrediNet, n_heads=H, n_relations=4), first(), images),
         "VisionCoRelNet": Entry(pictures(baselines.VisionCoRelNet, dff=4), first(), images),
         "VisionESBN": Entry(pictures(baselines.VisionESBN, key_dim=4, hidden_dim=8), first(), images),
+        "SlotDecoder": Entry(lambda n: baselines.SlotDecoder((3, 6, 4), D, patch=2), lambda m, x, **o: m(x, **o).masks),
+        "SlotEncoder": Entry(slot_encoder, first(), images),
+        "VisionSlots": Entry(
+            lambda n: baselines.VisionSlots(slot_encoder(n), baselines.SlotAbstractor(D, 1, H, 8), 3), first(), images
+        ),
     },
     "Models": {
         "TransformerLM": Entry(text(da.TransformerLM, n_heads=H), first(), tokens),

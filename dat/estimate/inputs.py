@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from dual_attention._models.encoder import EncoderModel
 from dual_attention._models.seq2seq import Seq2SeqModel
-from dual_attention.baselines import VisionAbstractor, VisionCoRelNet, VisionESBN, VisionPrediNet
+from dual_attention.baselines import VisionAbstractor, VisionCoRelNet, VisionESBN, VisionPrediNet, VisionSlots
 from dual_attention.encoder_models import EncoderForMaskedLM, EncoderForSequenceClassification
 from dual_attention.functional import OffsetSymbols, RelativeSymbols, cross_entropy
 from dual_attention.language_models import LanguageModel
@@ -156,7 +156,7 @@ def _seq2seq(model: Any, sizes: InputSizes) -> Example:
 
 _MAKERS: tuple[tuple[Any, Callable[[Any, InputSizes], Example]], ...] = (
     (VisionModel, _images),
-    ((VisionAbstractor, VisionCoRelNet, VisionESBN, VisionPrediNet), _objects),
+    ((VisionAbstractor, VisionCoRelNet, VisionESBN, VisionPrediNet, VisionSlots), _objects),
     (LanguageModel, _language),
     (EncoderModel, _encoder),
     ((EncoderForMaskedLM, EncoderForSequenceClassification), _encoder_with_head),

@@ -136,7 +136,7 @@ class ImageExamples(TensorExamples):
         return images.to(torch.float32).div_(255.0), labels
 
 
-def classification_loss(model: nn.Module, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+def classification_loss(model: Callable[[Tensor], Tensor], batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
     """Cross-entropy of ``model(inputs)``, logits (batch, classes), against labels (batch,); also the accuracy."""
     inputs, labels = batch
     logits = model(inputs)

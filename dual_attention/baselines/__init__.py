@@ -8,11 +8,15 @@
 :class:`CoRelNet`                   the matrix of similarities, and nothing else (Kerg et al. 2022, arXiv 2206.05056)
 :class:`ESBN`                       a recurrent controller that sees only how objects match those before
                                     (Webb et al. 2021, arXiv 2012.14601)
+:class:`SlotAbstractor`             an Abstractor over slots, with their positions as symbols (Mondal et al. 2024,
+                                    arXiv 2403.03458)
+:class:`OCRA`                       a Transformer over relations of pairs of slots (Webb et al. 2023, arXiv 2306.02500)
 ==================================  ===================================================================================
 
-All take sequences of objects ``(B, N, d)``, and answer what does not fit with a ``TypeError`` or ``ValueError`` that
-names the argument. ``VisionAbstractor``, ``VisionPrediNet``, ``VisionCoRelNet`` and ``VisionESBN`` classify images
-whose patches are the objects.
+All take sequences of objects ``(B, N, d)``, the last two also their positions, and answer what does not fit with a
+``TypeError`` or ``ValueError`` that names the argument. ``VisionAbstractor``, ``VisionPrediNet``, ``VisionCoRelNet``
+and ``VisionESBN`` classify images whose patches are the objects. :class:`SlotAttention` (Locatello et al. 2020,
+arXiv 2006.15055) finds objects among features, and :class:`SlotEncoder` in images.
 """
 
 from .abstractor import Abstractor, AbstractorBlock, ObjectStreamAbstractorBlock
@@ -20,12 +24,16 @@ from .context_norm import ContextNorm
 from .corelnet import CoRelNet
 from .encoder_abstractor_decoder import EncoderAbstractorDecoder
 from .esbn import ESBN
+from .factored import OCRA, SlotAbstractor
 from .predinet import PrediNet
 from .seq2seq import Seq2SeqAbstractor
+from .slot_attention import SlotAttention
+from .slot_encoder import SlotDecoder, SlotEncoder, VisionSlots
 from .vision import VisionAbstractor, VisionCoRelNet, VisionESBN, VisionPrediNet
 
 __all__ = [
     "ESBN",
+    "OCRA",
     "Abstractor",
     "AbstractorBlock",
     "CoRelNet",
@@ -34,8 +42,13 @@ __all__ = [
     "ObjectStreamAbstractorBlock",
     "PrediNet",
     "Seq2SeqAbstractor",
+    "SlotAbstractor",
+    "SlotAttention",
+    "SlotDecoder",
+    "SlotEncoder",
     "VisionAbstractor",
     "VisionCoRelNet",
     "VisionESBN",
     "VisionPrediNet",
+    "VisionSlots",
 ]

@@ -15,7 +15,7 @@ import pytest
 import torch
 from torch import nn
 
-from dual_attention import mechanisms
+from dual_attention import baselines, mechanisms
 from dual_attention.encoder_models import TransformerEncoder
 from dual_attention.mechanisms import recipes
 from dual_attention.seq2seq_models import Seq2SeqDualAttnTransformer
@@ -74,6 +74,8 @@ PARTS: dict[str, Callable[[], Any]] = {
     "output_spec": lambda: {"type": "token", "vocab_size": 9},
     "encoder": lambda: TransformerEncoder(9, 8, 1, 2, 8, 0.0, "relu", True, 9),
     "queries": lambda: torch.zeros(2, 8),
+    "slots": lambda: baselines.SlotEncoder((1, 4, 4), 2, 8),
+    "model": lambda: baselines.OCRA(8, 1, 2),
     "keys": lambda: mechanisms.SubsetSampler(8),
 }
 WRONG = ("", "text", -1, 0, 2.5, -0.5, float("nan"), float("inf"), 10**9, 10**30, True, None, [], (1,), {}, object())

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from dual_attention._layers.config import SymbolRetrieval
 from dual_attention._models.config import Pool
 
+from ...data.relational_games.canvas import check_canvas
 from ...training.configs import (
     MOST_EXAMPLES,
     LoopConfig,
@@ -27,7 +28,10 @@ from .baseline_config import (
     BaselineConfig,
     CoRelNetConfig,
     ESBNConfig,
+    OCRAConfig,
     PrediNetConfig,
+    SlotAbstractorConfig,
+    SlotsConfig,
 )
 from .toolbox_config import ToolboxConfig
 
@@ -35,6 +39,8 @@ Task = Literal["same", "occurs", "xoccurs", "between", "match_pattern", "left_of
 TASK_NAMES: tuple[Task, ...] = ("same", "occurs", "xoccurs", "between", "match_pattern")
 """The five tasks of the paper."""
 
+IMAGE_SHAPE = (3, 36, 36)
+"""Channels, width and height of images with a grid."""
 
 EPOCHS = 100
 """Passes through the training set that fit the published runs; the paper says 50. How they were settled:
@@ -67,8 +73,13 @@ class GamesDataConfig:
     independent_share: float | None = None
     """Share of independent draws among the non-matching objects of same, occurs and xoccurs, the others being near
     misses; null takes the task's own, 0 for same and 1/2 for the others."""
+    canvas: int | None = None
+    """Side in pixels of a canvas on which objects lie at free positions, for same, occurs, xoccurs, match_pattern and
+    colour_and_or_shape; null puts them into the nine cells of a grid, 36 pixels wide."""
 
     def __post_init__(self) -> None:
+        fits = self.canvas is None or self.official_folder is None
+        check(fits, "data.canvas", "null with data.official_folder", self.canvas)
         check_integers(self, "data", "n_train", "n_val", "n_test", "n_heldout", most=MOST_EXAMPLES)
         check_seed(self, "data")
         check_share(self.independent_share, self.official_folder)
@@ -85,11 +96,16 @@ class GamesModelConfig(VisionModelKeys):
     relational architectures before it."""
 
     name: str = "dat-0+2-sym"
-    architecture: Literal["dat", "abstractor", "predinet", "corelnet", "esbn", "toolbox"] = "dat"
+    architecture: Literal["dat", "abstractor", "predinet", "corelnet", "esbn", "slot_abstractor", "ocra", "toolbox"] = (
+        "dat"
+    )
     """Architecture; each but dat has a group of keys of that name. Beside it, a model of the toolbox also uses all keys
     of a DAT but n_heads_sa, n_kv_heads, ra_type, rel_score and rel_activation; an Abstractor d_model, n_layers, dff,
-    dropout_rate, activation, norm_first, norm_type, bias, patch_size and the keys about symbols; the others use d_model
-    and patch_size only."""
+    dropout_rate, activation, norm_first, norm_type, bias, patch_size and the keys about symbols; slot_abstractor and
+    ocra the same without the last two, over slots; the others use d_model and patch_size only."""
+    front_end: Literal["patches", "slots"] = "patches"
+    """Objects of the model: the patches of the image, or slots that Slot Attention finds in it, in place of
+    patch_size."""
     d_model: int = 128
     dff: int | None = 256
     activation: ActivationName = "swiglu"
@@ -121,6 +137,12 @@ class GamesModelConfig(VisionModelKeys):
     """Keys of a CoRelNet; null otherwise."""
     esbn: ESBNConfig | None = None
     """Keys of an ESBN; null otherwise."""
+    slot_abstractor: SlotAbstractorConfig | None = None
+    """Keys of a Slot Abstractor; null otherwise."""
+    ocra: OCRAConfig | None = None
+    """Keys of OCRA; null otherwise."""
+    slots: SlotsConfig | None = None
+    """Keys of slots; null with patches."""
     toolbox: ToolboxConfig | None = None
     """Keys of a model of the toolbox; null otherwise."""
 
@@ -133,8 +155,15 @@ class GamesModelConfig(VisionModelKeys):
                 check(group is None, f"model.{name}", f"null with model.architecture={self.architecture}", group)
             elif group is None:
                 object.__setattr__(self, name, kind())
-        if self.abstractor is not None:
-            heads = self.abstractor.n_heads
+        has_slots = self.front_end == "slots"
+        check(has_slots or self.slots is None, "model.slots", "null with model.front_end=patches", self.slots)
+        if has_slots and self.slots is None:
+            object.__setattr__(self, "slots", SlotsConfig())
+        if self.architecture in ("slot_abstractor", "ocra"):
+            expected = f"slots with model.architecture={self.architecture}"
+            check(has_slots, "model.front_end", expected, self.front_end)
+        for group in (self.abstractor, self.slot_abstractor, self.ocra):
+            heads = 1 if group is None else group.n_heads
             check(self.d_model % heads == 0, "model.d_model", f"a multiple of the {heads} heads", self.d_model)
         if self.architecture == "toolbox":
             expected = "dot in a model of the toolbox, whose model.toolbox.relation says so"
@@ -204,6 +233,11 @@ class GamesRunConfig:
         """Name of the run folder."""
         return self.output.name or f"{self.task}-{self.model.folder_name}-n{self.data.n_train}-seed{self.seed}"
 
+    @property
+    def image_shape(self) -> tuple[int, int, int]:
+        """Channels, width and height of every image."""
+        return IMAGE_SHAPE
+
 
 @dataclass(frozen=True, kw_only=True)
 class RelationalGamesConfig(GamesRunConfig):
@@ -217,3 +251,12 @@ class RelationalGamesConfig(GamesRunConfig):
     """Images."""
     loop: LoopConfig = field(default_factory=lambda: LoopConfig(epochs=EPOCHS))
     """Length of training, evaluation and checkpoints."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_canvas(self.task, self.data.canvas, "data.canvas")
+
+    @property
+    def image_shape(self) -> tuple[int, int, int]:
+        side = self.data.canvas
+        return IMAGE_SHAPE if side is None else (3, side, side)

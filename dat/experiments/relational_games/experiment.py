@@ -104,7 +104,14 @@ class RelationalGames(ImageGames[RelationalGamesConfig]):
         set_names={"val": "pentominoes, validation", **TEST_SETS, "test": "pentominoes, test"},
         measures=TEST_SETS,
         tabled={f"{name}_loss": f"cross-entropy: {text}" for name, text in TEST_SETS.items()},
-        provenance={"generator": 1, "independent_share": None, "seeding": 1, "epochs": 50, "batch_size": 512},
+        provenance={
+            "generator": 1,
+            "independent_share": None,
+            "canvas": None,
+            "seeding": 1,
+            "epochs": 50,
+            "batch_size": 512,
+        },
         run_in_words="{model} on {task}, {n_train:,} images, seed {seed}".format_map,
         figures={
             "learning_curves.png": CurvesFigure("Relational Games: sample efficiency", ("test",)),
@@ -117,13 +124,13 @@ class RelationalGames(ImageGames[RelationalGamesConfig]):
     def identity(self, config: RelationalGamesConfig) -> dict[str, Any]:
         """The axes, and how a run was made.
 
-        That is the version of the generator of the task's images (0: official ones), a share that is given, the version
-        of what is drawn from the seed, and the length of training.
+        That is the version of the generator of the task's images (0: official ones), a share or a canvas that is given,
+        the version of what is drawn from the seed, and the length of training.
         """
         identity, data = super().identity(config), config.data
         identity["generator"] = generator_version(config.task) if data.official_folder is None else 0
-        if data.independent_share is not None:
-            identity["independent_share"] = data.independent_share
+        given = {name: getattr(data, name) for name in ("independent_share", "canvas")}
+        identity |= {name: value for name, value in given.items() if value is not None}
         return identity | {
             "seeding": SEEDING,
             "epochs": config.loop.epochs,

