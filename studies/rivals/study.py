@@ -115,12 +115,12 @@ def measured(family: str, grid: str) -> Frame:
 
 
 def compared(family: str, grid: str) -> str:
-    """Arms and their differences from the Transformer and from the DAT, with readings."""
+    """Arms and their differences from the Transformer and from the DAT; with readings, unless the family runs again."""
     table, (transformer, dat, counts) = measured(family, grid), FAMILIES[family]
     rivals = sorted((arm for arm in table if arm not in (transformer, dat)), key=lambda arm: -table[arm].mean())
     less_t = differences(table, [(arm, transformer) for arm in rivals])
     dat_less = differences(table, [(dat, arm) for arm in rivals])
-    digits = 1 if counts > 1 else 3
+    digits, again = 1 if counts > 1 else 3, grid == "rivals" and family in CONFIRM
     lines = [
         {"arm": name, "mean": f"{abs(table[arm].mean()):.{digits}f}", "less Transformer": "", "DAT less it": "", "": ""}
         for name, arm in (("Transformer", transformer), ("DAT", dat))
@@ -137,7 +137,7 @@ def compared(family: str, grid: str) -> str:
                 "mean": f"{abs(table[arm].mean()):.{digits}f}",
                 "less Transformer": _told(ours, digits),
                 "DAT less it": _told(theirs, digits),
-                "": ", ".join(word for word in readings if word) or "undecided",
+                "": "runs again" if again else ", ".join(word for word in readings if word) or "undecided",
             }
         )
     return markdown(pd.DataFrame(lines))
