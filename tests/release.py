@@ -34,7 +34,7 @@ assert layer(torch.randn(2, 3, 8), torch.randn(2, 3, 8)).output.shape == (2, 3, 
 TRAINING = (
     "-m dat train recall --data.n_val=32 --data.n_test=32 --model.d_model=16 --loop.steps=10 --loop.eval_every=10"
 )
-FROM_SDIST = ("tests/library/functional", "tests/test_signatures.py")
+FROM_SDIST = ("tests/library/test_relational_attention.py", "tests/library/test_dual_attention.py")
 
 
 def built(out: Path) -> tuple[Path, Path]:
