@@ -40,6 +40,7 @@ from dual_attention.relational_attention import RelationalAttention
 
 from .ablations import SwitchedPart, ablated
 from .dictionaries import example_json
+from .opening import relation_formula
 from .requests import Json, Malformed, integer_of, text_of
 from .session import Session
 from .switches import Switch
@@ -101,7 +102,7 @@ def card(session: Session, request: Mapping[str, Any]) -> Json:
         "relation": number,
         "text": text,
         "tokens": tokens.shape[1],
-        "formula": _formula(site.module),
+        "formula": relation_formula(site.module),
         "pairs": own or _pairs(session, tokens[0].cpu(), maps, number),
         "pairs_of": session.dictionary["source"] if session.dictionary and own else "the text",
         "labels": labels,
@@ -264,14 +265,6 @@ def _pairs(session: Session, tokens: Tensor, maps: HeadMaps, number: int) -> lis
 def _octaves(n: int) -> Tensor:
     """Strata of pairs by their distance, to a factor of two."""
     return distance_strata(n, [1 << step for step in range(n.bit_length())])
-
-
-def _formula(module: nn.Module) -> str:
-    score = getattr(module, "rel_score", "dot")
-    found = "−b |W_q x_i − W_k x_j|² / √p" if score == "squared_distance" else "⟨W_q x_i, W_k x_j⟩ / √p"
-    name = getattr(module, "rel_activation", "identity")
-    name = name if isinstance(name, str) else getattr(name, "__name__", "activation")
-    return f"r_ij = {found}" if name == "identity" else f"r_ij = {name}({found})"
 
 
 def _finite(value: Tensor) -> float | None:

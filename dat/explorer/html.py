@@ -30,6 +30,7 @@ SCRIPTS = (
     "tables.js",
     "drawing.js",
     "state.js",
+    "explanations.js",
     "mapview.js",
     "gallery.js",
     "links.js",

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from torch import nn
+
 from dual_attention.language_models import LanguageModel
 from dual_attention.model_analysis.dictionaries import weights_digest
 from dual_attention.model_analysis.sites import LayerChoice, choose_sites, find_sites
+from dual_attention.relational_attention import DisentangledRelationalCrossAttention, RelationalAttention
 
 from ..checkpoints import Checkpoint, open_checkpoint
 from ..data.relational_games.tasks import class_names
@@ -86,7 +89,20 @@ def facts_of(checkpoint: Checkpoint) -> Mapping[str, str]:
     }
     if heads:
         facts["heads"] = " + ".join(heads)
+    relational = RelationalAttention | DisentangledRelationalCrossAttention
+    formulas = {relation_formula(site.module) for site in sites if isinstance(site.module, relational)}
+    if len(formulas) == 1:
+        facts["formula"] = formulas.pop()
     return {**facts, "state": checkpoint.state} if checkpoint.state.startswith("unfinished") else facts
+
+
+def relation_formula(module: nn.Module) -> str:
+    """Relations of a layer of relational attention, as a line of Unicode with indices such as ``r_ij``."""
+    score = getattr(module, "rel_score", "dot")
+    found = "−b |W_q x_i − W_k x_j|² / √p" if score == "squared_distance" else "⟨W_q x_i, W_k x_j⟩ / √p"
+    name = getattr(module, "rel_activation", "identity")
+    name = name if isinstance(name, str) else getattr(name, "__name__", "activation")
+    return f"r_ij = {found}" if name == "identity" else f"r_ij = {name}({found})"
 
 
 def _name(checkpoint: Checkpoint) -> str:

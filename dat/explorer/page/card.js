@@ -145,7 +145,7 @@ class CardPage {
 
   showCard(card) {
     const other = card.text === this.recording.source ? "" : " It is of another text than the one above.";
-    get("card-about").textContent = `${card.formula}: how receiver i compares with sender j. Measured in ${card.tokens} tokens of one text; relations of other texts may differ.${other}`;
+    get("card-about").replaceChildren(...withIndices(`${card.formula}: how receiver i compares with sender j; no unit. Measured in ${card.tokens} tokens of one text; relations of other texts may differ.${other}`));
     fillTable(get("card-facts"), "What it does when it is taken away, and what it is", ["measure", "value", "random directions", "meaning"], this.facts(card));
     const kinds = [...new Set(card.labels.flatMap((one) => Object.keys(one.controls || {})))], range = ([low, high]) => (low === high ? written(low) : `${written(low)} to ${written(high)}`);
     fillTable(get("card-labels"), "Labels that it tells, and scores that it should beat",

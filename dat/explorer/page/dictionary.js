@@ -94,7 +94,7 @@ class DictionaryPage {
     get("dictionary-busy").hidden = !busy;
     get("dictionary-entries").hidden = get("dictionary-choice").hidden = !found;
     if (!found) {
-      get("dictionary-note").textContent = busy ? "" : "A dictionary lists the pairs of tokens that excite each relation most. Make one of the text above, or of a file of text, which goes to the server on this machine and no further.";
+      get("dictionary-note").textContent = busy ? "" : "Make a dictionary of the text above, or of a file of text, which goes to the server on this machine and no further.";
       return;
     }
     const { chosen, relations } = this;

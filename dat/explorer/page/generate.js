@@ -97,7 +97,7 @@ class GeneratePage {
     const some = Boolean(found && found.steps.length);
     get("generated-box").hidden = get("step-box").hidden = !some;
     get("record-generated").hidden = !server || !found || !found.text || Boolean(this.running);
-    get("generate-note").textContent = !found ? "The model continues the text above. Each new token can be chosen to see what the step that chose it attended to."
+    get("generate-note").textContent = !found ? "The model continues the text above. Choose a new token to see what the step that drew it attended to."
       : `${found.steps.length} of at most ${found.most} tokens${found.ended ? `: ${found.ended}` : ""}. Choose one to see what the token before it attended to when it was chosen.`;
     if (some) this.showStep();
   }

@@ -65,7 +65,7 @@ class Explorer {
     for (const page of new Set(Object.values(this.pages))) page.load(this.recording);
     get("title").textContent = data.title;
     document.title = data.title;
-    get("facts").textContent = Object.entries(data.facts).map(([name, value]) => `${name} ${value}`).join(" · ");
+    get("facts").textContent = Object.entries(data.facts).filter(([name]) => name !== "formula").map(([name, value]) => `${name} ${value}`).join(" · ");
     if (data.reads === "text" && this.server) {
       get("prompt").value = data.source;
       markPrompt(this);

@@ -141,18 +141,42 @@ class PairMap {
     const { found } = this.heads, begun = found.get(this.key);
     if (this.largest !== null || (begun && begun.urgent >= urgent)) return;
     found.set(this.key, { urgent, most: null });
-    const rows = Math.max(1, Math.floor(2e4 / this.m)), block = new Float32Array(rows * this.m);
-    let most = 0, row = 0;
+    let most = 0;
+    const keep = (value) => {
+      most = Math.max(most, Math.abs(value));
+    };
+    this.visit(keep, urgent, () => {
+      found.set(this.key, { urgent, most });
+      then();
+    });
+  }
+
+  // Call each(value, i, j) for every visible pair, in slices of work, and then something else.
+  visit(each, urgent, then) {
+    const rows = Math.max(1, Math.floor(2e4 / this.m)), block = new Float32Array(rows * this.m), { first, last } = this.heads.visible;
+    let row = 0;
     const some = () => {
-      const end = Math.min(this.n, row + rows), columns = Math.max(...this.heads.visible.last.subarray(row, end));
+      const end = Math.min(this.n, row + rows), columns = Math.max(...last.subarray(row, end));
       this.fill(row, end, 0, columns, block);
-      for (let place = 0; place < (end - row) * columns; place++) most = Math.max(most, Math.abs(block[place]) || 0);
+      for (let i = row; i < end; i++) for (let j = first[i]; j < last[i]; j++) each(block[(i - row) * columns + j], i, j);
       row = end;
       if (row < this.n) return work.add(some, urgent);
-      found.set(this.key, { urgent, most });
       then();
     };
     work.add(some, urgent);
+  }
+
+  // The pair to begin with: the strongest, of all or of a receiver. A token with itself and the first sender, on which
+  // much attention falls, count half; a receiver that sees one sender only has no choice, and counts nothing.
+  strongest(receiver, then) {
+    const { first, last } = this.heads.visible, same = this.heads.receivers === this.heads.senders;
+    let pair = null, most = -1;
+    const keep = (value, i, j) => {
+      if (receiver !== null && i !== receiver) return;
+      const strength = last[i] - first[i] === 1 ? 0 : Math.abs(value) / (j === 0 || (same && i === j) ? 2 : 1);
+      if (strength > most) [pair, most] = [{ i, j }, strength];
+    };
+    this.visit(keep, true, () => pair && then(pair));
   }
 
   get name() {

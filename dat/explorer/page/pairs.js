@@ -19,6 +19,7 @@ class PairPage {
     get("links").classList.toggle("apart", recording.reads === "image"); // labels of patches are words
     this.labels = new Map(); // one object for each pair of sequences, so that views know when nothing has changed
     this.galleryOf = null;
+    this.begun = false;
   }
 
   isPossible(name) {
@@ -83,6 +84,16 @@ class PairPage {
     this.map.end = this.end;
     this.showControls();
     this.showMap();
+    this.begin();
+  }
+
+  // Choose a pair once for each text, unless there is one; of an image, of the patch that its page begins with.
+  begin() {
+    if (this.begun) return;
+    this.begun = true;
+    const { map, recording } = this, { receivers, senders } = map.heads;
+    const isFree = () => this.recording === recording && this.map.heads === map.heads && this.state.i === null && this.state.j === null;
+    if (isFree()) map.strongest(recording.image && receivers === senders ? recording.image.chosen : null, (pair) => isFree() && this.set(pair));
   }
 
   // Thumbnails of all maps in the view that is chosen.
@@ -136,6 +147,7 @@ class PairPage {
     get("head-choice").hidden = map.view !== "attended" || map.heads.relationOfHead;
     if (select.options.length !== heads) select.replaceChildren(...[...Array(heads).keys()].map((head) => new Option(head, head)));
     select.value = map.head;
+    get("map-note").replaceChildren(...withIndices(explained(map, this.recording.facts.formula)));
     get("scale").value = this.look.scale;
     get("contrast").value = state.contrast;
     get("pin").setAttribute("aria-pressed", String(state.pinned !== null));
@@ -204,6 +216,7 @@ class PairPage {
   chooseMap(thumb) {
     const { heads } = thumb.map;
     const same = this.map && heads.receivers === this.map.heads.receivers && heads.senders === this.map.heads.senders;
+    this.begun &&= same;
     this.set({
       layer: heads.short, ...(this.name === "relations" ? { relation: thumb.number } : { kind: heads.kind, head: thumb.number }),
       ...(same ? {} : { i: null, j: null, cell: null, x: 0, y: 0 }),

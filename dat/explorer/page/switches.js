@@ -108,7 +108,7 @@ class SwitchPage {
     const { server, kept } = this.explorer, key = JSON.stringify(asked);
     if (!asked.switches.length) {
       if (server) kept.interventions = null;
-      get("switch-note").textContent = "Switch heads, relations or symbols off: what the model then predicts stands beside what it predicts as it is.";
+      get("switch-note").textContent = "Switch heads, relations or symbols off to begin.";
     }
     if (!server || key === this.asked) return;
     this.asked = key;

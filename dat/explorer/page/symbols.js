@@ -78,8 +78,7 @@ class SymbolPage {
     fillOptions(get("symbol-layer"), this.layers.map((heads) => [heads.short, heads.layer]), this.heads.short);
     fillOptions(get("symbol-head"), [...Array(parts).keys()].map((part) => [part, `${part}`]), this.part);
     fillOptions(get("symbol"), [...Array(count).keys()].map((number) => [number, `${number}`]), symbol);
-    get("symbol-note").textContent =
-      `Each token receives a mixture of the ${count} symbols of a library; each of ${parts} parts of the symbol is mixed by itself.`;
+    get("symbol-note").replaceChildren(...withIndices(`s_j = Σ_k w_jk c_k: the symbol of token j is a mixture of the K = ${count} symbols c_k of a library${parts > 1 ? `, each of its ${parts} parts by itself` : ""}. The weights w_jk have no unit and add up to 1 for each token.`));
     this.drawUsage(used, symbol);
     const labels = this.recording.sequences[this.heads.senders], of = this.weights(0, tokens, symbol, symbol + 1);
     const box = get("symbol-text"), scale = { most: Math.max(...of), diverging: false }, plain = { ...look, scale: "linear", gain: 1 };

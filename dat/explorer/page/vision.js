@@ -117,6 +117,7 @@ class VisionPage {
     const { chosen, receiver } = this, views = chosen.heads.views(chosen.relation);
     fillOptions(get("vision-view"), views.map((view) => [view, VIEW_NAMES[view]]), chosen.view);
     fillOptions(get("vision-head"), [...Array(chosen.heads.count).keys()].map((head) => [head, head]), chosen.head);
+    get("vision-note").replaceChildren(...withIndices(explained(chosen, this.recording.facts.formula)));
     get("vision-what").value = this.what;
     get("vision-what").parentElement.hidden = !(this.has("relations") && this.has("attention"));
     get("vision-head").parentElement.hidden = chosen.view !== "attended";

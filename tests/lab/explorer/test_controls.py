@@ -34,7 +34,7 @@ def press(visitor, *keys):
 def test_keys_that_move_far(visitor):
     page = visitor.page
     page.focus("#main-map canvas")
-    press(visitor, "ArrowDown", "Shift+ArrowDown", "Shift+ArrowDown", "Shift+ArrowUp", "End")
+    press(visitor, "Escape", "ArrowDown", "Shift+ArrowDown", "Shift+ArrowDown", "Shift+ArrowUp", "End")
     assert state(page)["i"] == state(page)["j"] == "10"
     press(visitor, "ArrowUp", "ArrowLeft", "Shift+ArrowLeft", "Shift+ArrowRight", "ArrowLeft")
     assert (state(page)["i"], state(page)["j"]) == ("9", "9")
@@ -108,6 +108,7 @@ def test_the_bar_above_the_map(visitor):
 
 def test_mouse_on_the_map(visitor):
     page = visitor.page
+    press(visitor, "Escape")
     box = page.locator("#main-map canvas").bounding_box()
     places = [(box["x"] + box["width"] * x, box["y"] + box["height"] * y) for x, y in ((0.3, 0.6), (0.3, 0.9))]
     page.mouse.move(*places[0])

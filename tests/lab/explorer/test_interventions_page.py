@@ -27,7 +27,7 @@ def test_switches_and_what_they_do(visit, serve):
     visitor = visit()
     page = visitor.open(server.address)
     page.click("#tab-interventions")
-    assert "Switch heads, relations or symbols off" in page.inner_text("#switch-note")
+    assert "Switch heads, relations or symbols off to begin" in page.inner_text("#switch-note")
     page.click("[aria-label='blocks.1 sensory heads 1']")
     rows = switched(page)
     switch = {"mediator": "head", "layer": "blocks.1", "kind": "sensory", "number": 1}

@@ -1,0 +1,67 @@
+"""What the page says and does for somebody who opens it for the first time, in a real browser."""
+
+from __future__ import annotations
+
+import pytest
+
+from dat.explorer.opening import relation_formula
+from dat.explorer.session import Session
+from dual_attention.generation.tokenizer import ByteTokenizer
+from dual_attention.model_analysis.sites import find_sites
+from tests.lab.explorer.conftest import TEXT, dat, vision
+from tests.lab.explorer.test_page import maps_of
+
+pytestmark = pytest.mark.slow
+
+
+def session_of(model):
+    relational = next(site.module for site in find_sites(model) if site.kind == "relational")
+    return Session(model, ByteTokenizer(), "a model", {"formula": relation_formula(relational)})
+
+
+NOTES = "all => all.filter(one => one.offsetParent && one.textContent).map(one => one.textContent).join(' ')"
+SAID = {
+    "relations": ("rij = tanh(⟨Wq xi, Wk xj⟩ / √p)", "No unit"),
+    "relations&view=attended&head=1": ("αhij rij", "head h = 1"),
+    "relations&view=contribution&relation=2": ("‖Σh αhij rij Who Whr eℓ‖", "ℓ = 2", "length in the residual stream"),
+    "attention": ("αij = softmaxj(⟨qi, kj⟩ / √d)", "No unit"),
+    "attention&view=contribution": ("αhij ‖Who vj‖", "length in the residual stream"),
+    "symbols": ("sj = Σk wjk ck", "K = 12", "no unit"),
+    "effects": ("D = Σ p ln(p / p′)", "nats"),
+    "card": ("rij = tanh(⟨Wq xi, Wk xj⟩ / √p)", "no unit"),
+    "interventions": ("ΔL = L′ − L", "nats"),
+    "dictionary": ("rij", "no unit"),
+    "generate": ("softmaxt(zt / T)", "no unit"),
+    "vision": ("rij", "No unit"),
+}
+
+
+def test_views_say_what_they_show_and_open_on_a_pair(visit, serve, exported):
+    """Of pairs the strongest: of a token with itself and of the first sender they count half, of one sender nothing."""
+    model = dat(ra_kwargs={"n_relations": 3, "rel_activation": "tanh"})
+    texts, images = serve(session=session_of(model)), serve(vision())
+    visitor = visit()
+    for fragment, parts in SAID.items():
+        page = visitor.open(f"{(images if fragment == 'vision' else texts).address}#page={fragment}")
+        if fragment == "card":
+            page.wait_for_function("() => !document.getElementById('card-found').hidden")
+        said = page.locator("main .note").evaluate_all(NOTES)
+        assert all(part in said for part in parts), (fragment, said)
+    model = dat()
+    found = maps_of(model)["blocks.1"].sensory.weights[0, 1].clone()
+    found[:, 0] /= 2
+    found.diagonal().div_(2)
+    found[0] = 0
+    i, j = divmod(int(found.argmax()), len(TEXT))
+    address = exported(model)
+    page = visitor.open(f"{address}#page=attention&layer=1&kind=sensory&head=1")
+    assert page.inner_text("#readout").startswith(f"receiver {i} {TEXT[i].replace(' ', '␣')} ← sender {j} ")
+    assert page.locator("#row-table tbody tr").count() > 0 and page.locator("#links svg path").count() > 0
+    page.wait_for_timeout(250)
+    assert f"i={i}&j={j}" in page.url
+    page.keyboard.press("Escape")  # which lets go of it for good
+    page.click("#gallery .thumb >> nth=1")
+    visitor.settle()
+    assert page.inner_text("#readout") == ""
+    other = visit().open(f"{address}#page=attention&layer=1&kind=sensory&head=1&i=4&j=1")
+    assert other.inner_text("#readout").startswith("receiver 4 ")
