@@ -45,6 +45,7 @@ SCRIPTS = (
     "model.js",
     "exports.js",
     "server.js",
+    "tour.js",
     "main.js",
 )
 """Files of the script, in order."""

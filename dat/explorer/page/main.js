@@ -43,7 +43,10 @@ class Explorer {
     if (found === this.packed) return this.show();
     if (found !== recording) this.forget();
     const first = !this.packed, loaded = this.load(found);
-    if (first) this.listen();
+    if (first) {
+      this.listen();
+      new Tour(this);
+    }
     return loaded;
   }
 
@@ -94,9 +97,14 @@ class Explorer {
     }
   }
 
+  // What is shown, as an address has it.
+  get view() {
+    return fragmentOf({ ...this.state, page: this.page });
+  }
+
   // What a file of this page holds.
   get contents() {
-    return { recording: this.packed, server: null, kept: this.kept, state: fragmentOf({ ...this.state, page: this.page }) };
+    return { recording: this.packed, server: null, kept: this.kept, state: this.view };
   }
 
   // -- state ---------------------------------------------------------------------------------------------------------
@@ -184,7 +192,7 @@ class Explorer {
 
   listen() {
     document.addEventListener("keydown", (event) => {
-      if (!get("help").open && this.key(event)) event.preventDefault();
+      if (!document.querySelector("dialog:modal") && this.key(event)) event.preventDefault();
     });
     for (const tab of this.tabs) tab.addEventListener("click", () => this.set({ page: tab.dataset.page }));
     document.querySelector("nav").addEventListener("keydown", (event) => {

@@ -65,3 +65,37 @@ def test_views_say_what_they_show_and_open_on_a_pair(visit, serve, exported):
     assert page.inner_text("#readout") == ""
     other = visit().open(f"{address}#page=attention&layer=1&kind=sensory&head=1&i=4&j=1")
     assert other.inner_text("#readout").startswith("receiver 4 ")
+
+
+def test_a_tour_with_keys(browser, serve):
+    """By itself in a browser that has not seen it, on any port; at a button later, which leads back to the page."""
+    context = browser.new_context(viewport={"width": 390, "height": 844}, color_scheme="dark")
+    page, server = context.new_page(), serve()
+    page.goto(f"{server.address}#page=symbols")  # a link to another page is not interrupted
+    page.wait_for_selector("#symbol-text bdi")
+    assert page.locator("#tour").is_hidden()
+    page.goto("about:blank")
+    page.goto(server.address)
+    seen = []
+    for _ in range(6):
+        seen.append(page.inner_text("#tour-text"))
+        text, target = page.locator("#tour").bounding_box(), page.locator(".toured").bounding_box()
+        assert text["x"] >= 0 and text["y"] >= 0 and text["x"] + text["width"] <= 390
+        assert text["y"] + text["height"] <= 844 and page.locator(".toured").count() == 1
+        assert text["y"] >= target["y"] + target["height"] or text["y"] + text["height"] <= target["y"]
+        page.keyboard.press("Enter")
+    assert len(set(seen)) == 6 and page.locator("#tour").is_hidden() and page.locator(".toured").count() == 0
+    page.goto(serve().address)
+    page.wait_for_selector("#readout:not(:empty)")
+    assert page.locator("#tour").is_hidden()
+    page.click("#tab-card")
+    page.click("#tour-button")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowLeft")
+    assert page.inner_text("#tour-text") == seen[0] and page.locator("#pair-page").is_visible()
+    pair = page.inner_text("#readout")
+    page.keyboard.press("Escape")  # of the tour, not of the pair
+    assert page.locator("#tour").is_hidden() and page.get_attribute("#tab-card", "aria-selected") == "true"
+    page.click("#tab-relations")
+    assert page.inner_text("#readout") == pair
+    context.close()
