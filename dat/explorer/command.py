@@ -20,6 +20,7 @@ from ..data.text.files import standard_input
 from ..estimate.units import nbytes
 from ..experiments.files import run_given, takes_file
 from ..training.config_io import option_parser, parse_options
+from .citation import commands_of
 from .dictionaries import read_dictionary
 from .example import example_model
 from .exporting import Exporter
@@ -74,7 +75,7 @@ def run_explorer(prog: str, arguments: Sequence[str]) -> int:
     out = None if options.export is None else checked_export(options.export)
     view = View.of(options.view or "")
     text = standard_input("text") if options.text == "-" else options.text
-    session = session_of(options)
+    session, commands = session_of(options), commands_of(options)
     use_native(session.model)
     view.check_weights(session.facts.get("weights"))
     if text is None and options.image is None and (view.text or view.own):
@@ -87,12 +88,12 @@ def run_explorer(prog: str, arguments: Sequence[str]) -> int:
         view = View(page="vision")
     if out is not None:
         with waiting(f"reading the {what_is_read(session)}"):
-            size = Exporter(session, source, view).write(out)
+            size = Exporter(session, source, view, commands.elsewhere).write(out)
         print(printable(f"{out} ({nbytes(size)})"))
         return 0
     host = EVERYWHERE if options.share else options.host or "127.0.0.1"
     with waiting(f"reading the {what_is_read(session)}"):
-        started = ExplorerServer(session, source, host=host, port=options.port)
+        started = ExplorerServer(session, source, host=host, port=options.port, commands=commands)
     with started as server:
         if not server.is_local:
             print(f"dat: {WARNING}", file=sys.stderr)

@@ -49,11 +49,13 @@ class Exporter:
         session: of the model.
         source: the text, or the sample or file of an image.
         view: what is shown.
+        command: that opens the model, for whoever has the file.
     """
 
     session: Explored
     source: str
     view: View
+    command: str = ""
 
     def __post_init__(self) -> None:
         page, of_language = self.view.page, ("card", "interventions", "dictionary", "generate")
@@ -84,7 +86,8 @@ class Exporter:
     def page(self) -> str:
         """The page, with the answers that the view shows."""
         kept = {} if self._answer is None else {self._answer[0]: self._answer[1]}
-        return page_html(self.session.packed(self.source), kept=kept, view=self.view.fragment)
+        recording = self.session.packed(self.source)
+        return page_html(recording, kept=kept, view=self.view.fragment, command=self.command)
 
     @property
     def seen(self) -> Seen:

@@ -15,6 +15,7 @@ from dual_attention._files import json_text
 from dual_attention.model_analysis.views.colours import colour_stops
 from dual_attention.model_analysis.views.page import Page, hash_source, json_in_html
 
+from .citation import BIBTEX
 from .packing import Bits, pack
 from .recording import Recording
 
@@ -46,6 +47,7 @@ SCRIPTS = (
     "exports.js",
     "server.js",
     "tour.js",
+    "cite.js",
     "main.js",
 )
 """Files of the script, in order."""
@@ -57,6 +59,7 @@ def page_html(
     *,
     kept: Mapping[str, Any] | None = None,
     view: str = "",
+    command: str = "",
 ) -> Page:
     """The page of a packed recording.
 
@@ -65,6 +68,7 @@ def page_html(
         server: for a page that a server answers: its ``token``, and what else the session offers.
         kept: answers of a session that a page without a server shows, by name of the page.
         view: what is shown at first, as the fragment of an address has it.
+        command: the command that opens the model, for those who have the page as a file.
     """
     colours = f"const SCALES = {json_text(colour_stops())};"
     script = "\n".join(['(() => {\n"use strict";', colours, *map(_part, SCRIPTS), "})();"])
@@ -78,11 +82,13 @@ def page_html(
         "base-uri": "'none'",
         "form-action": "'none'",
     }
+    citation = {"bibtex": BIBTEX, "command": command}
+    data = {"recording": recording, "server": server, "kept": kept or {}, "state": view, "citation": citation}
     parts = {
         "policy": "; ".join(f"{name} {value}" for name, value in policy.items()),
         "title": html.escape(str(recording["title"])),
         "style": style,
-        "data": json_in_html({"recording": recording, "server": server, "kept": kept or {}, "state": view}),
+        "data": json_in_html(data),
         "script": script,
     }
     head, *rest = _part("page.html").split("{{")

@@ -26,6 +26,7 @@ from urllib.parse import SplitResult, parse_qs, quote, urlsplit
 from dual_attention._files import json_text
 
 from .answers import answers_of, offers_of
+from .citation import Commands
 from .html import page_html
 from .opening import Explored
 from .requests import Answer, Malformed
@@ -60,6 +61,7 @@ class ExplorerServer(ThreadingHTTPServer):
         text: the first text, or sample or file of an image.
         host: name or address of this machine; one that is not loopback lets others in who know the address.
         port: 0 takes a free one.
+        commands: that open the model, if it has been opened by one.
 
     Raises:
         OSError: if the port is in use or may not be taken, with a message that says what to do.
@@ -70,8 +72,17 @@ class ExplorerServer(ThreadingHTTPServer):
     allow_reuse_address = os.name != "nt"  # on Windows two servers would share a port
     request_queue_size = MOST_CONNECTIONS
 
-    def __init__(self, session: Explored, text: str, *, host: str = "127.0.0.1", port: int = 0) -> None:
+    def __init__(
+        self,
+        session: Explored,
+        text: str,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        commands: Commands | None = None,
+    ) -> None:
         self.session = session
+        self.commands = commands or Commands()
         self.token = secrets.token_urlsafe(24)
         self.recording = session.packed(text)
         self.answers = answers_of(session)
@@ -249,8 +260,9 @@ class _Handler(BaseHTTPRequestHandler):
         if address.path != "/":
             raise Refused(HTTPStatus.NOT_FOUND, "There is no such page.")
         self._check_token(parse_qs(address.query).get("token", [""])[0])
-        own = {"token": self.server.token, **offers_of(self.server.session)}
-        return page_html(self.server.recording, own)
+        commands = self.server.commands
+        own = {"token": self.server.token, "command": commands.here, **offers_of(self.server.session)}
+        return page_html(self.server.recording, own, command=commands.elsewhere)
 
     def _answered(self) -> str | Iterator[dict[str, Any]]:
         answer = self.server.answers.get(_parts(self.path).path)

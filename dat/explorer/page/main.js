@@ -7,6 +7,7 @@ const ELSEWHERE = { i: null, j: null, cell: null, x: 0, y: 0, place: null, step:
 class Explorer {
   constructor(data) {
     this.server = data.server ? new Server(data.server) : null;
+    this.citation = data.citation;
     this.kept = data.kept || {}; // answers that a file holds, by page
     this.state = stateOf(location.hash || data.state || "");
     const pairs = new PairPage(this);
@@ -104,7 +105,7 @@ class Explorer {
 
   // What a file of this page holds.
   get contents() {
-    return { recording: this.packed, server: null, kept: this.kept, state: this.view };
+    return { recording: this.packed, server: null, kept: this.kept, state: this.view, citation: this.citation };
   }
 
   // -- state ---------------------------------------------------------------------------------------------------------
@@ -206,6 +207,7 @@ class Explorer {
     get("theme").addEventListener("click", () => this.set({ theme: nextOf(THEMES, this.state.theme) }));
     get("letters").addEventListener("change", () => this.set({ letters: Number(get("letters").checked) }));
     get("help-button").addEventListener("click", () => get("help").showModal());
+    listenForCitations(this);
     for (const kind of ["png", "svg", "csv", "html"]) get(kind).addEventListener("click", () => this.save(kind));
     addEventListener("hashchange", () => {
       this.state = stateOf(location.hash);

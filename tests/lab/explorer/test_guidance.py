@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import csv
+import re
+import shlex
+from pathlib import Path
+from types import SimpleNamespace
+
 import pytest
 
+import dual_attention
+from dat.explorer import command
+from dat.explorer.citation import commands_of
 from dat.explorer.opening import relation_formula
 from dat.explorer.session import Session
 from dual_attention.generation.tokenizer import ByteTokenizer
+from dual_attention.model_analysis.dictionaries import weights_digest
 from dual_attention.model_analysis.sites import find_sites
 from tests.lab.explorer.conftest import TEXT, dat, vision
 from tests.lab.explorer.test_page import maps_of
+from tests.lab.explorer.test_page import numbers as csv_numbers
 
 pytestmark = pytest.mark.slow
+
+ROOT = Path(dual_attention.__file__).resolve().parents[1]
 
 
 def session_of(model):
@@ -99,3 +112,50 @@ def test_a_tour_with_keys(browser, serve):
     page.click("#tab-relations")
     assert page.inner_text("#readout") == pair
     context.close()
+
+
+def test_a_view_is_cited(visit, serve, monkeypatch, tmp_path):
+    """The link and the command lead to the view; a file has no link, and names no folder."""
+    folder = tmp_path / "a run"
+    folder.mkdir()
+    absent = dict.fromkeys(("dictionary", "tokenizer", "experiment", "bits"))
+    commands = commands_of(SimpleNamespace(checkpoint=str(folder), layers="0,1", **absent))
+    model = dat()
+    session = Session(model, ByteTokenizer(), "a run", {"weights": weights_digest(model)})
+    server = serve(session=session, text=TEXT, commands=commands)
+    visitor = visit()
+    visitor.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page = visitor.open(server.address + "#page=attention&layer=1&kind=relational&head=1&view=contribution&i=9&j=4")
+    shown, numbers = page.inner_text("#work"), csv_numbers(visitor)
+
+    def copied(page, name):
+        page.click(f"[data-copies=cite-{name}]")
+        page.wait_for_selector("#cite-done:not(:empty)")
+        return page.evaluate("() => navigator.clipboard.readText()")
+
+    page.click("#cite-button")
+    assert visit().open(copied(page, "link")).inner_text("#work") == shown
+    words = shlex.split(copied(page, "command"))
+    assert words[:6] == ["dat", "explore", str(folder), "--layers", "0,1", "--view"]
+    monkeypatch.setattr(command, "session_of", lambda options: session)
+    assert command.run_explorer("dat explore", [*words[2:], "--export", str(tmp_path / "a.csv")]) == 0
+    with open(tmp_path / "a.csv", encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            pair = int(row["receiver"]), int(row["sender"])
+            assert float(row["value"]) == pytest.approx(numbers.pop(pair), abs=1e-2)
+    assert not numbers
+    entries = copied(page, "bibtex")
+    (readme,) = re.findall(r"```bibtex\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    (title,) = re.findall(r"^title: (.+)$", (ROOT / "CITATION.cff").read_text(encoding="utf-8"), re.MULTILINE)
+    software = entries.removeprefix(readme)
+    assert entries.startswith(readme) and f"title = {{{title}}}" in software
+    assert f"version = {{{dual_attention.__version__}}}" in software
+    page.keyboard.press("Escape")
+    with page.expect_download() as waiting:
+        page.click("#html")
+    waiting.value.save_as(tmp_path / "view.html")
+    assert str(tmp_path) not in (tmp_path / "view.html").read_text(encoding="utf-8")
+    other = visit().open((tmp_path / "view.html").as_uri())
+    other.click("#cite-button")
+    assert other.locator("#cite-link").is_hidden() and other.input_value("#cite-bibtex") == entries
+    assert shlex.split(other.input_value("#cite-command"))[2:] == ["a run", *words[3:]]

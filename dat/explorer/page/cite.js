@@ -1,0 +1,32 @@
+// A view to cite: its link, the command that opens it, and BibTeX entries, each copied with one click.
+
+async function copyFrom(field) {
+  try {
+    await navigator.clipboard.writeText(field.value);
+  } catch { // on pages of other machines without encryption there is no clipboard
+    field.select();
+    document.execCommand("copy");
+  }
+}
+
+function listenForCitations(explorer) {
+  get("cite-button").addEventListener("click", () => {
+    const { server, state, citation, view } = explorer, { command } = server || citation;
+    const parts = {
+      link: server && `${location.href.split("#")[0]}${view}`,
+      command: command && `${command}${state.own ? " --image FILE" : ""} --view "${view}"`,
+      bibtex: citation.bibtex,
+    };
+    for (const [name, text] of Object.entries(parts)) {
+      get(`cite-${name}`).value = text || "";
+      get(`cite-${name}`).parentElement.hidden = !text;
+    }
+    get("cite-done").textContent = "";
+    get("cite").showModal();
+  });
+  get("cite").addEventListener("click", async ({ target }) => {
+    if (!target.dataset.copies) return;
+    await copyFrom(get(target.dataset.copies));
+    get("cite-done").textContent = `Copied: ${target.getAttribute("aria-label").replace("Copy the ", "")}.`;
+  });
+}
