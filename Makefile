@@ -12,7 +12,7 @@ GOLDEN_READY := $(GOLDEN_VENV)/.ready
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types fmt pytest golden bench gallery models reliability versions release-check clean
+.PHONY: help setup demo test lint types fmt pytest docs golden bench gallery models reliability versions release-check clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do \
@@ -41,6 +41,11 @@ fmt: $(READY) ## Repair style and format
 pytest: $(READY) ## Run the tests alone; ARGS="-m 'not slow' tests/test_imports.py" narrows them
 	@$(BIN)/python -m tests.support.chromium
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
+
+docs: $(READY) ## Build the site of these pages and of the reference into build/site (Python >= 3.11), without network
+	rm -rf build/site build/doctrees docs/reference
+	env OMP_NUM_THREADS=1 $(BIN)/python -m sphinx --quiet --fail-on-warning -c docs -d build/doctrees . build/site
+	@echo "build/site/index.html"
 
 golden: $(GOLDEN_READY) ## Remake the golden files from the published package, in an environment of its own
 	env -u PYTHONPATH $(GOLDEN_VENV)/bin/python tests/golden/make_golden.py $(ARGS)

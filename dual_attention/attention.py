@@ -122,7 +122,7 @@ class Attention(Heads):
     ) -> AttentionOutput:
         """Attend from each query to the keys.
 
-        With a cache from :meth:`new_cache`, ``query``, ``key`` and ``value`` are new tokens, N = M, after t earlier
+        With a cache from ``new_cache``, ``query``, ``key`` and ``value`` are new tokens, N = M, after t earlier
         ones. They see those as well, in order: ``is_causal`` is needed, masks and biases cover the t + M senders, and
         RoPE tables have rows for all t + M tokens. With one from :meth:`new_context_cache`, keys and values are
         projected in the first call and kept; what later calls give for ``key`` and ``value`` is not read. A call that

@@ -180,7 +180,7 @@ class DualAttention(TypedModule):
             x: ``(B, N, d)``; with a cache only the new tokens.
             symbols: as in :meth:`RelationalAttention.forward`; unused without relational heads.
             need_weights: also return the maps of both kinds.
-            cache: of earlier tokens, from :meth:`new_cache`; these tokens are appended.
+            cache: of earlier tokens, from ``new_cache``; these tokens are appended.
             others: of both kinds of head, as in :meth:`Attention.forward <dual_attention.attention.Attention.forward>`.
         """
         check_no_values("attn_mask", "a boolean mask", attn_mask, x)

@@ -95,7 +95,7 @@ class DualAttnEncoderBlock(EncoderSteps):
 
         With ``need_weights`` the pair of that and the :class:`DualAttentionOutput` that holds the maps. The other
         arguments are those of :meth:`DualAttention.forward <dual_attention.dual_attention.DualAttention.forward>`. With
-        a cache from :meth:`new_cache`, ``x`` and symbols are only those of new tokens.
+        a cache from ``new_cache``, ``x`` and symbols are only those of new tokens.
         """
         with transaction(cache):
             z = self.pre_norm(x, self.norm1)

@@ -181,8 +181,9 @@ class DualAttnTransformerEncoder(EncoderModel):
 
     Args:
         n_heads_sa, n_heads_ra: sensory and relational heads.
-        symbol_retrieval, symbol_retrieval_kwargs, sa_kwargs, ra_kwargs, ra_type, share_attn_params,
-            update_symbols_each_layer: as :class:`~dual_attention.language_models.DualAttnTransformerLM`.
+        sa_kwargs, ra_kwargs, ra_type, share_attn_params: as
+            :class:`~dual_attention.language_models.DualAttnTransformerLM`.
+        symbol_retrieval, symbol_retrieval_kwargs, update_symbols_each_layer: likewise.
         bias: biases in the feed-forward blocks.
         shared_symbol_retriever: one retriever for all layers, or one for each.
         others: as :class:`TransformerEncoder`.

@@ -77,8 +77,9 @@ class RelationalAttention(SymbolHeads):
             average over initial weights; it is measured on random projections from a fixed seed, so no generator moves
             and there is no new state. None leaves it to ``wr_init``; with ``"large"``, R = 2 and p = d / 2, that is 0.5
             for symmetric relations, 0.2 for others, and 1 for symmetric squared distances.
-        dropout, key_dim, add_bias_out, total_n_heads, attn_scale, out_dropout, shaw_max_rel_pos, window, add_bias_q,
-            out_dim: of the attention, as :class:`~dual_attention.attention.Attention`.
+        dropout, key_dim, total_n_heads, attn_scale, shaw_max_rel_pos, window, add_bias_q: of the attention, as
+            :class:`~dual_attention.attention.Attention`.
+        add_bias_out, out_dropout, out_dim: of its output, likewise.
     """
 
     rel_score: RelationScore = "dot"  # default for layers pickled before this argument existed
@@ -215,7 +216,7 @@ class RelationalAttention(SymbolHeads):
     ) -> RelationalAttentionOutput:
         """Attend from receivers ``x`` to senders ``y``.
 
-        With a cache from :meth:`new_cache`, ``x`` (and ``y``, if given) are new tokens, N = M, after t earlier ones;
+        With a cache from ``new_cache``, ``x`` (and ``y``, if given) are new tokens, N = M, after t earlier ones;
         symbols are those of the new tokens, or relative ones ``(N, t + M, d)``. A call that fails leaves the cache as
         it was.
 

@@ -216,7 +216,7 @@ class PositionalSymbolRetriever(_CountsTokens):
         """``(B, L, ...) -> (B, L, symbol_dim)``, one symbol for each position.
 
         Args:
-            cache: from :meth:`new_cache`.
+            cache: from ``new_cache``.
             positions: integers ``(B or 1, L)``; by default L in a row after the tokens seen, in every example.
             segments: integers ``(B or 1, L)``: by default positions begin again in each of these sequences.
 
@@ -283,7 +283,7 @@ class PositionRelativeSymbolRetriever(_CountsTokens):
         """Symbols for receivers ``x`` ``(B, N, ...)`` and senders ``y`` ``(B, M, ...)``, by default ``x``.
 
         Args:
-            cache: from :meth:`new_cache`; senders are then the tokens seen and ``x``, and ``y`` must not be given.
+            cache: from ``new_cache``; senders are then the tokens seen and ``x``, and ``y`` must not be given.
             positions, segments: do not matter, since left padding, and what is packed before a sequence, moves
                 receiver and sender alike.
 
@@ -454,7 +454,7 @@ class RelationalSymbolicAttention(TypedModule):
         """``(B, L, d) -> (B, L, d)``.
 
         Args:
-            cache: from :meth:`new_cache`.
+            cache: from ``new_cache``.
             positions: integers ``(B or 1, L)``: real tokens before each, so that neighbourhoods do not reach into left
                 padding. By default all tokens are real.
             segments: integers ``(B or 1, L)``: sequences, beyond whose ends no neighbourhood reaches.

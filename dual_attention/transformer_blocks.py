@@ -276,7 +276,7 @@ class EncoderBlock(EncoderSteps):
         """``(B, N, d) -> (B, N, d)``; with ``need_weights`` the pair of that and the weights ``(B, H, N, N)``.
 
         The other arguments are those of :meth:`Attention.forward <dual_attention.attention.Attention.forward>`. With a
-        cache from :meth:`new_cache`, ``x`` holds only new tokens.
+        cache from ``new_cache``, ``x`` holds only new tokens.
         """
         with transaction(cache):
             z = self.pre_norm(x, self.norm1)
@@ -362,7 +362,7 @@ class DecoderBlock(DecoderSteps):
             context_mask: boolean, ``(N, M)`` or broadcastable to ``(B, H', N, M)``, H' heads of the cross-attention;
                 True = may be attended. Or a :class:`~dual_attention.functional.MaskPattern`.
             context_padding_mask: boolean, ``(B, M)``; True = a real position of the context.
-            cache: from :meth:`new_cache`; ``x`` then holds only new tokens, and the context is read in the first
+            cache: from ``new_cache``; ``x`` then holds only new tokens, and the context is read in the first
                 call, which keeps its keys and values: later ones must give one of the same shape.
             freqs_cos, freqs_sin, attn_mask, padding_mask, segments, attn_bias: of the self-attention.
             need_weights: return also the weights of self-attention ``(B, H, N, N)`` and of cross-attention

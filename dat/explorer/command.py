@@ -203,7 +203,7 @@ def session_of(options: Any) -> Explored:
 
 
 def run_app(prog: str = "dat explore", arguments: Sequence[str] | None = None) -> int:
-    """Run :func:`explore` as a program of its own, whose errors are one line.
+    """Run ``explore`` as a program of its own, whose errors are one line.
 
     Args:
         arguments: by default those of the process.

@@ -25,13 +25,13 @@ REACHED_WITHIN = 5.0
 class CheckpointFiles:
     """The files of one checkpoint, found by name; files on the hub are fetched when they are needed.
 
-    The hub is asked once whether it can be reached, since :func:`huggingface_hub.hf_hub_download` tries for half a
+    The hub is asked once whether it can be reached, since ``huggingface_hub.hf_hub_download`` tries for half a
     minute for every file that is not cached. If it cannot, files come from its cache on this machine. To read a folder
     huggingface_hub is not needed.
 
     Args:
         name_or_path: a folder, or else the name of a repository on the hub, such as ``"user/model"``.
-        download: further arguments of :func:`huggingface_hub.hf_hub_download`, for instance ``revision``.
+        download: further arguments of ``huggingface_hub.hf_hub_download``, for instance ``revision``.
     """
 
     def __init__(self, name_or_path: str | Path, **download: Any) -> None:

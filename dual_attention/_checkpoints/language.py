@@ -60,12 +60,12 @@ def load_language_model(
     """Load a language model of any format, from a folder or the hub, as one of this library, in evaluation mode.
 
     transformers is not needed for any. Folders of ``babylm_dat_2026`` open as well, see
-    :mod:`dual_attention._checkpoints.babylm`.
+    ``dual_attention._checkpoints.babylm``.
 
     Args:
         device: of the model; on ``"meta"`` weights are compared with the model by name and shape, but not read.
         dtype: of the parameters; by default torch's default.
-        download: further arguments of :func:`huggingface_hub.hf_hub_download`, for instance ``revision``.
+        download: further arguments of ``huggingface_hub.hf_hub_download``, for instance ``revision``.
 
     Raises:
         OSError: if there is no such checkpoint, or the hub cannot be reached.

@@ -89,8 +89,7 @@ class EncoderForMaskedLM(CountsParameters, TiesWeights):
             x: token ids, integers ``(B, L)``, some of them masked.
             targets: integers ``(B, L)``: the token that belongs at each place, or ``ignore_index`` where nothing is
                 predicted. Padding is not scored.
-            padding_mask, segments, token_types: as :meth:`TransformerEncoder.forward
-                <dual_attention.encoder_models.TransformerEncoder.forward>`.
+            padding_mask, segments, token_types: as :class:`.TransformerEncoder` takes them.
             loss_only: no logits are returned, and only those of the scored places are computed.
 
         Returns:
@@ -168,8 +167,7 @@ class EncoderForSequenceClassification(CountsParameters):
             x: token ids, integers ``(B, L)``.
             targets: for ``"single_label"`` classes, integers ``(B,)``; for ``"multi_label"`` 0 or 1, of any dtype,
                 ``(B, C)``; for ``"regression"`` floating point ``(B, C)``.
-            padding_mask, token_types: as :meth:`TransformerEncoder.forward
-                <dual_attention.encoder_models.TransformerEncoder.forward>`.
+            padding_mask, token_types: as :class:`.TransformerEncoder` takes them.
 
         Returns:
             ``(logits, loss)``: ``(B, C)`` and the mean loss. Of a sequence without real tokens the mean is zero.

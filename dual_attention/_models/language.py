@@ -145,7 +145,7 @@ class LanguageModel(Generates, TiesWeights, Arithmetic, TokenModel):
         """Predict the next token at every position.
 
         Args:
-            x: token ids, integers ``(B, N)``; with a cache from :meth:`new_cache` the new ones only. None if
+            x: token ids, integers ``(B, N)``; with a cache from ``new_cache`` the new ones only. None if
                 ``embeddings`` are given.
             targets: integers ``(B, N)``: the token after each, or -1 where there is nothing to predict. Nothing is
                 shifted here. Padding is not scored.

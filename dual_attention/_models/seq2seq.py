@@ -216,7 +216,7 @@ class Seq2SeqModel(GeneratesTargets, TiesWeights, Arithmetic):
             y: target as in :meth:`forward`; with a cache, only the new positions.
             source_padding_mask: boolean ``(B, S)``; True = a real position.
             target_padding_mask: boolean ``(B, t + T)``, of the earlier positions too.
-            cache: from :meth:`new_cache`; these positions are appended, unless the call fails. The memory is read by
+            cache: from ``new_cache``; these positions are appended, unless the call fails. The memory is read by
                 the first call; later ones must give one of the same shape.
         """
         with transaction(cache):

@@ -309,7 +309,7 @@ class VisionModel(StackModel):
 
         Learned positions, and symbols by position, are resized (bicubic). Two-dimensional relative symbols name the
         same distances in the image, linear between those that there were. A patch embedding is resized as
-        :func:`.image_size.resize_patches` says. All these become new parameters, which an optimizer has to be told of.
+        ``resize_patches`` says. All these become new parameters, which an optimizer has to be told of.
 
         Args:
             img_size: (height, width), as timm has it, and in the other order than ``image_shape``; or one number for

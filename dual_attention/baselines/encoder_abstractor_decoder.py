@@ -162,7 +162,7 @@ class EncoderAbstractorDecoder(TypedModule):
 
         Args:
             target_padding_mask: boolean, ``(B, L)``, with a cache ``(B, earlier + L)``; True = a real position.
-            cache: from :meth:`new_cache`; ``target`` then holds only new tokens.
+            cache: from ``new_cache``; ``target`` then holds only new tokens.
         """
         with transaction(cache):
             check_sequence("target", target, self.d_model, batch=(context.contexts[0].shape[0],))

@@ -68,7 +68,7 @@ def relational_cross_attention(
         q: ``(B, H, N, d_h)``; k: ``(B, G, M, d_h)``.
         symbols: projected, ``(B or 1, G, M, d_h)``; or relative with a library ``(K, G, d_h)``.
         activation: ``"softmax"`` over the senders, or elementwise.
-        mask, bias, dropout, need_weights, observe: as :func:`.attention.attention`, with the steps of
+        mask, bias, dropout, need_weights, observe: as :func:`dual_attention.functional.attention`, with the steps of
             :func:`.reference.relational_cross_attention`.
 
     Returns:

@@ -64,13 +64,13 @@ def generate(*args: Any, **kwargs: Any) -> Tensor:
     """Continue prompts, token by token, until each row has ended or ``max_new_tokens`` have come.
 
     The order in which the options act on the logits, and the exact effect of each, are in
-    :mod:`dual_attention.generation.sampling`; what the model sees past its context is in
-    :mod:`dual_attention.generation.context`. The model computes in evaluation mode without gradients; its mode is then
+    ``dual_attention.generation.sampling``; what the model sees past its context is in
+    ``dual_attention.generation.context``. The model computes in evaluation mode without gradients; its mode is then
     restored.
 
     Args:
         model: a language model of this library, or any other
-            :class:`~dual_attention.generation.context.CausalLM`.
+            ``generation.context.CausalLM``.
         idx: prompts, integers ``(B, L)``, of at least one token each.
         max_new_tokens: most tokens to add to each row.
         temperature: divides the logits; 0 always takes the likeliest token, whatever ``top_k``, ``top_p``, ``min_p``.
@@ -129,10 +129,10 @@ def beam_search(
     use_cache: bool = True,
     window_stride: int = 1,
 ) -> BeamSearchOutput:
-    """Likely continuations of prompts, found by beam search; see :mod:`dual_attention.generation.beams`.
+    """Likely continuations of prompts, found by beam search; see ``dual_attention.generation.beams``.
 
     Args:
-        num_beams, num_return, length_penalty, early_stopping: as :class:`~dual_attention.generation.beams.BeamSearch`;
+        num_beams, num_return, length_penalty, early_stopping: as ``generation.beams.BeamSearch``;
             the length counts only new tokens.
         model, idx, max_new_tokens, stop_tokens, pad_token, padding_mask, use_cache, window_stride: as
             :func:`generate`; ``pad_token`` fills what comes after a stop token.
@@ -150,7 +150,7 @@ def beam_search(
 
 
 class Generates:
-    """Methods of a language model, see :class:`~dual_attention.generation.context.CausalLM`, that generate."""
+    """Methods of a language model, see ``generation.context.CausalLM``, that generate."""
 
     generate = generate
     generate_stream = generate_stream

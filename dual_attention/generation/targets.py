@@ -135,11 +135,11 @@ class GeneratesTargets:
         source_padding_mask: Tensor | None = None,
         use_cache: bool = True,
     ) -> BeamSearchOutput:
-        """Likely targets of each source, best first; see :mod:`dual_attention.generation.beams`.
+        """Likely targets of each source, best first; see ``dual_attention.generation.beams``.
 
         Args:
             num_beams, num_return, length_penalty, early_stopping: as
-                :class:`~dual_attention.generation.beams.BeamSearch`.
+                ``generation.beams.BeamSearch``.
             source, max_new_tokens, start_token, stop_token, pad_token, source_padding_mask, use_cache: as
                 :meth:`generate`.
 

@@ -3,27 +3,15 @@
 The first need huggingface_hub and safetensors, the others transformers as well; safetensors is enough to read a folder.
 All come with the extra ``hf``; what is missing is told when a name that needs it is first used.
 
-============================================  ==============================================================
-:class:`DualAttnTransformerLM_HFHub`,         language models in the published package's format
-:class:`TransformerLM_HFHub`
-:class:`DualAttnForCausalLM`,                 language models for transformers
-:class:`DualAttnLMForSequenceClassification`,
-:class:`DualAttnModel`
-:class:`DualAttnForMaskedLM`,                 encoders for transformers
-:class:`DualAttnForSequenceClassification`,
-:class:`DualAttnEncoderModel`
-:class:`DualAttnForImageClassification`,      vision models for transformers
-:class:`DualAttnVisionModel`,
-:class:`DualAttnVisionBackbone`
-:class:`DualAttnConfig`,                      their configurations
-:class:`DualAttnEncoderConfig`,
-:class:`DualAttnVisionConfig`
-:func:`to_hub`, :func:`to_transformers`,      from one format into another
-:func:`convert_checkpoint`
-:func:`from_transformers`                     GPT-2 and Llama of transformers as models of this library
-:func:`load_language_model`,                  models of this library from either format
-:func:`load_model`
-============================================  ==============================================================
+- language models in the published package's format: :class:`DualAttnTransformerLM_HFHub`, :class:`TransformerLM_HFHub`
+- language models for transformers: :class:`DualAttnForCausalLM`, :class:`DualAttnLMForSequenceClassification`,
+  :class:`DualAttnModel`
+- encoders: :class:`DualAttnForMaskedLM`, :class:`DualAttnForSequenceClassification`, :class:`DualAttnEncoderModel`
+- vision models: :class:`DualAttnForImageClassification`, :class:`DualAttnVisionModel`, :class:`DualAttnVisionBackbone`
+- their configurations: :class:`DualAttnConfig`, :class:`DualAttnEncoderConfig`, :class:`DualAttnVisionConfig`
+- from one format into another: :func:`to_hub`, :func:`to_transformers`, :func:`convert_checkpoint`
+- GPT-2 and Llama of transformers as models of this library: :func:`from_transformers`
+- models of this library from either format: :func:`load_language_model`, :func:`load_model`
 
 This import registers the models with the Auto classes of transformers (``AutoModelForCausalLM``, ...), if that is
 installed. Without it they do not know them.

@@ -83,9 +83,9 @@ class DualAttnForCausalLM(HasBackbone, GenerationMixin):
         """Predict the next token at every position.
 
         Args:
-            input_ids, attention_mask, position_ids, cache, past_key_values, inputs_embeds, use_cache,
-            output_attentions, output_hidden_states, return_dict: as :meth:`DualAttnModel.forward
-                <dual_attention.hf.language.DualAttnModel.forward>`, whose errors it has, too.
+            input_ids, attention_mask, position_ids, cache, past_key_values, inputs_embeds, use_cache: as
+                :meth:`.DualAttnModel.forward`, whose errors it has, too.
+            output_attentions, output_hidden_states, return_dict: likewise.
             labels: ``(B, N)``, the tokens themselves, -100 where they are not scored. They are shifted here: the
                 prediction at a position is for the label after it.
             logits_to_keep: number of last positions to return logits of, 0 = all; or the positions.
@@ -200,7 +200,7 @@ class DualAttnForCausalLM(HasBackbone, GenerationMixin):
         """As the method of transformers; positions are left for the model to count.
 
         Of a text longer than the context the model reads the last ``max_block_size`` tokens, anew for each next one, as
-        :mod:`dual_attention.generation.context` says. Tokenizers, which ``stop_strings`` and assistants of another
+        ``dual_attention.generation.context`` says. Tokenizers, which ``stop_strings`` and assistants of another
         vocabulary need, come along but are no input.
         """
         if next_sequence_length is not None and next_sequence_length < 1:

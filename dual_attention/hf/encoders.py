@@ -119,8 +119,7 @@ class DualAttnEncoderModel(_Encoder):
             The last hidden state ``(B, L, d)``.
 
         Raises:
-            TypeError, ValueError: as :meth:`TransformerEncoder.forward
-                <dual_attention.encoder_models.TransformerEncoder.forward>`.
+            TypeError, ValueError: as :class:`.TransformerEncoder` has them.
         """
         outputs = output_attentions, output_hidden_states
         hidden, _, more = self._encode(input_ids, inputs_embeds, attention_mask, token_type_ids, *outputs)
@@ -215,8 +214,9 @@ class DualAttnForSequenceClassification(_Encoder):
         Args:
             labels: classes, integers ``(B,)``; for several at once 0 or 1, floating point ``(B, C)``; for regression
                 numbers, floating point ``(B,)`` or ``(B, C)``.
-            input_ids, attention_mask, token_type_ids, inputs_embeds, output_attentions, output_hidden_states,
-            return_dict: as :meth:`DualAttnEncoderModel.forward`, whose errors it has, too.
+            input_ids, attention_mask, token_type_ids, inputs_embeds: as :meth:`DualAttnEncoderModel.forward`, whose
+                errors it has, too.
+            output_attentions, output_hidden_states, return_dict: likewise.
 
         Returns:
             Logits ``(B, C)``, and with labels the mean loss.

@@ -101,7 +101,7 @@ class HubLanguageModel(
         Args:
             config: a dict, by default :attr:`hub_config`.
             arguments: ``repo_id``, ``push_to_hub``, ``model_card_kwargs`` and arguments of ``push_to_hub``, as
-                :meth:`huggingface_hub.PyTorchModelHubMixin.save_pretrained` has them.
+                ``huggingface_hub.PyTorchModelHubMixin.save_pretrained`` has them.
 
         Raises:
             TypeError: if an argument of the model cannot be written as JSON; nothing is written then.
@@ -139,7 +139,7 @@ class HubLanguageModel(
                 not have.
             arguments: of the constructor, instead of those in ``config.json``.
             force_download, token, cache_dir, local_files_only, revision: of the download, see
-                :func:`huggingface_hub.hf_hub_download`.
+                ``huggingface_hub.hf_hub_download``.
 
         Raises:
             OSError: if there is no such checkpoint, or the hub cannot be reached.

@@ -165,7 +165,7 @@ class DualAttnModel(OwnsLanguageModel):
                 Where they begin anew within a row, without mask and cache, sequences are packed into it, which do not
                 see each other.
             cache, past_key_values: two names for the cache of earlier tokens, to which these are appended. From
-                :meth:`new_cache`, or a :class:`transformers.DynamicCache` that was empty when it first came.
+                ``new_cache``, or a :class:`transformers.DynamicCache` that was empty when it first came.
             inputs_embeds: vectors ``(B, N, d)`` instead of ``input_ids``.
             use_cache: by default as the config says, where it can be of use: in evaluation mode and without gradients.
                 There is no cache of packed sequences, nor while gradients are wanted, about which True warns once.
@@ -233,9 +233,9 @@ class DualAttnLMForSequenceClassification(HasBackbone):
         """Classify sequences by their last real token.
 
         Args:
-            input_ids, attention_mask, position_ids, inputs_embeds, output_attentions, output_hidden_states,
-            return_dict: as :meth:`DualAttnModel.forward`, whose errors it has, too. Without an attention mask, padding
-                is told by ``config.pad_token_id``.
+            input_ids, attention_mask, position_ids, inputs_embeds: as :meth:`DualAttnModel.forward`, whose errors it
+                has, too. Without an attention mask, padding is told by ``config.pad_token_id``.
+            output_attentions, output_hidden_states, return_dict: likewise.
             labels: classes, integers ``(B,)``; for several at once 0 or 1, floating point ``(B, C)``; for regression
                 numbers, floating point ``(B,)`` or ``(B, C)``.
             use_cache: of no effect, a whole sequence is read at once.

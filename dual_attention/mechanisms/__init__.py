@@ -20,7 +20,7 @@ Message               :class:`ValueMessage`, :class:`FeatureMessage`, :class:`Va
 Query, if not given   :class:`SelfQuery`, :class:`LearnedQuery`, :class:`ConstantQuery`
 Composition           :class:`GeneralAttention`, :class:`MultiHead`, :class:`MultiHop`; by name in :mod:`.recipes`
 Projection            linear; a :class:`TensorProductProjection` may take its place in :class:`MultiHead`
-Architectures         co-attention, hierarchies, capsules and others, of several attentions: :mod:`.architectures`
+Architectures         co-attention, hierarchies, capsules and others, of several attentions: ``architectures/``
 ====================  =================================================================================================
 
 Relational attention is one composition among them: its message is a relation and a symbol, where that of self-attention

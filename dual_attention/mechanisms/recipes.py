@@ -1,7 +1,8 @@
 """Named mechanisms as compositions: the field's table of contents, one line each.
 
 All return :class:`GeneralAttention`, :class:`MultiHead` or :class:`MultiHop`, and are called in the same way. To change
-a part, write the composition. Families that one composition cannot express are classes, see :mod:`.architectures`.
+a part, write the composition. Families that one composition cannot express are classes
+in ``mechanisms.architectures``.
 """
 
 from __future__ import annotations

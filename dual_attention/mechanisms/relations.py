@@ -151,7 +151,7 @@ class Relation(TypedModule):
         return self.relate(*self.project(x, x if y is None else y), mask)
 
     def initial_variation(self) -> float:
-        """Variance of a relation over a receiver's senders, with the weights it has: see :func:`.variation_of`.
+        """Variance of a relation over a receiver's senders, with the weights it has: see ``variation_of``.
 
         Raises:
             ValueError: if senders are of another width than receivers, or relations do not vary.

@@ -10,12 +10,10 @@
 for a step of decoding and where there are too many weights to build all at once. Results agree with the others to
 rounding; dropout draws another mask. ``DUAL_ATTENTION_NATIVE=1`` in the environment enables it when it is first used.
 
-=====================  ===========================================================================
-:mod:`.implementation`  what the kernels can compute, when they suit, and their place in the table
-:mod:`.kernels`         forward and backward, as an operation of PyTorch
-:mod:`.step`            one receiver, as in decoding
-:mod:`.library`, :mod:`.building`, :mod:`.threads`  how C is built, loaded and given threads
-=====================  ===========================================================================
+- ``implementation``: what the kernels can compute, when they suit, and their place in the table
+- ``kernels``: forward and backward, as an operation of PyTorch
+- ``step``: one receiver, as in decoding
+- ``library``, ``building``, ``threads``: how C is built, loaded and given threads
 """
 
 from __future__ import annotations

@@ -63,21 +63,21 @@ def relational_attention(
         impl: implementation. All agree to rounding; under dropout ``"linear"`` and ``"native"`` draw masks of their
             own. One that is named computes or raises, and never gives way to another:
 
-            ``"auto"``       chooses by measured rules, see :mod:`.choice`; :func:`explain_relational_attention` and a
-                             line of the log ``dual_attention.functional.relational`` (level DEBUG) say what and why
-            ``"reference"``  the paper's equation as it stands
-            ``"dense"``      builds the weights, and the relations if they are asked for or activated
-            ``"linear"``     builds neither whole, but for a block of receivers at a time, and again in the backward
-                             pass, so that memory grows with N only; for activated relations this is ``"blockwise"``
-            ``"blockwise"``  builds weights and relations of a block at a time, whatever the activation
-            ``"sdpa"``       library attention whose values are symbols and relation keys: the identity activation,
-                             shared symbols, no dropout
-            ``"native"``     as ``"linear"``, in C on a CPU, after :func:`dual_attention.native.enable`; the identity
-                             activation, no bias
-            ``"triton"``     the same in fused kernels for CUDA: the identity activation, masks in parts (a cache's
-                             earlier senders included; tiles that order or packed segments leave empty are skipped),
-                             shared symbols or :class:`OffsetSymbols`, no bias and no dropout, bfloat16, float16 or
-                             float32
+            - ``"auto"`` chooses by measured rules, see ``functional.relational.choice``;
+              :func:`explain_relational_attention` and a line of the log ``dual_attention.functional.relational`` (level
+              DEBUG) say what and why
+            - ``"reference"``: the paper's equation as it stands
+            - ``"dense"`` builds the weights, and the relations if they are asked for or activated
+            - ``"linear"`` builds neither whole, but for a block of receivers at a time, and again in the backward pass,
+              so that memory grows with N only; for activated relations this is ``"blockwise"``
+            - ``"blockwise"`` builds weights and relations of a block at a time, whatever the activation
+            - ``"sdpa"``: library attention whose values are symbols and relation keys: the identity activation, shared
+              symbols, no dropout
+            - ``"native"``: as ``"linear"``, in C on a CPU, after :func:`dual_attention.native.enable`; the identity
+              activation, no bias
+            - ``"triton"``: the same in fused kernels for CUDA: the identity activation, masks in parts (a cache's
+              earlier senders included; tiles that order or packed segments leave empty are skipped), shared symbols or
+              :class:`OffsetSymbols`, no bias and no dropout, bfloat16, float16 or float32
         observe: sees the steps of :func:`.reference.relational_attention` and may replace them. ``"dense"`` shows them,
             which is what ``"auto"`` takes then, and ``"reference"``; the others raise.
 

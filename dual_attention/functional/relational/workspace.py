@@ -53,6 +53,6 @@ def free_workspace() -> None:
     """Give back the memory that attention on the CPU keeps between calls, in this thread.
 
     Nothing is lost but a little time in the next call. The caching allocator's counterpart on a GPU is
-    :func:`torch.cuda.empty_cache`.
+    ``torch.cuda.empty_cache``.
     """
     vars(_OF_THREAD).clear()

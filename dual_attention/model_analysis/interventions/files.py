@@ -39,7 +39,7 @@ def intervention_from_json(content: Mapping[str, Any], *, rotations: int = 0) ->
     """An intervention from what :meth:`.Intervention.as_json` returns.
 
     Args:
-        rotations: around it, of which :data:`MOST_ROTATIONS` are taken.
+        rotations: around it, of which ``MOST_ROTATIONS`` are taken.
     """
     if not isinstance(content, Mapping):
         raise TypeError(f"intervention: expected an object, got {content!r}")

@@ -81,7 +81,7 @@ def detect(
         scores: ``(B, N, N, S)``, for instance relations.
         labels: boolean, broadcastable to ``(B, N, N)``.
         mask: pairs that count, boolean, broadcastable to ``(B, N, N)``; by default all.
-        strata: integers, broadcastable to ``(B, N, N)``, see :mod:`.matching`; by default one stratum.
+        strata: integers, broadcastable to ``(B, N, N)``, see ``measures.matching``; by default one stratum.
         permutations: shuffles of the labels, for p-values.
         shuffle: ``"objects"`` permutes rows and columns of an example's labels together (Mantel 1967), which keeps
             that pairs share their objects; ``"pairs"`` permutes pairs within examples and strata, as if they were

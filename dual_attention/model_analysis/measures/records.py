@@ -30,7 +30,7 @@ class LayerMeasures:
         asymmetry: of each relation, ``(R,)``, over all pairs of objects, masked or not; see
             :func:`.relation_asymmetry`. None where receivers and senders are not the same objects.
 
-    Padding is no object; see :mod:`dual_attention.model_analysis.padding`.
+    Padding is no object; see ``dual_attention.model_analysis.padding``.
     """
 
     layer: str

@@ -83,7 +83,7 @@ def measure_selectivity(
         documents: token ids ``(B, N)``.
         labels, mask: boolean ``(B, N, N)``, pairs with the label and pairs that count, receivers first. Pairs with the
             last token do not count if the model predicts it and does not see it.
-        strata: integers, broadcastable to them, see :mod:`.matching`.
+        strata: integers, broadcastable to them, see ``measures.matching``.
         intervention: makes an intervention for pairs of places (receiver, sender).
         lengths: tokens of each document, integers ``(B,)``; what follows only fills it up and is not read.
         metric, predict, source: as :func:`~dual_attention.model_analysis.interventions.measure_effects`.

@@ -1,0 +1,45 @@
+"""Markdown beside every page of the site, and llms.txt and llms-full.txt, which list and hold all of it."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from pathlib import Path
+
+from public_names import has_docstring, public_names
+from sphinx.application import Sphinx
+
+SUMMARY = "Relational attention and the Dual Attention Transformer in PyTorch. Each page below is Markdown."
+
+
+def reference_page(module: str) -> str:
+    """The reference of a module: its docstring, and signature and docstring of each name."""
+    parts = [f"# {module}", inspect.getdoc(importlib.import_module(module)) or ""]
+    for name, value in public_names()[module].items():
+        described = has_docstring(value)
+        try:
+            signature = str(inspect.signature(value)) if described else ""
+        except ValueError:
+            signature = ""
+        parts += [f"## `{name}{signature}`", (inspect.getdoc(value) or "") if described else f"`{value}`"]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def write(app: Sphinx, error: Exception | None) -> None:
+    """Write the files, once the site has been built."""
+    if error or app.builder.name != "html":
+        return
+    site, full, lists = Path(app.outdir), [], [f"# {app.config.project}", f"> {SUMMARY}"]
+    pages = {page: section for section, pages in app.config.trees.items() for page in pages}
+    for page in sorted(app.env.found_docs, key=[app.config.root_doc, *pages].index):
+        source = Path(app.srcdir, app.env.doc2path(page))
+        text = source.read_text(encoding="utf-8") if source.suffix == ".md" else reference_page(source.stem)
+        (site / f"{page}.md").write_text(text, encoding="utf-8")
+        full.append(f"<!-- {page}.md -->\n\n{text}")
+        section = pages.get(page, "")
+        if section and f"## {section}" not in lists:
+            lists.append(f"## {section}")
+        lists.append(f"- [{app.env.titles[page].astext()}]({page}.md)")
+    (site / "llms.txt").write_text("\n".join(lists) + "\n", encoding="utf-8")
+    (site / "llms-full.txt").write_text("\n".join(full), encoding="utf-8")
+    (site / "index.html").write_bytes((site / f"{app.config.root_doc}.html").read_bytes())

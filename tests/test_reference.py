@@ -1,0 +1,87 @@
+"""The reference: every public name is found, has an example where its module is finished, and all examples run.
+
+An example takes torch and all that its module exports as imported.
+"""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+
+
+def module_of_docs(name: str) -> ModuleType:
+    sys.path.insert(0, str(DOCS))
+    try:
+        return importlib.import_module(name)
+    finally:
+        sys.path.remove(str(DOCS))
+
+
+reference, pictures = module_of_docs("public_names"), module_of_docs("picture_makers")
+NAMES: dict[str, dict[str, Any]] = reference.public_names()
+EXAMPLES = {
+    f"{module}.{name}": (module, reference.examples(name, value))
+    for module, names in NAMES.items()
+    for name, value in names.items()
+    if reference.examples(name, value)
+}
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_examples_show_what_happens(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    module, tests = EXAMPLES[name]
+    namespace: dict[str, Any] = {"torch": torch}
+    exec(f"from {module} import *", namespace)
+    wrong: list[str] = []
+    for test in tests:
+        torch.manual_seed(0)
+        test.globs = dict(namespace)
+        doctest.DocTestRunner(optionflags=FLAGS).run(test, out=wrong.append)
+    assert not wrong, "".join(wrong)
+
+
+def test_names_of_finished_modules_have_examples():
+    assert NAMES.keys() >= set(reference.WITH_EXAMPLES)
+    assert not [name for module, names in NAMES.items() for name in reference.without_example(module, names)]
+
+
+def test_a_name_without_example_is_reported(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(reference, "WITH_EXAMPLES", ("module",))
+    with_example = type("Shown", (), {"__doc__": "A class.\n\n>>> 1 + 1\n2"})
+    names = {"Shown": with_example, "Hidden": type("Hidden", (), {"__doc__": "A class."}), "VALUE": 3}
+    assert reference.without_example("module", names) == ["module.Hidden"]
+
+
+def test_the_reference_lists_every_public_module():
+    page = (DOCS / "reference.md").read_text(encoding="utf-8")
+    assert re.findall(r"^   (dual_attention[\w.]*)$", page, re.MULTILINE) == [*NAMES]
+
+
+@pytest.mark.parametrize("file", sorted((DOCS / "inventories").iterdir()), ids=lambda file: file.stem)
+def test_inventories_name_what_there_is(file: Path):
+    first, _, _, *lines = file.read_text(encoding="utf-8").splitlines()
+    assert first == "# Sphinx inventory version 1"
+    package = pytest.importorskip(file.stem)
+    for line in lines:
+        name, kind, _ = line.split()
+        found: Any = package
+        for part in name.split(".")[1:]:
+            found = getattr(found, part)
+        assert isinstance(found, type) == (kind == "class"), name
+
+
+def test_a_picture_without_maker_is_told():
+    assert pictures.has_maker("docs/images/gallery/scores.png")
+    assert not pictures.has_maker("docs/images/gallery/drawn-by-hand.png")
