@@ -103,6 +103,7 @@ nitpicky = True
 nitpick_ignore_regex = [("py:class", ".*")]  # annotations name types that are not public
 toc_object_entries = False
 autodoc_member_order = "bysource"
+autodoc_preserve_defaults = True
 napoleon_numpy_docstring = False
 napoleon_use_ivar = True
 intersphinx_mapping = {

@@ -17,7 +17,20 @@ from typing import Any
 
 PACKAGE = "dual_attention"
 
-WITH_EXAMPLES = ()
+WITH_EXAMPLES = (
+    "dual_attention",
+    "dual_attention.attention",
+    "dual_attention.baselines",
+    "dual_attention.dual_attention",
+    "dual_attention.dual_attn_blocks",
+    "dual_attention.encoder_models",
+    "dual_attention.language_models",
+    "dual_attention.native",
+    "dual_attention.positional_encoding",
+    "dual_attention.timm_models",
+    "dual_attention.transformer_blocks",
+    "dual_attention.vision_models",
+)
 """Modules each of whose public names has an example. Names of the others get theirs module by module."""
 
 

@@ -29,6 +29,11 @@ class AttentionOutput(NamedTuple):
     Attributes:
         output: ``(B, N, H * head width)``, or ``out_dim`` features.
         weights: ``(B, H, N, M)`` after dropout, or None if not asked for.
+
+    >>> layer, x = Attention(d_model=64, n_heads=4), torch.randn(2, 9, 64)
+    >>> output, weights = layer(x, x, x)
+    >>> output.shape, weights
+    (torch.Size([2, 9, 64]), None)
     """
 
     output: Tensor
@@ -57,6 +62,11 @@ class Attention(Heads):
             et al. 2025, arXiv 2505.06708; ``"identity"``: linear, a control for relations); None: no gate.
         add_bias_q: bias in the query projection, as GPT-2 and PyTorch's own layers have.
         out_dim: features of the output; by default as many as the heads have together.
+
+    >>> layer, x = Attention(d_model=64, n_heads=4), torch.randn(2, 9, 64)
+    >>> out, weights = layer(x, x, x, is_causal=True, need_weights=True)
+    >>> out.shape, weights.shape
+    (torch.Size([2, 9, 64]), torch.Size([2, 4, 9, 9]))
     """
 
     _observed = "visible", "weights", "head_output"

@@ -56,6 +56,11 @@ class DualAttentionOutput(NamedTuple):
         output: ``(B, N, d)``.
         sa_weights: weights of the sensory heads, ``(B, H_sa, N, N)``; None if not asked for, or without such heads.
         ra_maps: maps of the relational heads, ``(weights, relations)`` (for RCA ``(weights,)``); None likewise.
+
+    >>> layer = DualAttention(d_model=64, n_heads_sa=2, n_heads_ra=2)
+    >>> out = layer(torch.randn(2, 9, 64), torch.randn(2, 9, 64), need_weights=True)
+    >>> out.weights.shape
+    torch.Size([2, 4, 9, 9])
     """
 
     output: Tensor
@@ -94,6 +99,12 @@ class DualAttention(TypedModule):
         share_attn_params: one set of attention queries and keys for both kinds; needs as many heads of both.
         ra_type: ``"relational_attention"``, or for ablations ``"rca"`` or ``"disrca"``, see
             :mod:`dual_attention.relational_attention`.
+
+    >>> x = torch.randn(2, 9, 64)
+    >>> symbols = SymbolicAttention(d_model=64, n_heads=4, n_symbols=16)(x)
+    >>> DualAttention(d_model=64, n_heads_sa=2, n_heads_ra=2)(x, symbols, need_weights=True)
+    DualAttentionOutput(output=Tensor(2, 9, 64), sa_weights=Tensor(2, 2, 9, 9),
+                        ra_maps=(Tensor(2, 2, 9, 9), Tensor(2, 9, 9, 2)))
     """
 
     _adds = False  # default for layers pickled before this attribute existed

@@ -37,6 +37,10 @@ class DualAttnEncoderBlock(EncoderSteps):
         sa_kwargs, ra_kwargs, ra_type, share_attn_params: as :class:`~dual_attention.dual_attention.DualAttention`.
         bias: biases in the feed-forward block. Dual attention has none unless ``sa_kwargs`` and ``ra_kwargs`` say so.
         others: as :class:`~dual_attention.transformer_blocks.EncoderBlock`.
+
+    >>> x, symbols = torch.randn(2, 9, 64), torch.randn(2, 9, 64)
+    >>> DualAttnEncoderBlock(d_model=64, n_heads_sa=2, n_heads_ra=2)(x, symbols).shape
+    torch.Size([2, 9, 64])
     """
 
     _attention = "dual_attn"
@@ -124,6 +128,11 @@ class DualAttnDecoderBlock(DecoderSteps):
         cross_kwargs: further arguments of the cross-attention.
         ff_dropout: drop the feed-forward block's output; the published package does not.
         others: as :class:`DualAttnEncoderBlock`.
+
+    >>> block = DualAttnDecoderBlock(d_model=64, n_heads_sa=2, n_heads_ra=2, n_heads_cross=4)
+    >>> x, context, symbols = torch.randn(2, 9, 64), torch.randn(2, 5, 64), torch.randn(2, 9, 64)
+    >>> block(x, context, symbols).shape
+    torch.Size([2, 9, 64])
     """
 
     cache_names = "dual_attn", "cross_attn"

@@ -99,6 +99,10 @@ class TransformerEncoder(EncoderModel):
         embedding_norm: normalise embeddings, as BERT does.
         final_norm: normalise the output; by default with pre-norm only.
         others: as :class:`~dual_attention.language_models.TransformerLM`.
+
+    >>> model = TransformerEncoder(vocab_size=50, d_model=32, n_layers=1, n_heads=2, max_block_size=16)
+    >>> model(torch.randint(50, (2, 9))).shape
+    torch.Size([2, 9, 32])
     """
 
     _block_kind = EncoderBlock
@@ -187,6 +191,10 @@ class DualAttnTransformerEncoder(EncoderModel):
         bias: biases in the feed-forward blocks.
         shared_symbol_retriever: one retriever for all layers, or one for each.
         others: as :class:`TransformerEncoder`.
+
+    >>> model = DualAttnTransformerEncoder(50, d_model=32, n_layers=1, n_heads_sa=1, n_heads_ra=1, max_block_size=16)
+    >>> model(torch.randint(50, (2, 9))).shape
+    torch.Size([2, 9, 32])
     """
 
     _block_kind = DualAttnEncoderBlock

@@ -69,6 +69,11 @@ class TransformerLM(LanguageModel):
         rope_theta: base of RoPE's frequencies.
         device, dtype: of the parameters; RoPE's tables are float32 always. On ``"meta"``, nothing is stored: fill the
             model with ``model.to_empty(device=...)`` and a state dict or ``model.init_weights()``.
+
+    >>> lm = TransformerLM(vocab_size=50, d_model=32, n_layers=1, n_heads=2, max_block_size=16)
+    >>> logits, loss = lm(torch.randint(50, (2, 9)), targets=torch.randint(50, (2, 9)))
+    >>> logits.shape, loss.shape
+    (torch.Size([2, 9, 50]), torch.Size([]))
     """
 
     _block_kind = EncoderBlock
@@ -155,6 +160,13 @@ class DualAttnTransformerLM(LanguageModel):
         update_symbols_each_layer: retrieve symbols anew for each block, by default from what enters it before its
             normalisation, as the published package does; otherwise once, for the first, which needs a shared retriever.
         others: as :class:`TransformerLM`.
+
+    >>> lm = DualAttnTransformerLM(50, d_model=32, n_layers=1, n_heads_sa=1, n_heads_ra=1, max_block_size=16)
+    >>> logits, loss = lm(torch.randint(50, (2, 9)), targets=torch.randint(50, (2, 9)))
+    >>> logits.shape, loss.shape
+    (torch.Size([2, 9, 50]), torch.Size([]))
+    >>> lm.generate(torch.tensor([[1, 2, 3]]), 4).shape
+    torch.Size([1, 7])
     """
 
     _block_kind = DualAttnEncoderBlock
@@ -284,6 +296,11 @@ def configure_optimizers(
     Args:
         model: its frozen parameters are left out.
         device_type: fused for ``"cuda"``.
+
+    >>> lm = TransformerLM(vocab_size=50, d_model=32, n_layers=1, n_heads=2, max_block_size=16)
+    >>> optimizer = configure_optimizers(lm, 0.1, learning_rate=1e-3, betas=(0.9, 0.95), device_type="cpu")
+    >>> [group["weight_decay"] for group in optimizer.param_groups]
+    [0.1, 0.0]
     """
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     groups = [

@@ -33,6 +33,10 @@ class LanguageModelConfig(DecoderLanguageConfig):
     Raises:
         TypeError: if a value is of another type than its attribute.
         ValueError: if an argument that the model needs is missing, or one that belongs to the other model is given.
+
+    >>> config = LanguageModelConfig(model="transformer", vocab_size=50, d_model=32, n_layers=1, n_heads=2)
+    >>> type(config.build()).__name__
+    'TransformerLM'
     """
 
     model: Literal["dat", "transformer"]
@@ -180,7 +184,12 @@ bytes, for tests and demonstrations."""
 
 
 def language_preset(name: str) -> LanguageModelConfig:
-    """The configuration of that name; ``ValueError`` if there is none, with the names."""
+    """The configuration of that name; ``ValueError`` if there is none, with the names.
+
+    >>> config = language_preset("DAT-343M-nr64")
+    >>> config.model, config.d_model, config.n_layers, config.ra_kwargs["n_relations"]
+    ('dat', 1024, 24, 64)
+    """
     if name not in LANGUAGE_PRESETS:
         near = suggestion(name, LANGUAGE_PRESETS)
         raise ValueError(f"name: expected one of {', '.join(LANGUAGE_PRESETS)}, got {name!r}{near}")

@@ -40,6 +40,9 @@ def sinusoidal_table(length: int, dim: int) -> Tensor:
     """Sines and cosines of Vaswani et al. 2017 (arXiv 1706.03762, section 3.5), float32 of shape ``(length, dim)``.
 
     Math: PE(t, 2c) = sin(t / 10000^(2c/dim)),  PE(t, 2c+1) = cos(t / 10000^(2c/dim))
+
+    >>> sinusoidal_table(length=16, dim=32).shape
+    torch.Size([16, 32])
     """
     return sinusoids(torch.arange(length), dim)
 
@@ -131,6 +134,9 @@ class SinusoidalPositionalEncoding(_AddedPositions):
         scale: multiply the input by ``sqrt(d_model)`` first, as in the original Transformer.
         dropout: rate applied to the sum.
         max_len: largest length.
+
+    >>> SinusoidalPositionalEncoding(d_model=32)(torch.randn(2, 9, 32)).shape
+    torch.Size([2, 9, 32])
     """
 
     pe: Tensor
@@ -144,7 +150,11 @@ class SinusoidalPositionalEncoding(_AddedPositions):
 
 
 class LearnedPositionalEmbeddings(_AddedPositions):
-    """Add learned positions: ``dropout(sqrt(d) x + E)``. Arguments as :class:`SinusoidalPositionalEncoding`."""
+    """Add learned positions: ``dropout(sqrt(d) x + E)``. Arguments as :class:`SinusoidalPositionalEncoding`.
+
+    >>> LearnedPositionalEmbeddings(max_len=16, d_model=32)(torch.randn(2, 9, 32)).shape
+    torch.Size([2, 9, 32])
+    """
 
     def __init__(self, d_model: int, scale: bool = True, dropout: float = 0.1, max_len: int = 2048) -> None:
         super().__init__(d_model, scale, dropout, max_len)
@@ -160,6 +170,9 @@ class RelativePositionalEncoding(TypedModule):
     Args:
         dim: width of the vectors.
         max_rel_pos: P; offsets are clipped to [-P, P].
+
+    >>> RelativePositionalEncoding(dim=32, max_rel_pos=8)(9, 9).shape
+    torch.Size([9, 9, 32])
     """
 
     def __init__(self, dim: int, max_rel_pos: int) -> None:
@@ -224,6 +237,9 @@ class RotaryPositionalEncoding(TypedModule):
         dim: width of a query or key head; even.
         max_len: largest length.
         theta: base of the frequencies.
+
+    >>> RotaryPositionalEncoding(dim=16, max_len=32)(torch.randn(2, 4, 9, 16)).shape
+    torch.Size([2, 4, 9, 16])
     """
 
     freqs_cos: Tensor

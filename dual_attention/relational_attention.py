@@ -80,6 +80,10 @@ class RelationalAttention(SymbolHeads):
         dropout, key_dim, total_n_heads, attn_scale, shaw_max_rel_pos, window, add_bias_q: of the attention, as
             :class:`~dual_attention.attention.Attention`.
         add_bias_out, out_dropout, out_dim: of its output, likewise.
+
+    >>> layer = RelationalAttention(d_model=64, n_heads=4, n_relations=8)
+    >>> layer(torch.randn(2, 9, 64), symbols=torch.randn(2, 9, 64), need_weights=True)
+    RelationalAttentionOutput(output=Tensor(2, 9, 64), weights=Tensor(2, 4, 9, 9), relations=Tensor(2, 9, 9, 8))
     """
 
     rel_score: RelationScore = "dot"  # default for layers pickled before this argument existed

@@ -35,6 +35,10 @@ class RelationalCrossAttention(SymbolHeads):
     Args:
         activation: of the scores: softmax, or an elementwise one, under which masked pairs get the weight zero.
         others: as :class:`~dual_attention.relational_attention.RelationalAttention`.
+
+    >>> layer = RelationalCrossAttention(d_model=64, n_heads=4)
+    >>> layer(torch.randn(2, 9, 64), symbols=torch.randn(2, 9, 64)).output.shape
+    torch.Size([2, 9, 64])
     """
 
     _observed = "visible", "symbols", "weights", "symbol_values", "symbol_message", "head_output"
@@ -141,6 +145,10 @@ class DisentangledRelationalCrossAttention(SymbolHeads):
     Args:
         n_kv_heads: heads of symbols and of the keys of attention and relations; by default ``n_heads``.
         others: as :class:`~dual_attention.relational_attention.RelationalAttention`.
+
+    >>> layer = DisentangledRelationalCrossAttention(d_model=64, n_heads=4)
+    >>> layer(torch.randn(2, 9, 64), symbols=torch.randn(2, 9, 64), need_weights=True)
+    RelationalAttentionOutput(output=Tensor(2, 9, 64), weights=Tensor(2, 4, 9, 9), relations=Tensor(2, 4, 9, 9))
     """
 
     _observed = "visible", "symbols", "weights", "relations", "symbol_values", "symbol_message", "head_output"

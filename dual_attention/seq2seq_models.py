@@ -64,6 +64,14 @@ class Seq2SeqTransformer(Seq2SeqModel):
             multiplication by ``sqrt(d)`` they all but drown the positions. ``"scaled"``: ``d_model ** -0.5``, as large
             as the positions, and small enough for an output layer. By default the latter with tied weights, which the
             published package has not, and the former without.
+
+    >>> spec, heads = {"type": "token", "vocab_size": 50}, {"n_heads": 2, "dff": 64}
+    >>> blocks = {"encoder_kwargs": heads, "decoder_kwargs": {**heads, "n_heads_cross": 2}}
+    >>> model = Seq2SeqTransformer(spec, spec, d_model=32, out_dim=50, n_layers_enc=1, n_layers_dec=1, **blocks)
+    >>> source, target = torch.randint(50, (2, 9)), torch.randint(50, (2, 5))
+    >>> logits, loss = model(source, target[:, :-1], targets=target[:, 1:])
+    >>> logits.shape, loss.shape
+    (torch.Size([2, 4, 50]), torch.Size([]))
     """
 
     _kinds = types.MappingProxyType({"encoder": EncoderBlock, "decoder": DecoderBlock})
@@ -130,6 +138,13 @@ class Seq2SeqDualAttnTransformer(Seq2SeqModel):
         update_symbols_each_layer: retrieve symbols anew for each block, as the published package does; otherwise once
             on each side, for the first.
         others: as :class:`Seq2SeqTransformer`.
+
+    >>> spec, heads = {"type": "token", "vocab_size": 50}, {"n_heads_sa": 1, "n_heads_ra": 1, "dff": 64}
+    >>> blocks = {"encoder_kwargs": heads, "decoder_kwargs": {**heads, "n_heads_cross": 2}}
+    >>> sizes = {"d_model": 32, "out_dim": 50, "n_layers_enc": 1, "n_layers_dec": 1}
+    >>> model = Seq2SeqDualAttnTransformer(spec, spec, "symbolic_attention", {"n_symbols": 8}, **sizes, **blocks)
+    >>> model(torch.randint(50, (2, 9)), torch.randint(50, (2, 5)), targets=torch.randint(50, (2, 5)))[0].shape
+    torch.Size([2, 5, 50])
     """
 
     _kinds = types.MappingProxyType({"encoder": DualAttnEncoderBlock, "decoder": DualAttnDecoderBlock})

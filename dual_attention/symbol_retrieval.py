@@ -93,6 +93,9 @@ class SymbolicAttention(_CountsTokens):
         dropout: rate on the attention weights, while training.
         scale: factor of the scores; by default ``1 / sqrt(d_model / n_heads)``.
         trainable_symbols: whether the symbols learn; the templates always do.
+
+    >>> SymbolicAttention(d_model=64, n_heads=4, n_symbols=16)(torch.randn(2, 9, 64)).shape
+    torch.Size([2, 9, 64])
     """
 
     def __init__(
@@ -175,6 +178,9 @@ class PositionalSymbolRetriever(_CountsTokens):
         symbol_dim: width of the symbols.
         max_length: largest length.
         sinusoidal: fixed sinusoidal symbols instead of learned ones; they are not in the state dict.
+
+    >>> PositionalSymbolRetriever(symbol_dim=64, max_length=100)(torch.randn(2, 9, 64)).shape
+    torch.Size([2, 9, 64])
     """
 
     def __init__(self, symbol_dim: int, max_length: int, sinusoidal: bool = False) -> None:
@@ -249,6 +255,10 @@ class PositionRelativeSymbolRetriever(_CountsTokens):
 
     Raises:
         ValueError: if learned symbols are not given ``max_rel_pos``, or ``theta`` is not positive.
+
+    >>> symbols = PositionRelativeSymbolRetriever(symbol_dim=64, max_rel_pos=8)(torch.randn(2, 9, 64))
+    >>> symbols.shape, symbols.library.shape
+    (torch.Size([9, 9, 64]), torch.Size([17, 64]))
     """
 
     def __init__(
@@ -329,6 +339,10 @@ class PositionRelativeSymbolRetriever2D(TypedModule):
         symbol_dim: width of the symbols.
         max_rel_pos: largest offsets (rows, columns), or one number for both.
         n_prefix_tokens: tokens in front of the grid.
+
+    >>> retriever = PositionRelativeSymbolRetriever2D(symbol_dim=64, max_rel_pos=3)
+    >>> retriever(torch.randn(2, 13, 64), grid_size=(3, 4)).shape
+    torch.Size([13, 13, 64])
     """
 
     def __init__(self, symbol_dim: int, max_rel_pos: int | tuple[int, int], n_prefix_tokens: int = 1) -> None:
@@ -392,6 +406,10 @@ class RelationalSymbolicAttention(TypedModule):
         include_self: count the object among its neighbours.
         normalize_rels: softmax over the neighbours of the relations times ``rel_scale``.
         rel_scale: by default ``1 / sqrt(d_model / rel_n_heads)``.
+
+    >>> by_role = RelationalSymbolicAttention(64, rel_n_heads=4, symbolic_attn_n_heads=4, n_symbols=16, nbhd_delta=2)
+    >>> by_role(torch.randn(2, 9, 64)).shape
+    torch.Size([2, 9, 64])
     """
 
     def __init__(

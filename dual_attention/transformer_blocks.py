@@ -50,6 +50,9 @@ class FeedForwardBlock(TypedModule):
         dff: width within; by default ``4 * embed_dim``, for SwiGLU two thirds of that.
         activation: relu, gelu (tanh form), silu, ..., or swiglu.
         use_bias: biases in all layers.
+
+    >>> FeedForwardBlock(64, activation="swiglu")(torch.randn(2, 9, 64)).shape
+    torch.Size([2, 9, 64])
     """
 
     def __init__(
@@ -86,6 +89,9 @@ class RMSNorm(TypedModule):
     Args:
         dim: width of the last axis.
         eps: added to the mean square.
+
+    >>> RMSNorm(4)(torch.tensor([2.0, 2.0, -2.0, -2.0]))
+    tensor([ 1.0000,  1.0000, -1.0000, -1.0000], grad_fn=<MulBackward0>)
     """
 
     def __init__(self, dim: int, eps: float = 1e-5) -> None:
@@ -110,7 +116,11 @@ class RMSNorm(TypedModule):
 
 
 def create_norm(d_model: int, norm_type: NormType = "layernorm") -> nn.Module:
-    """The normalisation of that name: ``layernorm``, ``rmsnorm`` or ``none``."""
+    """The normalisation of that name: ``layernorm``, ``rmsnorm`` or ``none``.
+
+    >>> create_norm(64, "rmsnorm"), create_norm(64, "none")
+    (RMSNorm(), Identity())
+    """
     check_positive(d_model=d_model)
     norms = {"layernorm": nn.LayerNorm, "rmsnorm": RMSNorm, "none": nn.Identity}
     check_choice("norm_type", norm_type, norms)
@@ -231,6 +241,9 @@ class EncoderBlock(EncoderSteps):
         causal: no position sees a later one.
         attn_kwargs: further arguments of :class:`~dual_attention.attention.Attention`.
         post_norm_dropout: with post-norm, drop once more between the two steps, as the published package does.
+
+    >>> EncoderBlock(d_model=64, n_heads=4)(torch.randn(2, 9, 64)).shape
+    torch.Size([2, 9, 64])
     """
 
     _attention = "self_attn"
@@ -306,6 +319,9 @@ class DecoderBlock(DecoderSteps):
         cross_kwargs: further arguments of the cross-attention.
         ff_dropout: drop the feed-forward block's output; the published package does not.
         others: as :class:`EncoderBlock`.
+
+    >>> DecoderBlock(d_model=64, n_heads=4, n_heads_cross=4)(torch.randn(2, 9, 64), torch.randn(2, 5, 64)).shape
+    torch.Size([2, 9, 64])
     """
 
     cache_names = "self_attn", "cross_attn"

@@ -51,6 +51,10 @@ class VisionTransformer(VisionModel):
             (bicubic) for other sizes; ``"none"``.
         n_registers: learned tokens behind the class token, without positions, that the other tokens attend to and no
             pooling reads, ``"mean"`` included (Darcet et al. 2024, arXiv 2309.16588).
+
+    >>> model = VisionTransformer((1, 16, 16), (4, 4), num_classes=10, d_model=32, n_layers=1, n_heads=2)
+    >>> model(torch.randn(2, 1, 16, 16)).shape
+    torch.Size([2, 10])
     """
 
     def __init__(
@@ -113,6 +117,10 @@ class VisionDualAttnTransformer(VisionModel):
             position-relative retrievals need ``ra_kwargs={"use_relative_positional_symbols": True, ...}``.
         update_symbols_each_layer: retrieve symbols anew for each block, as the published package does, or only once.
         others: as :class:`VisionTransformer`.
+
+    >>> model = VisionDualAttnTransformer((1, 16, 16), (4, 4), 10, d_model=32, n_layers=1, n_heads_sa=1, n_heads_ra=1)
+    >>> model(torch.randn(2, 1, 16, 16)).shape
+    torch.Size([2, 10])
     """
 
     def __init__(

@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 import torch
 
+from tests.support.compilers import HAS_COMPILER
+
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
@@ -42,6 +44,8 @@ EXAMPLES = {
 def test_examples_show_what_happens(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     module, tests = EXAMPLES[name]
+    if module == "dual_attention.native" and not HAS_COMPILER:
+        pytest.skip("needs a C compiler")
     namespace: dict[str, Any] = {"torch": torch}
     exec(f"from {module} import *", namespace)
     wrong: list[str] = []

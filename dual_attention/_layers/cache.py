@@ -119,6 +119,13 @@ class TokenCache(Cache):
         window: tokens a receiver sees, itself included; earlier ones are dropped.
         max_length: most tokens that will ever be seen.
         wide: names of what is kept in float32 where the layer computes in half precision.
+
+    >>> layer, x = Attention(d_model=64, n_heads=4), torch.randn(2, 3, 64)
+    >>> cache = layer.new_cache()
+    >>> with torch.no_grad():
+    ...     outputs = [layer(token, token, token, is_causal=True, cache=cache).output for token in x.split(1, dim=1)]
+    >>> torch.allclose(torch.cat(outputs, dim=1), layer(x, x, x, is_causal=True).output, atol=1e-6), cache.length
+    (True, 3)
     """
 
     def __init__(
@@ -300,7 +307,15 @@ class TokenCache(Cache):
 
 
 class ContextCache(Cache):
-    """Keys and values of a context, computed at the first call and kept; counts the tokens that attended to it."""
+    """Keys and values of a context, computed at the first call and kept; counts the tokens that attended to it.
+
+    >>> layer, context = Attention(d_model=64, n_heads=4), torch.randn(2, 5, 64)
+    >>> cache = layer.new_context_cache()
+    >>> with torch.no_grad():
+    ...     out = layer(torch.randn(2, 1, 64), context, context, cache=cache).output
+    >>> out.shape, cache.filled
+    (torch.Size([2, 1, 64]), True)
+    """
 
     def __init__(self, shapes: Shapes) -> None:
         self.shapes = {name: tuple(shape) for name, shape in shapes.items()}
@@ -378,6 +393,10 @@ class CacheGroup(Cache):
 
     Args:
         caches: at least one, each of them once.
+
+    >>> cache = DualAttention(d_model=64, n_heads_sa=2, n_heads_ra=2).new_cache()
+    >>> list(cache.caches), cache.length
+    (['self_attention', 'relational_attention'], 0)
     """
 
     def __init__(self, caches: Mapping[str, Cache]) -> None:

@@ -38,7 +38,12 @@ class _HeadOptions(TypedDict, total=False):
 
 
 class AttentionOptions(_HeadOptions, total=False):
-    """Further arguments of :class:`~dual_attention.attention.Attention`: ``sa_kwargs``, ``attn_kwargs``."""
+    """Further arguments of :class:`~dual_attention.attention.Attention`: ``sa_kwargs``, ``attn_kwargs``.
+
+    >>> options: AttentionOptions = {"n_kv_heads": 1, "window": 4}
+    >>> DualAttention(d_model=64, n_heads_sa=2, n_heads_ra=2, sa_kwargs=options).self_attention.window
+    4
+    """
 
     shaw_values: bool
     output_gate: str | Activation | None
@@ -50,6 +55,10 @@ class RelationalOptions(_HeadOptions, total=False):
     All are those of :class:`~dual_attention.relational_attention.RelationalAttention`, except for ``activation``, which
     is that of :class:`~dual_attention.relational_cross_attention.RelationalCrossAttention`. The two forms of relational
     cross-attention have fewer.
+
+    >>> options: RelationalOptions = {"n_relations": 8, "symmetric_rels": True}
+    >>> DualAttention(d_model=64, n_heads_sa=2, n_heads_ra=2, ra_kwargs=options).relational_attention.n_relations
+    8
     """
 
     n_relations: int | None
@@ -64,7 +73,12 @@ class RelationalOptions(_HeadOptions, total=False):
 
 
 class SymbolOptions(TypedDict, total=False):
-    """Arguments of the classes of :mod:`dual_attention.symbol_retrieval`, ``symbol_retrieval_kwargs``."""
+    """Arguments of the classes of :mod:`dual_attention.symbol_retrieval`, ``symbol_retrieval_kwargs``.
+
+    >>> options: SymbolOptions = {"n_symbols": 8, "n_heads": 2, "d_model": 32}
+    >>> SymbolicAttention(**options).n_symbols
+    8
+    """
 
     d_model: int
     n_heads: int
@@ -114,13 +128,23 @@ class _ResidualOptions(TypedDict, total=False):
 
 
 class EncoderBlockOptions(_ResidualOptions, BlockOptions, total=False):
-    """Arguments of :class:`~dual_attention.transformer_blocks.EncoderBlock` without ``d_model``."""
+    """Arguments of :class:`~dual_attention.transformer_blocks.EncoderBlock` without ``d_model``.
+
+    >>> options: EncoderBlockOptions = {"n_heads": 4, "dff": 128, "norm_first": False}
+    >>> EncoderBlock(d_model=64, **options)(torch.randn(2, 9, 64)).shape
+    torch.Size([2, 9, 64])
+    """
 
     n_heads: int
 
 
 class DecoderBlockOptions(_ResidualOptions, total=False):
-    """Arguments of :class:`~dual_attention.transformer_blocks.DecoderBlock` without ``d_model``."""
+    """Arguments of :class:`~dual_attention.transformer_blocks.DecoderBlock` without ``d_model``.
+
+    >>> options: DecoderBlockOptions = {"n_heads": 4, "n_heads_cross": 2}
+    >>> DecoderBlock(d_model=64, **options)(torch.randn(2, 9, 64), torch.randn(2, 5, 64)).shape
+    torch.Size([2, 9, 64])
+    """
 
     n_heads: int
     n_heads_cross: int
@@ -139,13 +163,24 @@ class _DualOptions(_ResidualOptions, total=False):
 
 
 class DualAttnEncoderBlockOptions(_DualOptions, total=False):
-    """Arguments of :class:`~dual_attention.dual_attn_blocks.DualAttnEncoderBlock` without ``d_model``."""
+    """Arguments of :class:`~dual_attention.dual_attn_blocks.DualAttnEncoderBlock` without ``d_model``.
+
+    >>> options: DualAttnEncoderBlockOptions = {"n_heads_sa": 2, "n_heads_ra": 2, "dff": 128}
+    >>> DualAttnEncoderBlock(d_model=64, **options)(torch.randn(2, 9, 64), torch.randn(2, 9, 64)).shape
+    torch.Size([2, 9, 64])
+    """
 
     post_norm_dropout: bool
 
 
 class DualAttnDecoderBlockOptions(_DualOptions, total=False):
-    """Arguments of :class:`~dual_attention.dual_attn_blocks.DualAttnDecoderBlock` without ``d_model``."""
+    """Arguments of :class:`~dual_attention.dual_attn_blocks.DualAttnDecoderBlock` without ``d_model``.
+
+    >>> options: DualAttnDecoderBlockOptions = {"n_heads_sa": 2, "n_heads_ra": 2, "n_heads_cross": 4}
+    >>> x, context, symbols = torch.randn(2, 9, 64), torch.randn(2, 5, 64), torch.randn(2, 9, 64)
+    >>> DualAttnDecoderBlock(d_model=64, **options)(x, context, symbols).shape
+    torch.Size([2, 9, 64])
+    """
 
     n_heads_cross: int
     cross_kwargs: AttentionOptions | Options | None

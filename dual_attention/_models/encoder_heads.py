@@ -31,6 +31,12 @@ class EncoderHeadOutput(NamedTuple):
     Attributes:
         logits: ``(B, L, V)`` or ``(B, C)``; None if only the loss was asked for.
         loss: a scalar, float32 or wider; None without targets.
+
+    >>> encoder = TransformerEncoder(vocab_size=50, d_model=32, n_layers=1, n_heads=2, max_block_size=16)
+    >>> model, tokens = EncoderForMaskedLM(encoder), torch.randint(50, (2, 9))
+    >>> logits, loss = model(tokens, tokens)
+    >>> logits.shape, loss.shape
+    (torch.Size([2, 9, 50]), torch.Size([]))
     """
 
     logits: Tensor | MaybeNone
@@ -50,6 +56,10 @@ class EncoderForMaskedLM(CountsParameters, TiesWeights):
         activation: of the transformation before the output layer.
         tie_weights: one weight for the token embedding and the output layer.
         ignore_index: target of a token that is not scored.
+
+    >>> encoder = TransformerEncoder(vocab_size=50, d_model=32, n_layers=1, n_heads=2, max_block_size=16)
+    >>> EncoderForMaskedLM(encoder)(torch.randint(50, (2, 9))).logits.shape
+    torch.Size([2, 9, 50])
     """
 
     def __init__(
@@ -126,6 +136,10 @@ class EncoderForSequenceClassification(CountsParameters):
         pool: classify the first real token (``"cls"``) or the mean of the real tokens (``"mean"``).
         dropout_rate: on what is classified; by default the encoder's.
         ignore_index: single label that is not scored.
+
+    >>> encoder = TransformerEncoder(vocab_size=50, d_model=32, n_layers=1, n_heads=2, max_block_size=16)
+    >>> EncoderForSequenceClassification(encoder, n_classes=3)(torch.randint(50, (2, 9))).logits.shape
+    torch.Size([2, 3])
     """
 
     def __init__(

@@ -39,6 +39,11 @@ class LanguageModelOutput(NamedTuple):
     Attributes:
         logits: ``(B, N, V)``; ``(B, 1, V)`` or None if asked for less.
         loss: mean cross-entropy of the targets in nats, a scalar; None without targets.
+
+    >>> lm = TransformerLM(vocab_size=50, d_model=32, n_layers=1, n_heads=2, max_block_size=16)
+    >>> logits, loss = lm(torch.randint(50, (2, 9)))
+    >>> logits.shape, loss
+    (torch.Size([2, 9, 50]), None)
     """
 
     logits: Tensor | MaybeNone
@@ -60,7 +65,12 @@ class Layers(nn.ModuleDict):
 
 
 class LanguageModel(Generates, TiesWeights, Arithmetic, TokenModel):
-    """A decoder-only language model; its subclasses make the blocks, and symbol retrievers if they have any."""
+    """A decoder-only language model; its subclasses make the blocks, and symbol retrievers if they have any.
+
+    >>> lm = TransformerLM(vocab_size=50, d_model=32, n_layers=1, n_heads=2, max_block_size=16)
+    >>> isinstance(lm, LanguageModel), lm.loss(torch.tensor([[1, 2, 3]]), torch.tensor([[2, 3, 4]])).shape
+    (True, torch.Size([]))
+    """
 
     _block_kind: Any
     """Class of the blocks."""

@@ -29,6 +29,11 @@ class Trace(NamedTuple):
         states: L + 1 tensors ``(B, N, d)``: the input of each block, and the output of the last, before the last norm.
         maps: of each block its attention weights ``(B, H, N, t + N)``, or its
             :class:`~dual_attention.dual_attention.DualAttentionOutput`.
+
+    >>> encoder = TransformerEncoder(vocab_size=50, d_model=32, n_layers=2, n_heads=2, max_block_size=16)
+    >>> trace = encoder.trace(torch.randint(50, (2, 9)))
+    >>> len(trace.states), len(trace.maps), trace.maps[0].shape
+    (3, 2, torch.Size([2, 2, 9, 9]))
     """
 
     hidden: Tensor

@@ -85,6 +85,11 @@ class VisionTrace(NamedTuple):
         scores: of the classes, ``(B, num_classes)``.
         hidden: ``(B, T, d)``, the tokens that are pooled.
         states, maps: as :class:`~dual_attention.language_models.Trace`.
+
+    >>> model = VisionTransformer((1, 16, 16), (4, 4), num_classes=10, d_model=32, n_layers=1, n_heads=2)
+    >>> trace = model.trace(torch.randn(2, 1, 16, 16))
+    >>> trace.scores.shape, len(trace.states), trace.maps[0].shape
+    (torch.Size([2, 10]), 2, torch.Size([2, 2, 17, 17]))
     """
 
     scores: Tensor
@@ -94,7 +99,12 @@ class VisionTrace(NamedTuple):
 
 
 class VisionModel(StackModel):
-    """An image classifier; its subclasses fill ``encoder_blocks``."""
+    """An image classifier; its subclasses fill ``encoder_blocks``.
+
+    >>> model = VisionTransformer((1, 16, 16), (4, 4), num_classes=10, d_model=32, n_layers=1, n_heads=2)
+    >>> isinstance(model, VisionModel), model.forward_features(torch.randn(2, 1, 16, 16)).shape
+    (True, torch.Size([2, 17, 32]))
+    """
 
     def __init__(self, config: VisionConfig) -> None:
         super().__init__()

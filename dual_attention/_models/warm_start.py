@@ -34,6 +34,15 @@ def start_from_transformer(model: nn.Module, transformer: nn.Module, *, silent: 
 
     Raises:
         ValueError: if the Transformer has weights for which ``model`` has no place, or the other way round.
+
+    >>> shape = {"d_model": 32, "n_layers": 1, "bias": False, "max_block_size": 16}
+    >>> transformer = TransformerLM(50, n_heads=2, **shape)
+    >>> kinds = {"sa_kwargs": {"total_n_heads": 2}, "ra_kwargs": {"total_n_heads": 2, "out_dim": 32}}
+    >>> model = DualAttnTransformerLM(50, n_heads_sa=2, n_heads_ra=2, **shape, **kinds)
+    >>> start_from_transformer(model, transformer, silent=True)
+    >>> tokens = torch.randint(50, (2, 9))
+    >>> torch.allclose(model(tokens)[0], transformer(tokens)[0], atol=1e-5)
+    True
     """
     own = model.state_dict()
     given = {

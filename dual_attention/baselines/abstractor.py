@@ -57,6 +57,11 @@ class AbstractorBlock(Block):
         symbol_self_attn: begin with self-attention among symbols, which is optional in the authors' code too.
         rel_activation: activation of the relations, softmax or an elementwise one.
         others: as :class:`~dual_attention.transformer_blocks.EncoderBlock`.
+
+    >>> block = AbstractorBlock(d_model=32, n_heads=2)
+    >>> symbols, maps = block(torch.randn(2, 9, 32), symbols=torch.randn(2, 9, 32), need_weights=True)
+    >>> symbols.shape, maps.relations.shape
+    (torch.Size([2, 9, 32]), torch.Size([2, 2, 9, 9]))
     """
 
     def __init__(
@@ -132,6 +137,9 @@ class ObjectStreamAbstractorBlock(AbstractorBlock):
 
     Relational cross-attention is added to the objects instead of the symbols, so that their features pass, and one
     normalisation serves both attention steps. Arguments as :class:`AbstractorBlock`, which is the one to build on.
+
+    >>> ObjectStreamAbstractorBlock(d_model=32, n_heads=2)(torch.randn(2, 9, 32), symbols=torch.randn(2, 9, 32)).shape
+    torch.Size([2, 9, 32])
     """
 
     def _add_norms(self, norm_type: NormType) -> None:
@@ -175,6 +183,11 @@ class Abstractor(TypedBlock):
         symbol_retrieval: ``"positional_symbols"``, ``"symbolic_attention"`` or ``"rel_sym_attn"``.
         symbol_retrieval_kwargs: arguments of that class of :mod:`dual_attention.symbol_retrieval`.
         residual: ``"symbols"``, as in the paper, or ``"objects"``, see :class:`ObjectStreamAbstractorBlock`.
+
+    >>> symbols = {"d_model": 32, "n_heads": 2, "n_symbols": 8}
+    >>> model = Abstractor(32, 1, 2, 64, 0.0, "relu", True, "symbolic_attention", symbols)
+    >>> model(torch.randn(2, 9, 32)).shape
+    torch.Size([2, 9, 32])
     """
 
     def __init__(

@@ -25,6 +25,9 @@ class ContextNorm(TypedModule):
     Args:
         d_model: d.
         eps: added to the variance.
+
+    >>> ContextNorm(d_model=1)(torch.tensor([[[1.0], [3.0]]])).flatten()
+    tensor([-1.,  1.], grad_fn=<ViewBackward0>)
     """
 
     def __init__(self, d_model: int, eps: float = 1e-8) -> None:

@@ -37,6 +37,10 @@ class CoRelNet(TypedModule):
 
     Attributes:
         out_features: ``n_objects ** 2``.
+
+    >>> model = CoRelNet(d_model=32, n_objects=4)
+    >>> model(torch.randn(2, 4, 32)).shape, model.out_features
+    (torch.Size([2, 16]), 16)
     """
 
     def __init__(

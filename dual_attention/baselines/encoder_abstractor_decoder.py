@@ -94,6 +94,11 @@ class EncoderAbstractorDecoder(TypedModule):
             :class:`~dual_attention.transformer_blocks.EncoderBlock`.
         symbol_retrieval, symbol_retrieval_kwargs: as :class:`~dual_attention.baselines.Abstractor`.
         abstractor_kwargs: further arguments of the abstractor, and those in which it differs from the other layers.
+
+    >>> symbols = {"d_model": 32, "n_heads": 2, "n_symbols": 8}
+    >>> model = EncoderAbstractorDecoder(32, 1, 1, 1, 2, 64, 0.0, "relu", True, "symbolic_attention", symbols)
+    >>> model(torch.randn(2, 9, 32), torch.randn(2, 5, 32)).shape
+    torch.Size([2, 5, 32])
     """
 
     def __init__(

@@ -58,6 +58,9 @@ class ESBN(TypedBlock):
 
     Attributes:
         out_features: ``hidden_dim``.
+
+    >>> ESBN(d_model=32, key_dim=16, hidden_dim=64)(torch.randn(2, 4, 32)).shape
+    torch.Size([2, 64])
     """
 
     def __init__(

@@ -51,6 +51,10 @@ class PrediNet(TypedBlock):
 
     Attributes:
         out_features: ``n_heads * (n_relations + 2 * position_dim)``.
+
+    >>> model = PrediNet(d_model=32, n_objects=4, n_heads=2, n_relations=8)
+    >>> model(torch.randn(2, 4, 32)).shape, model.out_features
+    (torch.Size([2, 20]), 20)
     """
 
     def __init__(

@@ -56,6 +56,13 @@ class Seq2SeqAbstractor(Seq2SeqModel):
         abstractor_reads: the embedded ``"source"``, or the output of the ``"encoder"``.
         decoder_reads: only the ``"abstractor"``, or ``"both"``, encoder first.
         others: see :class:`~dual_attention.seq2seq_models.Seq2SeqTransformer`.
+
+    >>> spec, symbols = {"type": "token", "vocab_size": 50}, {"d_model": 32, "n_heads": 2, "n_symbols": 8}
+    >>> heads = {"n_heads": 2, "dff": 64, "dropout_rate": 0.0, "activation": "relu", "norm_first": True}
+    >>> blocks = heads, heads, {**heads, "n_heads_cross": 2}
+    >>> model = Seq2SeqAbstractor(spec, spec, "symbolic_attention", symbols, 32, 50, 1, 1, 1, *blocks, 16, 16)
+    >>> model(torch.randint(50, (2, 9)), torch.randint(50, (2, 5)), torch.randint(50, (2, 5)))[0].shape
+    torch.Size([2, 5, 50])
     """
 
     encoder_is_optional = True

@@ -75,6 +75,10 @@ class VisionAbstractor(ObjectClassifier):
         symbol_retrieval: as :class:`~dual_attention.baselines.Abstractor`; by default one symbol for each patch.
         symbol_retrieval_kwargs: may be None for positional symbols.
         others: as :class:`~dual_attention.baselines.Abstractor`.
+
+    >>> model = VisionAbstractor((1, 16, 16), (8, 8), 10, 32, 1, 2, 64, 0.0, "relu", True)
+    >>> model(torch.randn(2, 1, 16, 16)).shape
+    torch.Size([2, 10])
     """
 
     def __init__(
@@ -114,6 +118,10 @@ class VisionPrediNet(ObjectClassifier):
         positions: ``"index"``: the number of the patch, as in Figure 7 of arXiv 2405.16727; ``"grid"``: row and column,
             each from -1 to 1, since Shanahan et al. 2020 append two coordinates; ``"none"``.
         d_model, n_heads, n_relations, key_dim: as :class:`~dual_attention.baselines.PrediNet`.
+
+    >>> model = VisionPrediNet((1, 16, 16), (8, 8), num_classes=10, d_model=32, n_heads=2, n_relations=8)
+    >>> model(torch.randn(2, 1, 16, 16)).shape
+    torch.Size([2, 10])
     """
 
     def __init__(
@@ -171,6 +179,9 @@ class VisionCoRelNet(ObjectClassifier):
             ReLU, d, ReLU, then the mean over objects, to C.
         object_features: k; the classifier also sees k features of each object, which a linear map makes of it. With 0
             it sees relations only, as CoRelNet is defined.
+
+    >>> VisionCoRelNet((1, 16, 16), (8, 8), num_classes=10, d_model=32)(torch.randn(2, 1, 16, 16)).shape
+    torch.Size([2, 10])
     """
 
     def __init__(
@@ -221,6 +232,9 @@ class VisionESBN(ObjectClassifier):
         image_shape, patch_size: as :class:`VisionAbstractor`.
         num_classes: number of classes; the classifier is one linear layer.
         d_model, key_dim, hidden_dim, context_norm, scale: as :class:`~dual_attention.baselines.ESBN`.
+
+    >>> VisionESBN((1, 16, 16), (8, 8), num_classes=10, d_model=32)(torch.randn(2, 1, 16, 16)).shape
+    torch.Size([2, 10])
     """
 
     def __init__(

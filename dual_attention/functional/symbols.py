@@ -23,6 +23,10 @@ class RelativeSymbols:
         library: symbols, shape ``(K, d)``, one row for each kind of pair (for instance each clipped offset ``j - i``).
         index: integers in ``[0, K)``, shape ``(N, M)``: the row that holds the symbol which names sender ``j`` to
             receiver ``i``.
+
+    >>> index = torch.tensor([[0, 1], [2, 0]])
+    >>> RelativeSymbols(torch.randn(3, 64), index).shape
+    torch.Size([2, 2, 64])
     """
 
     library: Tensor
@@ -114,6 +118,10 @@ class OffsetSymbols(RelativeSymbols):
 
     Raises:
         ValueError: if the library has an even number of rows.
+
+    >>> symbols = PositionRelativeSymbolRetriever(symbol_dim=64, max_rel_pos=8)(torch.randn(2, 9, 64))
+    >>> isinstance(symbols, OffsetSymbols), symbols.sizes
+    (True, (9, 9, 64))
     """
 
     # Not a field as in the base, so that `dataclasses.replace`, which FSDP calls, makes another.

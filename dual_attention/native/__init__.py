@@ -26,6 +26,11 @@ def enable() -> None:
 
     Raises:
         RuntimeError: if they cannot be built, with the reason.
+
+    >>> enable()
+    >>> is_enabled()
+    True
+    >>> disable()
     """
     from . import kernels, step
 
@@ -46,7 +51,12 @@ def enable_when_used() -> None:
 
 
 def disable() -> None:
-    """Take the implementation out again, and leave a note how to ask for it."""
+    """Take the implementation out again, and leave a note how to ask for it.
+
+    >>> disable()
+    >>> is_enabled()
+    False
+    """
     from ..functional.relational import asked_for
 
     if is_enabled():
@@ -54,7 +64,11 @@ def disable() -> None:
 
 
 def is_enabled() -> bool:
-    """Whether ``impl="auto"`` may take the kernels."""
+    """Whether ``impl="auto"`` may take the kernels.
+
+    >>> is_enabled()
+    False
+    """
     from ..functional.relational.table import IMPLEMENTATIONS
     from .implementation import NATIVE
 
