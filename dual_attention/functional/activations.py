@@ -43,6 +43,9 @@ def activation_function(
     Raises:
         TypeError: for what is neither, by the name of the argument that it was given as.
         ValueError: for a name that is not in :data:`ACTIVATIONS`.
+
+    >>> activation_function("relu")(torch.tensor([-1.0, 2.0]))
+    tensor([0., 2.])
     """
     if callable(name):
         return name

@@ -74,6 +74,11 @@ def attention(
     Raises:
         ValueError: if shapes or devices disagree, or the dropout is outside [0, 1).
         TypeError: if types disagree (unless under autocast), a mask is not boolean, or a bias not floating point.
+
+    >>> q, k, v = torch.randn(2, 4, 9, 16), torch.randn(2, 4, 5, 16), torch.randn(2, 4, 5, 16)
+    >>> output, weights = attention(q, k, v, scale=0.25, need_weights=True)
+    >>> output.shape, weights.shape
+    (torch.Size([2, 4, 9, 16]), torch.Size([2, 4, 9, 5]))
     """
     mask, bias = checked_attention(q, k, v, mask, bias, scale, dropout)
     k, v = zero_padding(mask, k, v)

@@ -24,6 +24,9 @@ def combine(weights: Tensor, values: Tensor, *, multidim: bool = False, pairwise
 
     Raises:
         ValueError: if the shapes do not fit.
+
+    >>> combine(torch.tensor([[0.5, 0.5]]), torch.tensor([[1.0, 0.0], [3.0, 4.0]]))
+    tensor([[2., 2.]])
     """
     for name, x, axes in (("weights", weights, 2 + multidim), ("values", values, 2 + pairwise)):
         check_floating(name, x)
@@ -58,6 +61,9 @@ def masked_mean(x: Tensor, mask: Tensor | None = None) -> Tensor:
 
     Returns:
         ``(..., d)``.
+
+    >>> masked_mean(torch.tensor([[[1.0], [3.0], [99.0]]]), torch.tensor([[True, True, False]]))
+    tensor([[2.]])
     """
     if mask is None:
         return x.sum(-2) / max(x.shape[-2], 1)

@@ -37,6 +37,9 @@ def cross_entropy(logits: Tensor, targets: Tensor, *, ignore_index: int = -1, re
     Raises:
         TypeError: if targets are not integers.
         ValueError: if shapes disagree, or a target on the CPU is out of range.
+
+    >>> cross_entropy(torch.zeros(2, 4), torch.tensor([3, -1]))
+    tensor(1.3863)
     """
     check_floating("logits", logits)
     if not logits.dim():
@@ -76,6 +79,11 @@ def linear_cross_entropy(
     Raises:
         TypeError: also if dtypes differ outside autocast.
         ValueError: also if ``chunk_size`` is not positive.
+
+    >>> hidden, weight, targets = torch.randn(6, 8), torch.randn(50, 8), torch.randint(50, (6,))
+    >>> loss = linear_cross_entropy(hidden, weight, targets, chunk_size=2)
+    >>> torch.allclose(loss, cross_entropy(hidden @ weight.T, targets))
+    True
     """
     check_floating("hidden", hidden)
     check_floating("weight", weight)

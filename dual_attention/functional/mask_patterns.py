@@ -30,6 +30,10 @@ class MaskPattern:
         window: receiver ``i`` sees senders near its own place, ``|i + offset - j| < window``.
         offset: place of the first receiver among the senders. With a cache of earlier senders the receivers are the
             last N of M, and ``offset = M - N``.
+
+    >>> pattern = mask_pattern(is_causal=True, batch=1, heads=1, n=3, m=3)
+    >>> isinstance(pattern, MaskPattern), pattern.causal, pattern.n
+    (True, True, 3)
     """
 
     n: int

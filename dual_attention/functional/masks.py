@@ -41,7 +41,13 @@ Segments = Tensor | tuple[Tensor, Tensor]
 
 
 def causal_mask(length: int, *, device: torch.device | str | None = None) -> Tensor:
-    """Boolean mask ``(length, length)``, ``True`` at ``[i, j]`` where ``j <= i``."""
+    """Boolean mask ``(length, length)``, ``True`` at ``[i, j]`` where ``j <= i``.
+
+    >>> causal_mask(3)
+    tensor([[ True, False, False],
+            [ True,  True, False],
+            [ True,  True,  True]])
+    """
     return torch.ones(length, length, dtype=torch.bool, device=device).tril()
 
 
@@ -62,6 +68,11 @@ def directional_mask(
 
     Raises:
         ValueError: for another direction.
+
+    >>> directional_mask(3, "forward")
+    tensor([[False, False, False],
+            [ True, False, False],
+            [ True,  True, False]])
     """
     earlier = torch.ones(length, length, dtype=torch.bool, device=device).tril(-1)
     masks = {"forward": earlier, "backward": earlier.T, "both": earlier | earlier.T}
@@ -82,6 +93,10 @@ def padding_mask(lengths: Tensor, max_length: int | None = None) -> Tensor:
 
     Raises:
         ValueError: if ``lengths`` is not a vector of integers, or one of them exceeds ``max_length``.
+
+    >>> padding_mask(torch.tensor([1, 3]))
+    tensor([[ True, False, False],
+            [ True,  True,  True]])
     """
     check_tensor("lengths", lengths)
     if lengths.dim() != 1 or lengths.is_floating_point() or lengths.dtype == torch.bool:
@@ -120,6 +135,10 @@ def mask_pattern(
         TypeError: if a mask is not boolean.
         ValueError: if one has the wrong shape, a window is not positive, order matters (``is_causal``, ``window``)
             with ``offset + N != M``, or a pattern has another order or segments already.
+
+    >>> real = torch.tensor([[True, True, False]])
+    >>> mask_pattern(padding_mask=real, is_causal=True, batch=1, heads=1, n=3, m=3).causal
+    True
     """
     given = mask = None
     if isinstance(attn_mask, MaskPattern):
@@ -244,6 +263,11 @@ def combine_masks(
 
     Returns:
         A boolean tensor of four dimensions, broadcastable to ``(B, H, N, M)``; ``None`` if nothing is masked.
+
+    >>> combine_masks(is_causal=True, window=2, batch=1, heads=1, n=3, m=3)[0, 0]
+    tensor([[ True, False, False],
+            [ True,  True, False],
+            [False,  True,  True]])
     """
     sizes = {"batch": batch, "heads": heads, "n": n, "m": m}
     pattern = mask_pattern(attn_mask, padding_mask, is_causal, window=window, segments=segments, **sizes)

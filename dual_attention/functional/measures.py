@@ -33,6 +33,9 @@ def attention_correctness(weights: Tensor, region: Tensor) -> Tensor:
 
     Raises:
         TypeError: if ``region`` is not boolean. ValueError: if shapes do not fit, or a weight is negative.
+
+    >>> attention_correctness(torch.tensor([0.7, 0.2, 0.1]), torch.tensor([True, False, True]))
+    tensor(0.8000)
     """
     _require_weights(weights)
     check_mask("region", region, weights)
@@ -55,6 +58,9 @@ def attention_entropy(weights: Tensor, mask: Tensor | None = None, *, normalise:
 
     Raises:
         TypeError, ValueError: as :func:`attention_correctness`.
+
+    >>> attention_entropy(torch.tensor([[0.5, 0.5], [0.9, 0.1]]))
+    tensor([1.0000, 0.4690])
     """
     _require_weights(weights)
     weights = weights.to(torch.promote_types(weights.dtype, torch.float32))
@@ -83,6 +89,10 @@ def alignment_error_rate(weights: Tensor, sure: Tensor, possible: Tensor | None 
     Raises:
         TypeError: if links are not boolean. ValueError: if shapes differ, a sure link is not possible, or a weight is
             negative.
+
+    >>> weights = torch.tensor([[0.9, 0.1], [0.8, 0.2]])
+    >>> alignment_error_rate(weights, sure=torch.eye(2, dtype=torch.bool))
+    tensor(0.5000)
     """
     _require_weights(weights)
     possible = sure if possible is None else possible
@@ -112,6 +122,9 @@ def rank_correlation(weights: Tensor, human: Tensor, mask: Tensor | None = None)
 
     Raises:
         TypeError, ValueError: as :func:`attention_correctness`.
+
+    >>> rank_correlation(torch.tensor([0.1, 0.2, 0.7]), torch.tensor([1.0, 5.0, 9.0]))
+    tensor(1.)
     """
     _require_weights(weights)
     _require_shape("human", human, weights)
@@ -148,6 +161,10 @@ def supervised_attention_loss(
 
     Raises:
         TypeError, ValueError: if shapes do not fit or ``kind`` is unknown.
+
+    >>> gold = torch.tensor([[0.0, 1.0]])
+    >>> supervised_attention_loss(torch.tensor([[0.5, 0.5]]), gold)
+    tensor([0.6931])
     """
     check_floating("weights", weights)
     _require_shape("gold", gold, weights)
@@ -172,6 +189,9 @@ def doubly_stochastic_penalty(weights: Tensor, key_mask: Tensor | None = None) -
 
     Returns:
         ``(...)``.
+
+    >>> doubly_stochastic_penalty(torch.eye(3)), doubly_stochastic_penalty(torch.tensor([[1.0, 0.0], [1.0, 0.0]]))
+    (tensor(0.), tensor(2.))
     """
     check_rows("weights", weights)
     shortfall = 1 - weights.sum(-2)
@@ -191,6 +211,10 @@ def coverage_loss(weights: Tensor) -> Tensor:
 
     Returns:
         ``(...)``.
+
+    >>> twice, once = torch.tensor([[1.0, 0.0], [1.0, 0.0]]), torch.tensor([[1.0, 0.0], [0.0, 1.0]])
+    >>> coverage_loss(twice), coverage_loss(once)
+    (tensor(1.), tensor(0.))
     """
     check_rows("weights", weights)
     return torch.minimum(weights, weights.cumsum(-2) - weights).sum((-2, -1))
@@ -208,6 +232,9 @@ def structured_attention_penalty(weights: Tensor) -> Tensor:
 
     Returns:
         ``(...)``, to be averaged over the batch.
+
+    >>> structured_attention_penalty(torch.eye(2)), structured_attention_penalty(torch.tensor([[1.0, 0.0], [1.0, 0.0]]))
+    (tensor(0.), tensor(2.))
     """
     check_rows("weights", weights)
     gram = weights @ weights.transpose(-2, -1)

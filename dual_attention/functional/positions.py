@@ -24,6 +24,10 @@ def positions_from_padding(padding_mask: Tensor) -> Tensor:
 
     Raises:
         TypeError: if the mask is not boolean.
+
+    >>> positions_from_padding(torch.tensor([[False, True, True], [True, True, False]]))
+    tensor([[0, 0, 1],
+            [0, 1, 1]])
     """
     require_boolean("padding_mask", padding_mask)
     return (padding_mask.long().cumsum(dim=-1) - 1).clamp_min(0)
@@ -42,6 +46,9 @@ def positions_from_segments(segments: Tensor, padding_mask: Tensor | None = None
 
     Raises:
         TypeError: if the mask is not boolean.
+
+    >>> positions_from_segments(torch.tensor([[0, 0, 1, 1, 1]]))
+    tensor([[0, 1, 0, 1, 2]])
     """
     if padding_mask is None:
         real = torch.ones_like(segments, dtype=torch.long)
@@ -69,6 +76,9 @@ def segments_from_cu_seqlens(cu_seqlens: Tensor, length: int | None = None) -> T
     Raises:
         TypeError: if ``cu_seqlens`` is no tensor.
         ValueError: if ``cu_seqlens`` is not increasing from zero, or exceeds ``length``.
+
+    >>> segments_from_cu_seqlens(torch.tensor([0, 2, 5]))
+    tensor([[0, 0, 1, 1, 1]])
     """
     check_tensor("cu_seqlens", cu_seqlens)
     if cu_seqlens.dim() != 1 or cu_seqlens.is_floating_point() or not len(cu_seqlens) or cu_seqlens[0] != 0:

@@ -38,7 +38,19 @@ from .symbols import RelativeSymbols
 
 
 class Observe(Protocol):
-    """An observer: given a name and a tensor, it returns that tensor or another in its place."""
+    """An observer: given a name and a tensor, it returns that tensor or another in its place.
+
+    >>> class Names:
+    ...     def __call__(self, name, x):
+    ...         print(name)
+    ...         return x
+    ...     def watches(self, *names):
+    ...         return True
+    >>> q = torch.randn(1, 1, 3, 8)
+    >>> output = attention(q, q, q, scale=1.0, observe=Names())
+    visible
+    weights
+    """
 
     def __call__(self, name: str, x: Tensor, /) -> Tensor: ...
 
@@ -48,7 +60,11 @@ class Observe(Protocol):
 
 
 class Unobserved:
-    """The observer that changes nothing and watches nothing."""
+    """The observer that changes nothing and watches nothing.
+
+    >>> Unobserved().watches("weights")
+    False
+    """
 
     def __call__(self, name: str, x: Tensor, /) -> Tensor:
         return x
@@ -63,7 +79,12 @@ UNOBSERVED = Unobserved()
 def visible_pairs(
     observe: Observe, mask: Tensor | None, bias: Tensor | None, pairs: tuple[int, ...], device: torch.device
 ) -> Tensor | None:
-    """The mask of pairs ``(N, M)``, as the observer leaves it; without pairs hidden by a bias, if anybody watches."""
+    """The mask of pairs ``(N, M)``, as the observer leaves it; without pairs hidden by a bias, if anybody watches.
+
+    >>> mask = torch.ones(1, 1, 3, 3, dtype=torch.bool).tril()
+    >>> visible_pairs(UNOBSERVED, mask, None, (3, 3), torch.device("cpu")) is mask
+    True
+    """
     if not observe.watches("visible"):
         return mask
     shown = without_hidden(mask, bias)
@@ -73,7 +94,11 @@ def visible_pairs(
 
 
 def symbol_values(observe: Observe, symbols: Tensor | RelativeSymbols, heads: int) -> Tensor | RelativeSymbols:
-    """Projected symbols; if anybody watches them those of every head, as the observer leaves them."""
+    """Projected symbols; if anybody watches them those of every head, as the observer leaves them.
+
+    >>> symbol_values(UNOBSERVED, torch.randn(2, 4, 5, 16), heads=4).shape
+    torch.Size([2, 4, 5, 16])
+    """
     if not observe.watches("symbol_values"):
         return symbols
     if isinstance(symbols, RelativeSymbols):
@@ -83,7 +108,11 @@ def symbol_values(observe: Observe, symbols: Tensor | RelativeSymbols, heads: in
 
 
 def repeat_heads(x: Tensor, heads: int) -> Tensor:
-    """Repeat each of the G key/value heads for its ``heads / G`` query heads: ``(B, G, M, D) -> (B, H, M, D)``."""
+    """Repeat each of the G key/value heads for its ``heads / G`` query heads: ``(B, G, M, D) -> (B, H, M, D)``.
+
+    >>> repeat_heads(torch.randn(2, 2, 5, 16), heads=4).shape
+    torch.Size([2, 4, 5, 16])
+    """
     return x if x.shape[1] == heads else x.repeat_interleave(heads // x.shape[1], dim=1)
 
 
@@ -93,6 +122,9 @@ def inner_products(q: Tensor, k: Tensor, scale: float) -> Tensor:
     Math: scale <q_i, k_j>
 
     A factor below one comes first: in float16 the product of long vectors overflows long before the scaled one does.
+
+    >>> inner_products(torch.tensor([[1.0, 2.0]]), torch.tensor([[3.0, 4.0], [0.0, 1.0]]), scale=0.5)
+    tensor([[5.5000, 1.0000]])
     """
     if abs(scale) < 1.0:
         return (scale * q) @ k.transpose(-2, -1)
@@ -101,7 +133,12 @@ def inner_products(q: Tensor, k: Tensor, scale: float) -> Tensor:
 
 
 def scores_for_softmax(q: Tensor, k: Tensor, scale: float) -> Tensor:
-    """As :func:`inner_products`, but of float16 in float32: a softmax of scores beyond float16 would be NaN."""
+    """As :func:`inner_products`, but of float16 in float32: a softmax of scores beyond float16 would be NaN.
+
+    >>> q = torch.ones(1, 1, 2, 4, dtype=torch.float16)
+    >>> scores_for_softmax(q, q, scale=1.0).dtype
+    torch.float32
+    """
     if q.dtype != torch.float16:
         return inner_products(q, k, scale)
     with without_autocast(q):
@@ -109,7 +146,11 @@ def scores_for_softmax(q: Tensor, k: Tensor, scale: float) -> Tensor:
 
 
 def without_hidden(mask: Tensor | None, bias: Tensor | None) -> Tensor | None:
-    """The mask, less the pairs that a bias of minus infinity hides."""
+    """The mask, less the pairs that a bias of minus infinity hides.
+
+    >>> without_hidden(None, torch.tensor([0.0, -torch.inf]))
+    tensor([ True, False])
+    """
     if bias is None:
         return mask
     allowed = bias != -torch.inf
@@ -117,12 +158,21 @@ def without_hidden(mask: Tensor | None, bias: Tensor | None) -> Tensor | None:
 
 
 def seen_by_a_head(mask: Tensor | None) -> Tensor | None:
-    """The pairs that at least one head may attend, ``(B, H, N, M) -> (B, 1, N, M)``."""
+    """The pairs that at least one head may attend, ``(B, H, N, M) -> (B, 1, N, M)``.
+
+    >>> seen_by_a_head(torch.tensor([[[[True, False]], [[False, False]]]]))
+    tensor([[[[ True, False]]]])
+    """
     return mask if mask is None or mask.shape[1] == 1 else mask.any(dim=1, keepdim=True)
 
 
 def softmax_over_senders(scores: Tensor, mask: Tensor | None) -> Tensor:
-    """Softmax over the last axis of the entries that ``mask`` allows; a row with none is all zeros, never NaN."""
+    """Softmax over the last axis of the entries that ``mask`` allows; a row with none is all zeros, never NaN.
+
+    >>> softmax_over_senders(torch.zeros(2, 2), torch.tensor([[True, True], [False, False]]))
+    tensor([[0.5000, 0.5000],
+            [0.0000, 0.0000]])
+    """
     if mask is None:
         return torch.softmax(scores, dim=-1)
     weights = torch.softmax(fill_hidden(scores, mask), dim=-1)
@@ -133,13 +183,21 @@ def fill_hidden(scores: Tensor, mask: Tensor, dim: int = -1) -> Tensor:
     """Minus infinity where ``mask`` hides scores, below every finite one; zeros in a row that is hidden whole.
 
     A softmax of minus infinity alone would be NaN, and so would its gradients.
+
+    >>> fill_hidden(torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.tensor([[True, False], [False, False]]))
+    tensor([[1., -inf],
+            [0., 0.]])
     """
     seen = mask.any(dim=dim, keepdim=True)
     return torch.where(mask, scores, torch.zeros_like(seen, dtype=scores.dtype).masked_fill(seen, -torch.inf))
 
 
 def add_bias(scores: Tensor, bias: Tensor | None) -> Tensor:
-    """Biased scores, none below the lowest finite number: as a bias, that hides nothing in a row of its like."""
+    """Biased scores, none below the lowest finite number: as a bias, that hides nothing in a row of its like.
+
+    >>> add_bias(torch.zeros(2), torch.tensor([1.0, -torch.inf]))
+    tensor([ 1.0000e+00, -3.4028e+38])
+    """
     return scores if bias is None else (scores + bias).clamp_min(torch.finfo(scores.dtype).min)
 
 
@@ -156,6 +214,10 @@ def attention_weights(
 
     Returns:
         ``(B, H, N, M)``.
+
+    >>> attention_weights(torch.zeros(1, 1, 2, 4), torch.zeros(1, 1, 2, 4), scale=0.5)
+    tensor([[[[0.5000, 0.5000],
+              [0.5000, 0.5000]]]])
     """
     scores = add_bias(scores_for_softmax(q, repeat_heads(k, q.shape[1]), scale), bias)
     return softmax_over_senders(scores, without_hidden(mask, bias)).to(q.dtype)
@@ -178,6 +240,11 @@ def attention(
 
     Returns:
         Attended values ``(B, H, N, d_h)`` and weights ``(B, H, N, M)`` (after dropout).
+
+    >>> q, k, v = torch.randn(2, 4, 9, 16), torch.randn(2, 4, 5, 16), torch.randn(2, 4, 5, 16)
+    >>> output, weights = attention(q, k, v, scale=0.25)
+    >>> output.shape, weights.shape
+    (torch.Size([2, 4, 9, 16]), torch.Size([2, 4, 9, 5]))
     """
     mask = visible_pairs(observe, mask, bias, (q.shape[2], k.shape[2]), q.device)
     alpha = drop(observe("weights", attention_weights(q, k, scale=scale, mask=mask, bias=bias)), dropout)
@@ -206,6 +273,9 @@ def relations(
 
     Returns:
         ``(B, N, M, R)``.
+
+    >>> relations(torch.randn(2, 9, 8, 4), torch.randn(2, 5, 8, 4), scale=0.5).shape
+    torch.Size([2, 9, 5, 8])
     """
     u, w = u.transpose(1, 2), w.transpose(1, 2)
     if activation == "softmax":
@@ -227,6 +297,9 @@ def attend_to_symbols(alpha: Tensor, symbols: Tensor | RelativeSymbols) -> Tenso
 
     Returns:
         ``(B, H, N, d_h)``.
+
+    >>> attend_to_symbols(torch.rand(2, 4, 9, 5), torch.randn(2, 4, 5, 16)).shape
+    torch.Size([2, 4, 9, 16])
     """
     heads = alpha.shape[1]
     if isinstance(symbols, RelativeSymbols):
@@ -262,6 +335,12 @@ def relational_attention(
 
     Returns:
         Attended messages ``(B, H, N, d_h)``, weights ``(B, H, N, M)`` (after dropout), relations ``(B, N, M, R)``.
+
+    >>> q, symbols = torch.randn(2, 4, 9, 16), torch.randn(2, 4, 9, 16)
+    >>> u, w_r = torch.randn(2, 9, 8, 4), torch.randn(4, 16, 8)
+    >>> output, weights, relations = relational_attention(q, q, u, u, symbols, w_r, scale=0.25, rel_scale=0.5)
+    >>> output.shape, weights.shape, relations.shape
+    (torch.Size([2, 4, 9, 16]), torch.Size([2, 4, 9, 9]), torch.Size([2, 9, 9, 8]))
     """
     mask = visible_pairs(observe, mask, bias, (q.shape[2], k.shape[2]), q.device)
     alpha = drop(observe("weights", attention_weights(q, k, scale=scale, mask=mask, bias=bias)), dropout)
@@ -292,6 +371,11 @@ def relational_cross_attention(
 
     Returns:
         Attended symbols ``(B, H, N, d_h)`` and weights ``(B, H, N, M)`` (after dropout).
+
+    >>> q, symbols = torch.randn(2, 4, 9, 16), torch.randn(2, 4, 9, 16)
+    >>> output, weights = relational_cross_attention(q, q, symbols, scale=0.25)
+    >>> output.shape, weights.shape
+    (torch.Size([2, 4, 9, 16]), torch.Size([2, 4, 9, 9]))
     """
     mask = visible_pairs(observe, mask, bias, (q.shape[2], k.shape[2]), q.device)
     weights = observe("weights", activated_scores(q, k, scale=scale, activation=activation, mask=mask, bias=bias))
@@ -309,7 +393,12 @@ def activated_scores(
     mask: Tensor | None = None,
     bias: Tensor | None = None,
 ) -> Tensor:
-    """Weights of RCA, ``(B, H, N, M)``; under an elementwise activation those of masked pairs are zero."""
+    """Weights of RCA, ``(B, H, N, M)``; under an elementwise activation those of masked pairs are zero.
+
+    >>> q = torch.randn(2, 4, 9, 16)
+    >>> activated_scores(q, q, scale=0.25, activation="relu").shape
+    torch.Size([2, 4, 9, 9])
+    """
     if activation == "softmax":
         return attention_weights(q, k, scale=scale, mask=mask, bias=bias)
     scores = inner_products(q, repeat_heads(k, q.shape[1]), scale)
@@ -345,6 +434,11 @@ def disentangled_relational_cross_attention(
     Returns:
         Attended symbols ``(B, H, N, d_h)``, weights alpha and relations, both ``(B, H, N, M)``. Dropout acts on the
         product of the two, which is not returned. An observer sees the relations as ``(B, N, M, H)``.
+
+    >>> q, symbols = torch.randn(2, 4, 9, 16), torch.randn(2, 4, 9, 16)
+    >>> output, weights, relations = disentangled_relational_cross_attention(q, q, q, q, symbols, scale=0.25)
+    >>> output.shape, weights.shape, relations.shape
+    (torch.Size([2, 4, 9, 16]), torch.Size([2, 4, 9, 9]), torch.Size([2, 4, 9, 9]))
     """
     mask = visible_pairs(observe, mask, bias, (q.shape[2], k.shape[2]), q.device)
     alpha = observe("weights", attention_weights(q, k, scale=scale, mask=mask, bias=bias))
@@ -363,7 +457,12 @@ def relations_of_heads(
     mask: Tensor | None = None,
     bias: Tensor | None = None,
 ) -> Tensor:
-    """Relations of disentangled RCA, ``(B, H, N, M)``; mask and bias as in :func:`relations`, but for each head."""
+    """Relations of disentangled RCA, ``(B, H, N, M)``; mask and bias as in :func:`relations`, but for each head.
+
+    >>> q = torch.randn(2, 4, 9, 16)
+    >>> relations_of_heads(q, q, scale=0.25, activation="identity").shape
+    torch.Size([2, 4, 9, 9])
+    """
     if activation == "softmax":
         return attention_weights(q, k, scale=scale, mask=without_hidden(mask, bias))
     return activation_function(activation)(inner_products(q, repeat_heads(k, q.shape[1]), scale))

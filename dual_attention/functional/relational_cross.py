@@ -73,6 +73,11 @@ def relational_cross_attention(
 
     Returns:
         Attended symbols ``(B, H, N, d_h)``; the weights ``(B, H, N, M)`` (after dropout), or None.
+
+    >>> q, symbols = torch.randn(2, 4, 9, 16), torch.randn(2, 4, 9, 16)
+    >>> output, relations = relational_cross_attention(q, q, symbols, scale=0.25, need_weights=True)
+    >>> output.shape, relations.shape
+    (torch.Size([2, 4, 9, 16]), torch.Size([2, 4, 9, 9]))
     """
     mask, bias = checked_relational_cross((q,), (k,), symbols, mask, bias, scale, dropout)
     if activation == "softmax" and not need_weights and observe is None and isinstance(symbols, Tensor):
@@ -116,6 +121,11 @@ def disentangled_relational_cross_attention(
 
     Returns:
         Attended symbols ``(B, H, N, d_h)``; weights and relations, both ``(B, H, N, M)``, or None twice.
+
+    >>> q, symbols = torch.randn(2, 4, 9, 16), torch.randn(2, 4, 9, 16)
+    >>> output, _, _ = disentangled_relational_cross_attention(q, q, q, q, symbols, scale=0.25)
+    >>> output.shape
+    torch.Size([2, 4, 9, 16])
     """
     mask, bias = checked_relational_cross((q, q_rel), (k, k_rel), symbols, mask, bias, scale, dropout)
     if rel_activation != "softmax":

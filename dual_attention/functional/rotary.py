@@ -26,6 +26,10 @@ def rotary_tables(
 
     Returns:
         ``(cos, sin)``, each float32 of shape ``(L, D / 2)``.
+
+    >>> cos, sin = rotary_tables(dim=16, length=9)
+    >>> cos.shape, sin.shape
+    (torch.Size([9, 8]), torch.Size([9, 8]))
     """
     check_finite(theta=theta)
     if theta <= 0:
@@ -50,6 +54,10 @@ def apply_rotary(x: Tensor, cos: Tensor, sin: Tensor, *, offset: int = 0) -> Ten
 
     Raises:
         ValueError: if the tables are too short or of the wrong width.
+
+    >>> cos, sin = rotary_tables(dim=16, length=9)
+    >>> apply_rotary(torch.randn(2, 4, 9, 16), cos, sin).shape
+    torch.Size([2, 4, 9, 16])
     """
     check_rows("x", x)
     check_same_device(x=x, freqs_cos=cos, freqs_sin=sin)

@@ -32,6 +32,9 @@ def dot_score(q: Tensor, k: Tensor, *, scale: float | None = None) -> Tensor:
 
     Raises:
         ValueError: if the widths differ.
+
+    >>> dot_score(torch.tensor([[1.0, 2.0]]), torch.tensor([[1.0, 0.0], [0.0, 1.0]]))
+    tensor([[0.7071, 1.4142]])
     """
     width = _one_width(q, k)
     _check_types(q=q, k=k)
@@ -66,6 +69,11 @@ def additive_score(
 
     Raises:
         ValueError: if a width does not fit, or ``weight`` or ``out_bias`` does not go with ``multidim``.
+
+    >>> q, k = torch.randn(2, 3, 8), torch.randn(2, 5, 8)
+    >>> weight_q, weight_k = torch.randn(16, 8), torch.randn(16, 8)
+    >>> additive_score(q, k, weight_q, weight_k, torch.randn(16)).shape
+    torch.Size([2, 3, 5])
     """
     hidden = _project("q", q, weight_q, "weight_q").unsqueeze(-2)
     hidden = hidden + _project("k", k, weight_k, "weight_k").unsqueeze(-3)
@@ -105,6 +113,9 @@ def key_score(
 
     Returns:
         ``(..., n, S)``; with ``multidim`` ``(..., 1, S, d_v)``.
+
+    >>> key_score(torch.randn(2, 5, 8), torch.randn(16, 8), torch.randn(1, 16)).shape
+    torch.Size([2, 1, 5])
     """
     hidden = k
     if weight_k is not None:
@@ -141,6 +152,9 @@ def general_score(
 
     Raises:
         ValueError: if a width does not fit.
+
+    >>> general_score(torch.randn(2, 3, 6), torch.randn(2, 5, 8), torch.randn(8, 6)).shape
+    torch.Size([2, 3, 5])
     """
     _check_vectors(q=q, k=k)
     if multidim:
@@ -168,6 +182,11 @@ def product_score(q: Tensor, k: Tensor, weight_q: Tensor, weight_k: Tensor, weig
 
     Args:
         weight_q: ``(..., d_w, d_q)``; weight_k: ``(..., d_w, d_k)``; weight: ``(..., d_w)``.
+
+    >>> q, k = torch.randn(2, 3, 8), torch.randn(2, 5, 8)
+    >>> weight_q, weight_k = torch.randn(16, 8), torch.randn(16, 8)
+    >>> product_score(q, k, weight_q, weight_k, torch.randn(16)).shape
+    torch.Size([2, 3, 5])
     """
     queries = torch.tanh(_project("q", q, weight_q, "weight_q"))
     keys = torch.tanh(_project("k", k, weight_k, "weight_k"))
@@ -188,6 +207,9 @@ def cosine_score(q: Tensor, k: Tensor, *, beta: float | Tensor = 1.0, eps: float
 
     Returns:
         ``(..., L, S)``, of float16 and bfloat16 in float32.
+
+    >>> cosine_score(torch.tensor([[1.0, 0.0]]), torch.tensor([[2.0, 0.0], [0.0, 3.0], [-1.0, 0.0]]))
+    tensor([[ 1.,  0., -1.]])
     """
     _one_width(q, k)
     q, k = unit_vectors(q, k, eps)
@@ -215,6 +237,9 @@ def euclidean_score(q: Tensor, k: Tensor, *, squared: bool = False, beta: float 
 
     Returns:
         ``(..., L, S)``, of float16 and bfloat16 in float32, which holds squares that float16 does not.
+
+    >>> euclidean_score(torch.tensor([[0.0, 0.0]]), torch.tensor([[3.0, 4.0], [0.0, 1.0]]))
+    tensor([[-5., -1.]])
     """
     _one_width(q, k)
     q, k = q.to(_wide(q, k)), k.to(_wide(q, k))
@@ -237,13 +262,21 @@ def squared_distance_queries(q: Tensor) -> Tensor:
     Returns:
         ``(..., L, d + 2)``, of float16 and bfloat16 in float32: narrower numbers hold no differences of squares. Nor do
         those of TF32, by which inner products are off by a thousandth of the squares.
+
+    >>> q, k = torch.tensor([1.0, 0.0]), torch.tensor([4.0, 4.0])
+    >>> squared_distance_queries(q) @ squared_distance_keys(k)
+    tensor(-25.)
     """
     q = q.to(_wide(q, q))
     return torch.cat([2 * q, -q.square().sum(-1, keepdim=True), q.new_full((*q.shape[:-1], 1), -1.0)], -1)
 
 
 def squared_distance_keys(k: Tensor) -> Tensor:
-    """``[k; 1; |k|^2]``, see :func:`squared_distance_queries`: ``(..., S, d)`` to ``(..., S, d + 2)``."""
+    """``[k; 1; |k|^2]``, see :func:`squared_distance_queries`: ``(..., S, d)`` to ``(..., S, d + 2)``.
+
+    >>> squared_distance_keys(torch.tensor([3.0, 4.0]))
+    tensor([ 3.,  4.,  1., 25.])
+    """
     k = k.to(_wide(k, k))
     return torch.cat([k, k.new_ones(*k.shape[:-1], 1), k.square().sum(-1, keepdim=True)], -1)
 
@@ -266,6 +299,9 @@ def trilinear_score(q: Tensor, k: Tensor, weight: Tensor) -> Tensor:
 
     Raises:
         ValueError: if a width does not fit.
+
+    >>> trilinear_score(torch.randn(2, 3, 8), torch.randn(2, 5, 8), torch.randn(24)).shape
+    torch.Size([2, 3, 5])
     """
     width = _one_width(q, k)
     _check_types(q=q, k=k, weight=weight)
@@ -286,6 +322,9 @@ def location_score(q: Tensor, weight: Tensor, length: int) -> Tensor:
 
     Returns:
         ``(..., L, S)``.
+
+    >>> location_score(torch.randn(2, 3, 8), torch.randn(10, 8), length=5).shape
+    torch.Size([2, 3, 5])
     """
     reach = weight.shape[-2]
     scores = _project("q", q, weight[..., : min(length, reach), :])
@@ -309,6 +348,9 @@ def location_features(weights: Tensor, kernel: Tensor) -> Tensor:
 
     Raises:
         ValueError: if the kernel is not two-dimensional, or its width is even.
+
+    >>> location_features(torch.rand(2, 3, 5), torch.rand(4, 3)).shape
+    torch.Size([2, 3, 5, 4])
     """
     if kernel.dim() != 2 or kernel.shape[1] % 2 == 0:
         raise ValueError(f"kernel: expected shape (filters, odd width), got {tuple(kernel.shape)}")

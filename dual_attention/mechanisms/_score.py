@@ -31,6 +31,9 @@ class Score(TypedModule, ABC):
     Attributes:
         multidim: whether there is a score for each feature of the value.
         n_queries: number of rows of a score that takes no query; None for scores that take one.
+
+    >>> isinstance(Dot(), Score), isinstance(Additive(d_q=6, d_k=8), Score)
+    (True, True)
     """
 
     multidim: bool = False

@@ -28,6 +28,9 @@ class Align(TypedModule, ABC):
 
     Attributes:
         whole: whether weights of a query depend on scores of others, so that all queries are aligned at once.
+
+    >>> isinstance(Softmax(), Align), Softmax()(torch.zeros(1, 2)).weights
+    (True, tensor([[0.5000, 0.5000]]))
     """
 
     whole: bool = False
@@ -48,7 +51,11 @@ class Align(TypedModule, ABC):
 
 
 class Softmax(Align):
-    """Soft (global) alignment, see :func:`.masked_softmax`."""
+    """Soft (global) alignment, see :func:`.masked_softmax`.
+
+    >>> Softmax(temperature=0.5)(torch.zeros(1, 2), torch.tensor([[True, False]])).weights
+    tensor([[1., 0.]])
+    """
 
     def forward(
         self, scores: Tensor, mask: Tensor | None = None, *, bias: Tensor | None = None, dim: int = -1
@@ -57,7 +64,11 @@ class Softmax(Align):
 
 
 class Uniform(Align):
-    """The same weight for every visible key, an ablation of alignment, see :func:`.uniform_alignment`."""
+    """The same weight for every visible key, an ablation of alignment, see :func:`.uniform_alignment`.
+
+    >>> Uniform()(torch.randn(1, 4), torch.tensor([[True, True, False, False]])).weights
+    tensor([[0.5000, 0.5000, 0.0000, 0.0000]])
+    """
 
     def forward(
         self, scores: Tensor, mask: Tensor | None = None, *, bias: Tensor | None = None, dim: int = -1
@@ -68,7 +79,11 @@ class Uniform(Align):
 
 
 class Sparsemax(Align):
-    """Projection on the simplex, see :func:`.sparsemax`."""
+    """Projection on the simplex, see :func:`.sparsemax`.
+
+    >>> Sparsemax()(torch.tensor([[2.0, 1.5, -1.0]])).weights
+    tensor([[0.7500, 0.2500, 0.0000]])
+    """
 
     def forward(
         self, scores: Tensor, mask: Tensor | None = None, *, bias: Tensor | None = None, dim: int = -1
@@ -84,6 +99,9 @@ class Entmax(Align):
         learned: learn alpha within (1, 2), as in Correia et al. 2019 (arXiv 1909.00015).
         heads: with ``learned``, number of heads with an alpha of their own; scores are then ``(B, heads, L, S)``.
         temperature: positive; divides the scores.
+
+    >>> Entmax(alpha=1.5)(torch.tensor([[2.0, 1.0, -1.0]])).weights
+    tensor([[0.8307, 0.1693, 0.0000]])
     """
 
     def __init__(
@@ -126,6 +144,9 @@ class Hard(Align):
         tau: relaxation temperature of the Gumbel estimators.
         temperature: positive; divides the scores.
         generator: source of the draws.
+
+    >>> Hard().eval()(torch.tensor([[1.0, 9.0, 2.0]])).weights
+    tensor([[0., 1., 0.]])
     """
 
     def __init__(
@@ -170,6 +191,9 @@ class Sigmoid(Align):
     Args:
         shift: added to the scores; by default -log of the number of visible keys.
         temperature: positive; divides the scores.
+
+    >>> Sigmoid(shift=0.0)(torch.tensor([[0.0, 0.0]])).weights
+    tensor([[0.5000, 0.5000]])
     """
 
     def __init__(self, *, shift: float | None = None, temperature: float = 1.0) -> None:
@@ -189,7 +213,13 @@ class Sigmoid(Align):
 
 
 class StickBreaking(Align):
-    """Shares of what later keys leave, see :func:`.stick_breaking`; the order of the keys matters."""
+    """Shares of what later keys leave, see :func:`.stick_breaking`; the order of the keys matters.
+
+    >>> StickBreaking()(torch.zeros(3, 3)).weights
+    tensor([[0.1250, 0.2500, 0.5000],
+            [0.1250, 0.2500, 0.5000],
+            [0.1250, 0.2500, 0.5000]])
+    """
 
     def forward(
         self, scores: Tensor, mask: Tensor | None = None, *, bias: Tensor | None = None, dim: int = -1
@@ -214,6 +244,9 @@ class MultiToken(Align):
         key_kernel: number of keys that a filter spans, odd.
         group: number of heads that are mixed, a divisor of H; 1 mixes none.
         temperature: positive; divides the scores.
+
+    >>> MultiToken(heads=4, query_kernel=2, key_kernel=3, group=2)(torch.randn(2, 4, 9, 9)).weights.shape
+    torch.Size([2, 4, 9, 9])
     """
 
     whole = True
@@ -258,6 +291,9 @@ class Elementwise(Align):
     Args:
         activation: an elementwise function, or its name in :data:`dual_attention.functional.ACTIVATIONS`.
         temperature: positive; divides the scores.
+
+    >>> Elementwise("relu")(torch.tensor([[-1.0, 2.0]])).weights
+    tensor([[0., 2.]])
     """
 
     def __init__(self, activation: str | Activation, *, temperature: float = 1.0) -> None:

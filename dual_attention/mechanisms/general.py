@@ -42,6 +42,10 @@ class GeneralAttentionOutput(NamedTuple):
         weights: before dropout, ``(..., L, S)`` or with a score of features ``(..., L, S, d_v)``; or None.
         log_prob, entropy: of drawn keys, see :class:`.Alignment`; None if none were drawn.
         selection: see :class:`.Selection`; None without one.
+
+    >>> out = GeneralAttention(Dot(), Hard())(torch.randn(2, 3, 8), torch.randn(2, 5, 8), need_weights=True)
+    >>> out.weights.shape, out.log_prob.shape
+    (torch.Size([2, 3, 5]), torch.Size([2, 3]))
     """
 
     context: Tensor
@@ -70,6 +74,11 @@ class GeneralAttention(TypedModule):
         message: carried under the weights; by default the values, or the keys where no values are given.
         dropout: rate on the weights while training; the rest is scaled up and not normalised again.
         block: queries in a block; by default all up to 256 x 256 pairs, 128 beyond.
+
+    >>> attention = GeneralAttention(Additive(d_q=6, d_k=8), Sparsemax())
+    >>> out = attention(torch.randn(2, 3, 6), torch.randn(2, 5, 8), need_weights=True)
+    >>> out.context.shape, out.weights.shape
+    (torch.Size([2, 3, 8]), torch.Size([2, 3, 5]))
     """
 
     def __init__(

@@ -26,7 +26,12 @@ from ..functional.relational.relative_symbols import attend_to_symbols
 
 
 class Messages(ABC):
-    """Messages to be summed under the weights. Subclasses implement :meth:`receive`."""
+    """Messages to be summed under the weights. Subclasses implement :meth:`receive`.
+
+    >>> messages = ValueMessage()(None, torch.randn(2, 5, 8))
+    >>> isinstance(messages, Messages), messages.receive(torch.rand(2, 3, 5), slice(None)).shape
+    (True, torch.Size([2, 3, 8]))
+    """
 
     @abstractmethod
     def receive(self, weights: Tensor, rows: slice, *, multidim: bool = False, mask: Tensor | None = None) -> Tensor:
@@ -44,7 +49,11 @@ class Messages(ABC):
 
 @dataclass(frozen=True)
 class SharedValues(Messages):
-    """One value for each key, ``(..., S, d_v)``."""
+    """One value for each key, ``(..., S, d_v)``.
+
+    >>> SharedValues(torch.randn(2, 5, 8)).receive(torch.rand(2, 3, 5), slice(None)).shape
+    torch.Size([2, 3, 8])
+    """
 
     values: Tensor
 
@@ -54,7 +63,11 @@ class SharedValues(Messages):
 
 @dataclass(frozen=True)
 class PairwiseValues(Messages):
-    """One value for each pair of query and key, ``(..., L, S, d_v)``."""
+    """One value for each pair of query and key, ``(..., L, S, d_v)``.
+
+    >>> PairwiseValues(torch.randn(2, 3, 5, 4)).receive(torch.rand(2, 3, 5), slice(None)).shape
+    torch.Size([2, 3, 4])
+    """
 
     values: Tensor
 
@@ -64,7 +77,13 @@ class PairwiseValues(Messages):
 
 @dataclass(frozen=True)
 class RelativeValues(Messages):
-    """Values of pairs from the rows of a library ``(K, H, d_v)``, such as relative symbols; for weights of heads."""
+    """Values of pairs from the rows of a library ``(K, H, d_v)``, such as relative symbols; for weights of heads.
+
+    >>> from dual_attention import RelativeSymbols
+    >>> symbols = RelativeSymbols(torch.randn(3, 4, 8), torch.zeros(9, 9, dtype=torch.long))
+    >>> RelativeValues(symbols).receive(torch.rand(2, 4, 9, 9), slice(None)).shape
+    torch.Size([2, 4, 9, 8])
+    """
 
     values: RelativeSymbols
 
@@ -80,6 +99,9 @@ class Message(TypedModule, ABC):
 
     Attributes:
         heads: number of heads of the messages; None for messages without an axis of heads.
+
+    >>> isinstance(ValueMessage(), Message), isinstance(FeatureMessage(32, heads=4, head_dim=8), Message)
+    (True, True)
     """
 
     heads: int | None = None
@@ -90,14 +112,23 @@ class Message(TypedModule, ABC):
 
 
 class ValueMessage(Message):
-    """The value itself, or the key where no value is given: ``(..., S, d_v)``. The default."""
+    """The value itself, or the key where no value is given: ``(..., S, d_v)``. The default.
+
+    >>> ValueMessage()(None, torch.randn(2, 5, 8)).receive(torch.rand(2, 3, 5), slice(None)).shape
+    torch.Size([2, 3, 8])
+    """
 
     def forward(self, query: Tensor | None, key: Tensor, value: Any = None) -> SharedValues:
         return SharedValues(_shared_value(key, value))
 
 
 class PairwiseMessage(Message):
-    """The value given for each pair: ``(..., L, S, d_v)``."""
+    """The value given for each pair: ``(..., L, S, d_v)``.
+
+    >>> attention = GeneralAttention(Dot(), message=PairwiseMessage())
+    >>> attention(torch.randn(2, 3, 8), torch.randn(2, 5, 8), torch.randn(2, 3, 5, 4)).context.shape
+    torch.Size([2, 3, 4])
+    """
 
     def forward(self, query: Tensor | None, key: Tensor, value: Any = None) -> PairwiseValues:
         if not isinstance(value, Tensor) or value.dim() < 3 or value.shape[-2] != key.shape[-2]:
@@ -120,6 +151,10 @@ class FeatureMessage(Message):
         head_dim: width of a head.
         n_kv_heads: heads of the projected values, each serving ``heads / n_kv_heads``; by default ``heads``.
         bias: in the projection.
+
+    >>> heads = MultiHead(GeneralAttention(Dot(), message=FeatureMessage(32, heads=4, head_dim=8)), 32, 4)
+    >>> heads(torch.randn(2, 9, 32)).context.shape
+    torch.Size([2, 9, 32])
     """
 
     def __init__(
@@ -157,6 +192,11 @@ class ValueResidual(FeatureMessage):
 
     Args:
         others: as :class:`FeatureMessage`.
+
+    >>> message = ValueResidual(32, heads=4, head_dim=8)
+    >>> heads = MultiHead(GeneralAttention(Dot(), message=message), d_model=32, n_heads=4)
+    >>> heads(torch.randn(2, 9, 32), value=torch.randn(2, 9, 32)).context.shape
+    torch.Size([2, 9, 32])
     """
 
     def __init__(

@@ -47,6 +47,10 @@ class MultiHead(TypedModule):
         out_proj: mix heads by ``W_o``; otherwise only concatenate them.
         d_out: width of the output; by default ``H d_h``.
         out_dropout: rate on the output.
+
+    >>> heads = MultiHead(GeneralAttention(Cosine(learned=True, heads=4)), d_model=32, n_heads=4)
+    >>> heads(torch.randn(2, 9, 32), is_causal=True).context.shape
+    torch.Size([2, 9, 32])
     """
 
     def __init__(

@@ -22,6 +22,9 @@ class TensorProductProjection(nn.Linear):
         heads: H.
         head_dim: d, width of a head.
         rank: R.
+
+    >>> TensorProductProjection(32, heads=4, head_dim=8, rank=2)(torch.randn(2, 9, 32)).shape
+    torch.Size([2, 9, 32])
     """
 
     def __init__(self, d_in: int, heads: int, head_dim: int, rank: int) -> None:

@@ -17,6 +17,9 @@ class SelfQuery(TypedModule):
         d: width of the features.
         d_q: width of the queries; None leaves the features as they are.
         bias: in the projection.
+
+    >>> GeneralAttention(Dot(), query=SelfQuery(8))(key=torch.randn(2, 5, 8)).context.shape
+    torch.Size([2, 5, 8])
     """
 
     def __init__(self, d: int, d_q: int | None = None, *, bias: bool = False) -> None:
@@ -38,6 +41,9 @@ class LearnedQuery(TypedModule):
     Args:
         n_queries: L.
         d_q: width of the queries.
+
+    >>> GeneralAttention(Dot(), query=LearnedQuery(n_queries=3, d_q=8))(key=torch.randn(2, 5, 8)).context.shape
+    torch.Size([2, 3, 8])
     """
 
     def __init__(self, n_queries: int, d_q: int) -> None:
@@ -59,6 +65,9 @@ class ConstantQuery(TypedModule):
 
     Args:
         queries: ``(L, d_q)``; kept in the state dict.
+
+    >>> ConstantQuery(torch.ones(1, 8))(torch.randn(2, 5, 8)).shape
+    torch.Size([2, 1, 8])
     """
 
     queries: Tensor

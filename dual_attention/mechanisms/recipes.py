@@ -61,47 +61,85 @@ __all__ = [
 
 
 def additive_attention(d_q: int, d_k: int, d_w: int | None = None) -> GeneralAttention:
-    """Bahdanau et al. 2014 (arXiv 1409.0473): softmax of an additive score."""
+    """Bahdanau et al. 2014 (arXiv 1409.0473): softmax of an additive score.
+
+    >>> additive_attention(d_q=6, d_k=8)(torch.randn(2, 3, 6), torch.randn(2, 5, 8)).context.shape
+    torch.Size([2, 3, 8])
+    """
     return GeneralAttention(Additive(d_q, d_k, d_w))
 
 
 def scaled_dot_product_attention() -> GeneralAttention:
-    """Vaswani et al. 2017 (arXiv 1706.03762): softmax of <q, k> / sqrt(d)."""
+    """Vaswani et al. 2017 (arXiv 1706.03762): softmax of <q, k> / sqrt(d).
+
+    >>> scaled_dot_product_attention()(torch.randn(2, 3, 8), torch.randn(2, 5, 8)).context.shape
+    torch.Size([2, 3, 8])
+    """
     return GeneralAttention(Dot())
 
 
 def luong_dot() -> GeneralAttention:
-    """Luong et al. 2015 (arXiv 1508.04025), dot: softmax of <q, k>."""
+    """Luong et al. 2015 (arXiv 1508.04025), dot: softmax of <q, k>.
+
+    >>> luong_dot()(torch.randn(2, 3, 8), torch.randn(2, 5, 8)).context.shape
+    torch.Size([2, 3, 8])
+    """
     return GeneralAttention(Dot(scale=1.0))
 
 
 def luong_general(d_q: int, d_k: int) -> GeneralAttention:
-    """Luong et al. 2015, general: softmax of a bilinear form."""
+    """Luong et al. 2015, general: softmax of a bilinear form.
+
+    >>> luong_general(d_q=6, d_k=8)(torch.randn(2, 3, 6), torch.randn(2, 5, 8)).context.shape
+    torch.Size([2, 3, 8])
+    """
     return GeneralAttention(General(d_q, d_k))
 
 
 def luong_location(d_q: int, max_length: int) -> GeneralAttention:
-    """Luong et al. 2015, eq. 8: softmax of scores of positions."""
+    """Luong et al. 2015, eq. 8: softmax of scores of positions.
+
+    >>> luong_location(d_q=6, max_length=10)(torch.randn(2, 3, 6), torch.randn(2, 5, 8)).context.shape
+    torch.Size([2, 3, 8])
+    """
     return GeneralAttention(Location(d_q, max_length))
 
 
 def luong_local_m(d_q: int, d_k: int, half_width: int) -> GeneralAttention:
-    """Luong et al. 2015, local-m: general attention in a window that moves on with the query."""
+    """Luong et al. 2015, local-m: general attention in a window that moves on with the query.
+
+    >>> layer = luong_local_m(d_q=6, d_k=8, half_width=1)
+    >>> (layer(torch.randn(1, 2, 6), torch.randn(1, 5, 8), need_weights=True).weights > 0).sum(-1)
+    tensor([[2, 3]])
+    """
     return GeneralAttention(General(d_q, d_k), select=MonotonicWindow(half_width))
 
 
 def luong_local_p(d_q: int, d_k: int, half_width: int) -> GeneralAttention:
-    """Luong et al. 2015, local-p: general attention in a window at a predicted position, under a Gaussian."""
+    """Luong et al. 2015, local-p: general attention in a window at a predicted position, under a Gaussian.
+
+    >>> layer = luong_local_p(d_q=6, d_k=8, half_width=2)
+    >>> layer(torch.randn(2, 3, 6), torch.randn(2, 9, 8)).context.shape
+    torch.Size([2, 3, 8])
+    """
     return GeneralAttention(General(d_q, d_k), select=PredictiveWindow(d_q, half_width))
 
 
 def hard_attention(d_q: int, d_k: int, d_w: int | None = None) -> GeneralAttention:
-    """Xu et al. 2015 (arXiv 1502.03044), hard: one key drawn by an additive score, learned by REINFORCE."""
+    """Xu et al. 2015 (arXiv 1502.03044), hard: one key drawn by an additive score, learned by REINFORCE.
+
+    >>> hard_attention(d_q=6, d_k=8)(torch.randn(2, 3, 6), torch.randn(2, 5, 8), need_weights=True).log_prob.shape
+    torch.Size([2, 3])
+    """
     return GeneralAttention(Additive(d_q, d_k, d_w), Hard("reinforce"))
 
 
 def content_addressing(beta: float = 1.0) -> GeneralAttention:
-    """Graves et al. 2014 (arXiv 1410.5401), eqs. 5 and 6: softmax of the cosine times a learned strength."""
+    """Graves et al. 2014 (arXiv 1410.5401), eqs. 5 and 6: softmax of the cosine times a learned strength.
+
+    >>> content_addressing(beta=5.0)(torch.randn(2, 1, 8), torch.randn(2, 5, 8)).context.shape
+    torch.Size([2, 1, 8])
+    """
     return GeneralAttention(Cosine(beta, learned=True))
 
 
@@ -109,7 +147,11 @@ def content_addressing(beta: float = 1.0) -> GeneralAttention:
 
 
 def attentive_pooling(d: int, d_w: int | None = None) -> GeneralAttention:
-    """Yang et al. 2016 (HAN), one level: softmax of a score of the keys only. Call it with ``None, key``."""
+    """Yang et al. 2016 (HAN), one level: softmax of a score of the keys only. Call it with ``None, key``.
+
+    >>> attentive_pooling(8)(None, torch.randn(2, 5, 8)).context.shape
+    torch.Size([2, 1, 8])
+    """
     return GeneralAttention(KeyOnly(d, d_w))
 
 
@@ -117,12 +159,19 @@ def structured_self_attention(d: int, d_a: int, r: int) -> GeneralAttention:
     """Lin et al. 2017 (arXiv 1703.03130): r scores of the keys only, for r contexts.
 
     Keep them apart with :func:`dual_attention.functional.structured_attention_penalty`. Call it with ``None, key``.
+
+    >>> structured_self_attention(8, d_a=16, r=3)(None, torch.randn(2, 5, 8)).context.shape
+    torch.Size([2, 3, 8])
     """
     return GeneralAttention(KeyOnly(d, d_a, n_queries=r, bias=False))
 
 
 def source2token(d: int, activation: Activation | None = None) -> GeneralAttention:
-    """Shen et al. 2017 (arXiv 1709.04696): a score of the keys only for each feature. Call it with ``None, key``."""
+    """Shen et al. 2017 (arXiv 1709.04696): a score of the keys only for each feature. Call it with ``None, key``.
+
+    >>> source2token(8)(None, torch.randn(2, 5, 8)).context.shape
+    torch.Size([2, 1, 8])
+    """
     return GeneralAttention(KeyOnly(d, d_out=d, activation=torch.tanh if activation is None else activation))
 
 
@@ -130,6 +179,9 @@ def token2token(d: int, bound: float = 5.0) -> GeneralAttention:
     """Shen et al. 2017: self-attention with a bounded additive score for each feature.
 
     :class:`.DirectionalSelfAttention` adds the direction and the fusion gate.
+
+    >>> token2token(8)(x := torch.randn(2, 5, 8), x).context.shape
+    torch.Size([2, 5, 8])
     """
     return GeneralAttention(BoundedAdditive(d, d, bound=bound))
 
@@ -139,6 +191,9 @@ def reinforced_self_attention(d: int, bound: float = 5.0) -> GeneralAttention:
 
     Pass ``attn_mask=directional_mask(...)``; a query that was not drawn has a context of zero. For the layer of the
     paper, see :class:`.ReinforcedSelfAttention`.
+
+    >>> reinforced_self_attention(8)(x := torch.randn(2, 5, 8), x).context.shape
+    torch.Size([2, 5, 8])
     """
     select = ReinforcedSubset(keys=SubsetSampler(d), queries=SubsetSampler(d))
     return GeneralAttention(BoundedAdditive(d, d, bound=bound), select=select)
@@ -148,12 +203,19 @@ def random_synthesizer(length: int) -> GeneralAttention:
     """Tay et al. 2020 (arXiv 2005.00743), random: scores of positions that are parameters, whatever the objects.
 
     Call it with ``None, x`` for sequences of that length.
+
+    >>> random_synthesizer(length=5)(None, torch.randn(2, 5, 8)).context.shape
+    torch.Size([2, 5, 8])
     """
     return GeneralAttention(Location(length, length), query=ConstantQuery(torch.eye(length)))
 
 
 def dense_synthesizer(d: int, max_length: int) -> GeneralAttention:
-    """Tay et al. 2020, dense: positions scored from one object, W_2 relu(W_1 x). Call it with ``None, x``."""
+    """Tay et al. 2020, dense: positions scored from one object, W_2 relu(W_1 x). Call it with ``None, x``.
+
+    >>> dense_synthesizer(8, max_length=10)(None, torch.randn(2, 5, 8)).context.shape
+    torch.Size([2, 5, 8])
+    """
     return GeneralAttention(Location(d, max_length), query=nn.Sequential(nn.Linear(d, d), nn.ReLU()))
 
 
@@ -165,12 +227,21 @@ def memory_network(hops: int, align: Align | None = None) -> MultiHop:
 
     The paper's linear start trains with ``align=Elementwise("identity")`` first, then with softmax:
     ``memory.attentions[0].align = Softmax()``.
+
+    >>> keys, values = torch.randn(2, 5, 8), torch.randn(2, 5, 8)
+    >>> memory_network(hops=3)(torch.randn(2, 1, 8), keys, values).query.shape
+    torch.Size([2, 1, 8])
     """
     return MultiHop(GeneralAttention(Dot(scale=1.0), align), hops, update=residual)
 
 
 def product_hops(d_q: int, d_k: int, d_w: int, hops: int) -> MultiHop:
-    """Tran & Niederée, SIGIR 2018: hops by products of activated projections, from a query that is a mean."""
+    """Tran & Niederée, SIGIR 2018: hops by products of activated projections, from a query that is a mean.
+
+    >>> layer = product_hops(d_q=8, d_k=8, d_w=16, hops=2)
+    >>> layer(torch.randn(2, 1, 8), torch.randn(2, 5, 8)).query.shape
+    torch.Size([2, 1, 8])
+    """
     return MultiHop(GeneralAttention(Product(d_q, d_k, d_w)), hops, update=residual)
 
 
@@ -181,12 +252,19 @@ def self_attention(d_model: int, n_heads: int) -> MultiHead:
     """Vaswani et al. 2017: softmax of the scaled dot product; heads carry the senders' features.
 
     With the weights of a :class:`dual_attention.attention.Attention` it computes the same.
+
+    >>> self_attention(d_model=32, n_heads=4)(torch.randn(2, 9, 32), is_causal=True).context.shape
+    torch.Size([2, 9, 32])
     """
     return MultiHead(GeneralAttention(Dot()), d_model, n_heads)
 
 
 def sigmoid_self_attention(d_model: int, n_heads: int) -> MultiHead:
-    """Ramapuram et al. 2024 (arXiv 2409.04431): self-attention in which keys do not compete."""
+    """Ramapuram et al. 2024 (arXiv 2409.04431): self-attention in which keys do not compete.
+
+    >>> sigmoid_self_attention(d_model=32, n_heads=4)(torch.randn(2, 9, 32)).context.shape
+    torch.Size([2, 9, 32])
+    """
     return MultiHead(GeneralAttention(Dot(), Sigmoid()), d_model, n_heads)
 
 
@@ -195,6 +273,9 @@ def stick_breaking_attention(d_model: int, n_heads: int) -> MultiHead:
 
     Call it with ``is_causal=True``, or as in the paper, where no object sees itself, with
     ``attn_mask=directional_mask(length, "forward")``.
+
+    >>> stick_breaking_attention(d_model=32, n_heads=4)(torch.randn(2, 9, 32), is_causal=True).context.shape
+    torch.Size([2, 9, 32])
     """
     return MultiHead(GeneralAttention(Dot(), StickBreaking()), d_model, n_heads)
 
@@ -205,6 +286,9 @@ def multi_token_attention(
     """Golovneva et al. 2025 (arXiv 2504.00927): scores of neighbours and weights of heads are mixed.
 
     The kernels are the paper's; it mixes heads in pairs, ``group=2``. See :class:`MultiToken`.
+
+    >>> multi_token_attention(d_model=32, n_heads=4, query_kernel=2, key_kernel=3)(torch.randn(2, 9, 32)).context.shape
+    torch.Size([2, 9, 32])
     """
     align = MultiToken(n_heads, query_kernel=query_kernel, key_kernel=key_kernel, group=group)
     return MultiHead(GeneralAttention(Dot(), align), d_model, n_heads)
@@ -224,6 +308,9 @@ def slot_pair_attention(
         n_slots: K, the number of heads.
         shift: see :class:`SlotPair`.
         gate: activation of an output gate.
+
+    >>> slot_pair_attention(d_model=32, n_slots=4)(torch.randn(2, 9, 32)).context.shape
+    torch.Size([2, 9, 32])
     """
     attention = MultiHead(GeneralAttention(SlotPair(n_slots, shift)), d_model, n_slots, gate=gate)
     attention.wq = attention.wk
@@ -238,6 +325,9 @@ def tensor_product_attention(d_model: int, n_heads: int, *, query_rank: int = 6,
         n_heads: H.
         query_rank, rank: R of the queries, and of keys and values, as in the paper; see
             :class:`TensorProductProjection`.
+
+    >>> tensor_product_attention(d_model=32, n_heads=4)(torch.randn(2, 9, 32)).context.shape
+    torch.Size([2, 9, 32])
     """
     sizes = (d_model, n_heads, head_dim(d_model, n_heads, None, None))
     message = FeatureMessage(*sizes)
@@ -252,6 +342,9 @@ def value_residual_attention(d_model: int, n_heads: int) -> MultiHead:
     """Zhou et al. 2024 (arXiv 2410.17897): values are mixed with those of the first layer, see :class:`ValueResidual`.
 
     Call it with ``x, x, first_layer.message.wv(first_x)``.
+
+    >>> value_residual_attention(d_model=32, n_heads=4)(torch.randn(2, 9, 32)).context.shape
+    torch.Size([2, 9, 32])
     """
     message = ValueResidual(d_model, n_heads, head_dim(d_model, n_heads, None, None))
     return MultiHead(GeneralAttention(Dot(), message=message), d_model, n_heads)
@@ -261,6 +354,9 @@ def gated_self_attention(d_model: int, n_heads: int, gate: str | Activation = "s
     """Qiu et al. 2025 (arXiv 2505.06708): the output of each head times a gate computed from the receiver.
 
     A control for relational attention, since it has products of receivers and senders too.
+
+    >>> gated_self_attention(d_model=32, n_heads=4)(torch.randn(2, 9, 32)).context.shape
+    torch.Size([2, 9, 32])
     """
     return MultiHead(GeneralAttention(Dot()), d_model, n_heads, gate=gate)
 
@@ -269,6 +365,10 @@ def relational_cross_heads(d_model: int, n_heads: int, activation: str | Activat
     """Altabaa et al. 2024 (arXiv 2304.00195): self-attention that carries symbols. Call it with ``x, x, symbols``.
 
     With the weights of a :class:`dual_attention.relational_attention.RelationalCrossAttention` it computes the same.
+
+    >>> x, symbols = torch.randn(2, 9, 32), torch.randn(2, 9, 32)
+    >>> relational_cross_heads(d_model=32, n_heads=4)(x, x, symbols).context.shape
+    torch.Size([2, 9, 32])
     """
     align = Softmax() if activation == "softmax" else Elementwise(activation)
     return MultiHead(GeneralAttention(Dot(), align), d_model, n_heads)
@@ -310,6 +410,10 @@ def relational_heads(
         qk_norm: RMS norms of the queries and keys that select, and of those that relate if they are wider than 1.
         gate: activation of an output gate.
         dropout: rate on the attention weights.
+
+    >>> x, symbols = torch.randn(2, 9, 32), torch.randn(2, 9, 32)
+    >>> relational_heads(d_model=32, n_heads=4, n_relations=8)(x, x, symbols).context.shape
+    torch.Size([2, 9, 32])
     """
     check_boolean(symmetric_rels=symmetric_rels, symbols=symbols, relative_symbols=relative_symbols, qk_norm=qk_norm)
     check_positive(d_model=d_model, n_heads=n_heads)
@@ -343,6 +447,9 @@ def hadamard_attention(d_model: int, n_heads: int, width: int | None = None, *, 
         n_heads: H.
         width: of the relation; by default ``d_model``.
         symbols: tag relations with symbols.
+
+    >>> hadamard_attention(d_model=32, n_heads=4)(torch.randn(2, 9, 32)).context.shape
+    torch.Size([2, 9, 32])
     """
     check_boolean(symbols=symbols)
     width = d_model if width is None else width

@@ -63,6 +63,9 @@ class Relation(TypedModule):
         symmetric: one projection for queries and keys, so that symmetric scores make symmetric relations.
         activation: elementwise, a function or its name; ``"softmax"`` normalises over the visible senders.
         qk_norm: RMS norms of relation queries and keys, each with a learned gain; needs p > 1.
+
+    >>> Relation(d_model=32, n_relations=3)(torch.randn(2, 9, 32)).shape
+    torch.Size([2, 9, 9, 3])
     """
 
     def __init__(
@@ -176,6 +179,11 @@ class RelationalMessages(Messages):
         w_r: ``(H, d_h, R)``.
         symbols: projected ``(B or 1, G, M, d_h)``, relative with a library ``(K, G, d_h)``, or None.
         has_heads: whether weights and messages have an axis of heads; without one, H is 1.
+
+    >>> message = RelationalMessage(Relation(32, 3), head_dim=8, heads=4)
+    >>> messages = message(x := torch.randn(2, 9, 32), x)
+    >>> messages.receive(torch.rand(2, 4, 9, 9), slice(None)).shape
+    torch.Size([2, 4, 9, 8])
     """
 
     relation: Relation
@@ -254,6 +262,12 @@ class RelationalMessage(Message):
         wr_init: bound of the uniform initial ``W_r``; by default ``1 / sqrt(d_h R)``.
         rel_init_size: size of the relations in the messages at the start, in place of ``wr_init``; as of
             :class:`~dual_attention.relational_attention.RelationalAttention`, and measured on the relation itself.
+
+    >>> message = RelationalMessage(Relation(32, 3), head_dim=8, heads=4, d_symbol=32)
+    >>> heads = MultiHead(GeneralAttention(Dot(), message=message), d_model=32, n_heads=4)
+    >>> x, symbols = torch.randn(2, 9, 32), torch.randn(2, 9, 32)
+    >>> heads(x, value=symbols).context.shape
+    torch.Size([2, 9, 32])
     """
 
     def __init__(

@@ -25,6 +25,9 @@ class Dot(Score):
 
     Args:
         scale: by default ``1 / sqrt(d)``; 1 for the plain dot product.
+
+    >>> Dot()(torch.randn(2, 3, 8), torch.randn(2, 5, 8)).shape
+    torch.Size([2, 3, 5])
     """
 
     def __init__(self, scale: float | None = None) -> None:
@@ -52,6 +55,10 @@ class SlotPair(Score):
     Args:
         n_slots: K.
         shift: from the slot of a query to that of its keys; 0 compares each slot with itself, as :class:`Dot` does.
+
+    >>> slots = torch.randn(2, 4, 9, 8)
+    >>> SlotPair(n_slots=4)(slots, slots).shape
+    torch.Size([2, 4, 9, 9])
     """
 
     def __init__(self, n_slots: int, shift: int = 1) -> None:
@@ -81,6 +88,9 @@ class Additive(Score):
         activation: by default tanh.
         bias: add a bias inside the activation, and to scores of features.
         heads: number of heads with parameters of their own.
+
+    >>> Additive(d_q=6, d_k=8)(torch.randn(2, 3, 6), torch.randn(2, 5, 8)).shape
+    torch.Size([2, 3, 5])
     """
 
     def __init__(
@@ -129,6 +139,9 @@ class BoundedAdditive(Score):
         d_q, d_k, heads: as :class:`Additive`.
         d_out: d_v, the width of the value; by default ``d_k``.
         bound: c > 0.
+
+    >>> BoundedAdditive(d_q=8, d_k=8)(torch.randn(2, 3, 8), torch.randn(2, 5, 8)).shape
+    torch.Size([2, 3, 5, 8])
     """
 
     multidim = True
@@ -164,6 +177,9 @@ class General(Score):
     Args:
         d_q, d_k, heads: as :class:`Additive`.
         d_out: d_v, for a matrix and a score of each feature of the value; by default one of both.
+
+    >>> General(d_q=6, d_k=8)(torch.randn(2, 3, 6), torch.randn(2, 5, 8)).shape
+    torch.Size([2, 3, 5])
     """
 
     def __init__(self, d_q: int, d_k: int, *, d_out: int | None = None, heads: int | None = None) -> None:
@@ -183,6 +199,9 @@ class BiasedGeneral(General):
     """General score with a bias on the mapped query, a preference for keys whatever the query.
 
     See :func:`.general_score`; arguments as :class:`General`, without ``d_out``.
+
+    >>> BiasedGeneral(d_q=6, d_k=8)(torch.randn(2, 3, 6), torch.randn(2, 5, 8)).shape
+    torch.Size([2, 3, 5])
     """
 
     def __init__(self, d_q: int, d_k: int, *, heads: int | None = None) -> None:
@@ -205,6 +224,9 @@ class ActivatedGeneral(General):
         d_q, d_k, heads: as :class:`Additive`.
         activation: by default tanh.
         bias: add a bias inside the activation.
+
+    >>> ActivatedGeneral(d_q=6, d_k=8)(torch.randn(2, 3, 6), torch.randn(2, 5, 8)).shape
+    torch.Size([2, 3, 5])
     """
 
     def __init__(
@@ -227,6 +249,9 @@ class Trilinear(Score):
     Args:
         d: width of query and key.
         heads: as :class:`Additive`.
+
+    >>> Trilinear(8)(torch.randn(2, 3, 8), torch.randn(2, 5, 8)).shape
+    torch.Size([2, 3, 5])
     """
 
     def __init__(self, d: int, *, heads: int | None = None) -> None:
@@ -248,6 +273,9 @@ class Product(Score):
 
     Args:
         d_q, d_k, d_w, heads: as :class:`Additive`.
+
+    >>> Product(d_q=6, d_k=8, d_w=16)(torch.randn(2, 3, 6), torch.randn(2, 5, 8)).shape
+    torch.Size([2, 3, 5])
     """
 
     def __init__(self, d_q: int, d_k: int, d_w: int | None = None, *, heads: int | None = None) -> None:
@@ -273,6 +301,9 @@ class Location(Score):
         d_q: width of the query.
         max_length: S_max; keys beyond it are masked.
         heads: as :class:`Additive`.
+
+    >>> Location(d_q=8, max_length=10)(torch.randn(2, 3, 8), torch.randn(2, 5, 8)).shape
+    torch.Size([2, 3, 5])
     """
 
     def __init__(self, d_q: int, max_length: int, *, heads: int | None = None) -> None:
@@ -293,6 +324,9 @@ class KeyOnly(Score):
         n_queries: number of scores, each of which makes a context (structured self-attention).
         d_out: d_v, for a score of each feature of the value (source2token); needs ``n_queries=1``.
         activation, bias, heads: as :class:`Additive`.
+
+    >>> GeneralAttention(KeyOnly(d_k=8))(key=torch.randn(2, 5, 8)).context.shape
+    torch.Size([2, 1, 8])
     """
 
     def __init__(

@@ -30,6 +30,11 @@ class Selection(NamedTuple):
         position: predicted positions, real numbers, ``(..., L)``.
         log_prob: log-probability of the draw, ``(...)``.
         fraction: selected share of the real keys, times that of the real queries if those are drawn too, ``(...)``.
+
+    >>> selection = MonotonicWindow(half_width=1)(torch.randn(1, 2, 8), torch.randn(1, 4, 8))
+    >>> selection.mask
+    tensor([[[ True,  True, False, False],
+             [ True,  True,  True, False]]])
     """
 
     mask: Tensor
@@ -41,7 +46,11 @@ class Selection(NamedTuple):
 
 
 class Select(TypedModule, ABC):
-    """A choice of keys. Subclasses implement ``forward(query, key, padding_mask)``."""
+    """A choice of keys. Subclasses implement ``forward(query, key, padding_mask)``.
+
+    >>> isinstance(MonotonicWindow(half_width=1), Select)
+    True
+    """
 
     @abstractmethod
     def forward(self, query: Tensor, key: Tensor, padding_mask: Tensor | None = None) -> Selection:
@@ -63,6 +72,11 @@ class MonotonicWindow(Select):
     Args:
         half_width: D >= 0.
         offset: of the centre from the query.
+
+    >>> attention = GeneralAttention(Dot(), select=MonotonicWindow(half_width=1))
+    >>> attention(torch.randn(1, 2, 8), torch.randn(1, 5, 8), need_weights=True).weights > 0
+    tensor([[[ True,  True, False, False, False],
+             [ True,  True,  True, False, False]]])
     """
 
     def __init__(self, half_width: int, *, offset: int = 0) -> None:
@@ -96,6 +110,10 @@ class PredictiveWindow(Select):
         sigma: of the Gaussian, positive; by default D / 2, as in the paper.
         renormalise: make the weights sum to one, with the Gaussian as a bias of the scores; not in the paper.
         trainable: False freezes the prediction.
+
+    >>> attention = GeneralAttention(Dot(), select=PredictiveWindow(d_q=8, half_width=2))
+    >>> attention(torch.randn(2, 3, 8), torch.randn(2, 9, 8), need_weights=True).selection.position.shape
+    torch.Size([2, 3])
     """
 
     def __init__(
@@ -160,6 +178,10 @@ class SubsetSampler(TypedModule):
         activation: by default ELU.
         evaluation: ``"threshold"`` selects by a probability of at least one half; ``"sample"`` draws, as in training.
         generator: source of the draws.
+
+    >>> chosen, log_prob = SubsetSampler(8)(torch.randn(2, 5, 8))
+    >>> chosen.shape, chosen.dtype
+    (torch.Size([2, 5]), torch.bool)
     """
 
     def __init__(
@@ -207,6 +229,10 @@ class ReinforcedSubset(Select):
     Args:
         keys: sampler of keys.
         queries: sampler of queries as well, in self-attention; a query that is not drawn attends nothing.
+
+    >>> attention = GeneralAttention(Dot(), select=ReinforcedSubset(SubsetSampler(8)))
+    >>> attention(x := torch.randn(2, 5, 8), x, need_weights=True).selection.mask.shape
+    torch.Size([2, 1, 5])
     """
 
     def __init__(self, keys: SubsetSampler, queries: SubsetSampler | None = None) -> None:

@@ -40,6 +40,9 @@ class Cosine(_Strength):
         beta: key strength, positive; the first value if it is learned.
         learned: learn beta, through softplus.
         heads: number of heads with a beta of their own.
+
+    >>> Cosine(beta=2.0)(torch.tensor([[1.0, 0.0]]), torch.tensor([[3.0, 0.0], [0.0, 1.0]]))
+    tensor([[2., 0.]])
     """
 
     def forward(self, query: Tensor | None, key: Tensor) -> Tensor:
@@ -56,6 +59,9 @@ class Euclidean(_Strength):
     Args:
         squared: take the squared distance.
         beta, learned, heads: as :class:`Cosine`.
+
+    >>> Euclidean()(torch.tensor([[0.0, 0.0]]), torch.tensor([[3.0, 4.0], [0.0, 1.0]]))
+    tensor([[-5., -1.]])
     """
 
     def __init__(

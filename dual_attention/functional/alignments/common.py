@@ -19,6 +19,10 @@ class Alignment(NamedTuple):
         log_prob: where something was drawn, the log-probability of the draw, without the key axis; 0 where nothing may
             be attended. None otherwise.
         entropy: of the distribution drawn from, of the same shape, or None.
+
+    >>> alignment = hard_alignment(torch.tensor([[1.0, 2.0, 3.0]]), estimator="argmax")
+    >>> alignment.weights
+    tensor([[0., 0., 1.]])
     """
 
     weights: Tensor

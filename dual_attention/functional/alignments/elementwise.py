@@ -24,6 +24,9 @@ def masked_activation(
     Weights may be negative (tanh, identity): they are then no distribution, and are not to be read as one.
 
     Args and errors as :func:`.masked_softmax`; ``activation`` is an elementwise function.
+
+    >>> masked_activation(torch.tensor([0.0, 5.0]), torch.tensor([True, False]))
+    tensor([0.5000, 0.0000])
     """
     x, allowed = prepare(scores, mask, bias=bias, temperature=temperature)
     # An activation may be NaN where scores are filled, or have no derivative at zero. Either would be dropped below,
@@ -49,6 +52,9 @@ def sigmoid_alignment(
             weights that sum to n / (n + 1).
 
     Other arguments and errors as :func:`.masked_softmax`.
+
+    >>> sigmoid_alignment(torch.tensor([[0.0, 0.0]]), shift=0.0)
+    tensor([[0.5000, 0.5000]])
     """
     x, allowed = prepare(scores, mask, bias=bias, temperature=temperature)
     if shift is None:

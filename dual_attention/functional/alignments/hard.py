@@ -53,6 +53,9 @@ def hard_alignment(
     Returns:
         :class:`Alignment`; ``log_prob`` is log p of the chosen key, ``entropy`` that of p, both without the key axis
         and 0 where nothing may be attended; ``expected`` chooses none, and has a ``log_prob`` of None.
+
+    >>> hard_alignment(torch.tensor([[1.0, 9.0, 2.0]]), estimator="argmax").weights
+    tensor([[0., 1., 0.]])
     """
     if estimator not in get_args(Estimator):
         raise ValueError(f"estimator: expected one of {', '.join(get_args(Estimator))}, got {estimator!r}")
@@ -104,6 +107,9 @@ def reinforce_loss(
         loss: l, ``(B,)``, one for each example.
         log_prob: ``(B, ...)``, of the draws behind it; summed over the other axes. So is ``entropy``.
         baseline: b, a number or ``(B,)``.
+
+    >>> reinforce_loss(torch.tensor([2.0]), torch.tensor([-0.5]), baseline=1.0).shape
+    torch.Size([1])
     """
     for name, tensor in (("log_prob", log_prob), ("entropy", entropy)):
         if tensor is not None and (tensor.dim() < 1 or loss.dim() != 1 or tensor.shape[0] != loss.shape[0]):
@@ -136,6 +142,10 @@ def bernoulli_subset(
 
     Returns:
         z, boolean ``(..., S)``, and its log-probability ``(...)``, which has the gradient.
+
+    >>> subset, log_prob = bernoulli_subset(torch.tensor([[9.0, -9.0, 9.0]]), sample=False)
+    >>> subset
+    tensor([[ True, False,  True]])
     """
     if sample:
         uniform = torch.empty_like(logits, requires_grad=False).uniform_(generator=generator)

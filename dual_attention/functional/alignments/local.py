@@ -16,6 +16,9 @@ def monotonic_centre(n_queries: int, lengths: Tensor, *, offset: int = 0) -> Ten
     """Centres of local-m, integers ``(..., L)``: query t looks at key t, as long as there is one.
 
     Math: c_t = min(t + offset, n - 1), with n the number of real keys of each example: ``lengths``, integers ``(...)``
+
+    >>> monotonic_centre(4, torch.tensor([3]))
+    tensor([[0, 1, 2, 2]])
     """
     queries = torch.arange(n_queries, device=lengths.device) + offset
     return torch.minimum(queries, lengths[..., None] - 1).clamp_min(0)
@@ -31,6 +34,10 @@ def predicted_position(logits: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]
 
     Returns:
         Real positions p ``(..., L)``, with gradients, and integer centres c of the same shape.
+
+    >>> position, centre = predicted_position(torch.tensor([[0.0]]), torch.tensor([9]))
+    >>> position, centre
+    (tensor([[4.5000]]), tensor([[4]]))
     """
     lengths = lengths[..., None]
     position = lengths * torch.sigmoid(logits)
@@ -48,6 +55,9 @@ def local_window(centre: Tensor, positions: Tensor, half_width: int) -> Tensor:
         centre: c, integers ``(..., L)``.
         positions: of the keys, integers ``(..., S)``.
         half_width: D >= 0; a window that ends inside the sequence has 2 D + 1 keys.
+
+    >>> local_window(torch.tensor([1]), torch.arange(5), half_width=1)
+    tensor([[ True,  True,  True, False, False]])
     """
     if half_width < 0:
         raise ValueError(f"half_width: expected zero or more, got {half_width}")
@@ -65,6 +75,9 @@ def log_gaussian(position: Tensor, positions: Tensor, sigma: float) -> Tensor:
     Args:
         position: p, real, ``(..., L)``; positions: of the keys, ``(..., S)``.
         sigma: > 0; the paper's is half the half-width of the window.
+
+    >>> log_gaussian(torch.tensor([2.0]), torch.arange(5), sigma=1.0)
+    tensor([[-2.0000, -0.5000, -0.0000, -0.5000, -2.0000]])
     """
     require_rate("sigma", sigma)
     return -(positions[..., None, :] - position[..., :, None]).square() / (2 * sigma**2)

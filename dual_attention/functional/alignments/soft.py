@@ -34,6 +34,11 @@ def masked_softmax(
 
     Raises:
         TypeError, ValueError: for a mask that is not boolean or does not broadcast, or a temperature not positive.
+
+    >>> mask = torch.tensor([[True, True, False], [False, False, False]])
+    >>> masked_softmax(torch.tensor([[1.0, 1.0, 1.0], [1.0, 2.0, 3.0]]), mask)
+    tensor([[0.5000, 0.5000, 0.0000],
+            [0.0000, 0.0000, 0.0000]])
     """
     x, allowed = prepare(scores, mask, bias=bias, temperature=temperature)
     return finish(torch.softmax(fill_hidden(x, allowed, dim), dim=dim), allowed, scores.dtype)
@@ -43,6 +48,9 @@ def uniform_alignment(scores: Tensor, mask: Tensor | None = None, *, dim: int = 
     """The same weight for every key that may be attended, whatever its score: an ablation (survey 4.1).
 
     Args, returns and errors as :func:`masked_softmax`.
+
+    >>> uniform_alignment(torch.randn(1, 4), torch.tensor([[True, True, False, False]]))
+    tensor([[0.5000, 0.5000, 0.0000, 0.0000]])
     """
     x, allowed = prepare(scores, mask)
     count = allowed.sum(dim=dim, keepdim=True).clamp_min(1)

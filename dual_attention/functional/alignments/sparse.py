@@ -36,6 +36,9 @@ def sparsemax(
 
     Exactly one-hot once the temperature is below the gap between the two highest scores. Arguments, shape and errors
     as :func:`.masked_softmax`.
+
+    >>> sparsemax(torch.tensor([2.0, 1.5, -1.0]))
+    tensor([0.7500, 0.2500, 0.0000])
     """
     x, allowed, empty = _rows(scores, mask, bias, temperature, dim)
     if empty:
@@ -65,6 +68,9 @@ def entmax(
             broadcasts to the scores, with values above 1, may be learned (Correia et al. 2019, arXiv 1909.00015).
 
     Other arguments, shape and errors as :func:`.masked_softmax`.
+
+    >>> entmax(torch.tensor([2.0, 1.0, -1.0]))
+    tensor([0.8307, 0.1693, 0.0000])
     """
     if isinstance(alpha, Tensor):
         require_above("alpha", alpha, 1.0)

@@ -24,6 +24,11 @@ def stick_breaking(
     share of what is left: keys have an order without positions. Weights sum to at most one.
 
     Args, returns and errors as :func:`masked_softmax`.
+
+    >>> stick_breaking(torch.zeros(3, 3))
+    tensor([[0.1250, 0.2500, 0.5000],
+            [0.1250, 0.2500, 0.5000],
+            [0.1250, 0.2500, 0.5000]])
     """
     x, allowed = prepare(scores, mask, bias=bias, temperature=temperature)
     x = x.masked_fill(~allowed, 0.0)

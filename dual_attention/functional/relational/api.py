@@ -90,6 +90,11 @@ def relational_attention(
             what is asked.
         TypeError: if types disagree (under autocast ``w_r`` may differ, as a parameter does), a mask is not boolean, or
             a bias not floating point.
+
+    >>> q, symbols = torch.randn(2, 4, 9, 16), torch.randn(2, 4, 9, 16)
+    >>> u, w_r = torch.randn(2, 9, 8, 4), torch.randn(4, 16, 8)
+    >>> relational_attention(q, q, u, u, symbols, w_r, scale=0.25, rel_scale=0.5, need_weights=True)
+    RelationalAttentionOutput(output=Tensor(2, 4, 9, 16), weights=Tensor(2, 4, 9, 9), relations=Tensor(2, 9, 9, 8))
     """
     inputs = check_inputs(q, k, u, w, symbols, w_r, scale, rel_scale, rel_activation, mask, bias, dropout, need_weights)
     if observe is not None:
@@ -125,6 +130,11 @@ def explain_relational_attention(
 
     Raises:
         TypeError, ValueError: as :func:`relational_attention`.
+
+    >>> q, symbols = torch.randn(2, 4, 9, 16), torch.randn(2, 4, 9, 16)
+    >>> u, w_r = torch.randn(2, 9, 8, 4), torch.randn(4, 16, 8)
+    >>> explain_relational_attention(q, q, u, u, symbols, w_r, scale=0.25, rel_scale=0.5, impl="dense").name
+    'dense'
     """
     inputs = check_inputs(q, k, u, w, symbols, w_r, scale, rel_scale, rel_activation, mask, bias, dropout, need_weights)
     return choose(inputs, impl)

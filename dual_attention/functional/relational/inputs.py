@@ -38,6 +38,11 @@ class RelationalAttentionOutput(NamedTuple):
         output: attended messages; ``(B, H, N, d_h)`` from the operation, ``(B, N, H * d_h)`` from the layer.
         weights: attention weights after dropout, ``(B, H, N, M)``, or None if not asked for.
         relations: ``(B, N, M, R)``, unmasked, or None if not asked for.
+
+    >>> q, symbols = torch.randn(2, 4, 9, 16), torch.randn(2, 4, 9, 16)
+    >>> u, w_r = torch.randn(2, 9, 8, 4), torch.randn(4, 16, 8)
+    >>> relational_attention(q, q, u, u, symbols, w_r, scale=0.25, rel_scale=0.5)
+    RelationalAttentionOutput(output=Tensor(2, 4, 9, 16))
     """
 
     output: Tensor

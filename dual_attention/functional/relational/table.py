@@ -9,7 +9,11 @@ from .inputs import RelationalAttentionOutput, RelationalInputs
 
 
 class Choice(NamedTuple):
-    """An implementation and why it was chosen; prints as ``name: reason``."""
+    """An implementation and why it was chosen; prints as ``name: reason``.
+
+    >>> print(Choice("dense", "few pairs"))
+    dense: few pairs
+    """
 
     name: str
     reason: str

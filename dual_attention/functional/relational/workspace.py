@@ -54,5 +54,7 @@ def free_workspace() -> None:
 
     Nothing is lost but a little time in the next call. The caching allocator's counterpart on a GPU is
     ``torch.cuda.empty_cache``.
+
+    >>> free_workspace()
     """
     vars(_OF_THREAD).clear()

@@ -27,6 +27,10 @@ class CapsuleOutput(NamedTuple):
         probabilities: of the classes, independent of each other, ``(..., C)``.
         reconstructions: ``(..., C, d_v)``.
         weights: ``(..., C, S)``, or None.
+
+    >>> out = CapsuleAttention(n_classes=3, d_k=8)(torch.randn(2, 5, 8), need_weights=True)
+    >>> out.probabilities.shape, out.reconstructions.shape, out.weights.shape
+    (torch.Size([2, 3]), torch.Size([2, 3, 8]), torch.Size([2, 3, 5]))
     """
 
     probabilities: Tensor
@@ -47,6 +51,10 @@ class CapsuleAttention(TypedModule):
         d_v: width of the values; by default ``d_k``.
         score: comparison of a capsule's query with keys; by default the dot product.
         align: by default :class:`Softmax`.
+
+    >>> capsules = CapsuleAttention(n_classes=3, d_k=8)
+    >>> capsules(torch.randn(2, 5, 8)).probabilities.shape
+    torch.Size([2, 3])
     """
 
     def __init__(

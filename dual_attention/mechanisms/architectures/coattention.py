@@ -31,6 +31,10 @@ class CoAttentionOutput(NamedTuple):
         context1, context2: summaries of the two inputs, ``(B, d1)`` and ``(B, d2)``.
         weights1, weights2: ``(B, n1)`` and ``(B, n2)``.
         first_weights: weights of the first step of alternating co-attention, ``(B, n1)``; None elsewhere.
+
+    >>> out = ParallelCoAttention(d1=6, d2=8)(torch.randn(2, 3, 6), torch.randn(2, 5, 8))
+    >>> out.context1.shape, out.weights1.shape, out.weights2.shape
+    (torch.Size([2, 6]), torch.Size([2, 3]), torch.Size([2, 5]))
     """
 
     context1: Tensor
@@ -55,6 +59,10 @@ class AlternatingCoAttention(TypedModule):
         align: by default :class:`Softmax`; each step has a copy.
         tie_first_last: share parameters of the first and the last step, as in the survey; not in the authors' code.
         dropout: rate on the weights.
+
+    >>> out = AlternatingCoAttention(d1=6, d2=8)(torch.randn(2, 3, 6), torch.randn(2, 5, 8))
+    >>> out.context1.shape, out.context2.shape, out.weights1.shape
+    (torch.Size([2, 6]), torch.Size([2, 8]), torch.Size([2, 3]))
     """
 
     def __init__(
@@ -100,6 +108,10 @@ class InteractiveCoAttention(TypedModule):
 
     Args:
         d1, d2, score, align: as :class:`AlternatingCoAttention`, but by default the score :class:`ActivatedGeneral`.
+
+    >>> out = InteractiveCoAttention(d1=6, d2=8)(torch.randn(2, 3, 6), torch.randn(2, 5, 8))
+    >>> out.context1.shape, out.context2.shape
+    (torch.Size([2, 6]), torch.Size([2, 8]))
     """
 
     def __init__(self, d1: int, d2: int, *, score: ScoreFactory = ActivatedGeneral, align: Align | None = None) -> None:
@@ -136,6 +148,10 @@ class ParallelCoAttention(TypedModule):
         pool: ``"project"`` scores an element by the projection above; ``"max"`` by the highest of its affinities
             (survey eq. 16), without further parameters.
         align: by default :class:`Softmax`.
+
+    >>> out = ParallelCoAttention(d1=6, d2=8, d_w=16)(torch.randn(2, 3, 6), torch.randn(2, 5, 8))
+    >>> out.context1.shape, out.context2.shape
+    (torch.Size([2, 6]), torch.Size([2, 8]))
     """
 
     def __init__(
@@ -200,6 +216,10 @@ class MultiGrainedOutput(NamedTuple):
     Attributes:
         context1, context2: summaries of the two inputs, coarse before fine, ``(B, 2 d1)`` and ``(B, 2 d2)``.
         coarse, fine: outputs of the two mechanisms.
+
+    >>> out = MultiGrainedCoAttention(d1=6, d2=8)(torch.randn(2, 3, 6), torch.randn(2, 5, 8))
+    >>> out.coarse.weights1.shape, out.fine.weights1.shape
+    (torch.Size([2, 3]), torch.Size([2, 3]))
     """
 
     context1: Tensor
@@ -221,6 +241,10 @@ class MultiGrainedCoAttention(TypedModule):
         d1, d2: widths of the inputs.
         coarse: by default :class:`InteractiveCoAttention`.
         fine: by default :class:`ParallelCoAttention`.
+
+    >>> out = MultiGrainedCoAttention(d1=6, d2=8)(torch.randn(2, 3, 6), torch.randn(2, 5, 8))
+    >>> out.context1.shape, out.context2.shape
+    (torch.Size([2, 12]), torch.Size([2, 16]))
     """
 
     def __init__(self, d1: int, d2: int, *, coarse: nn.Module | None = None, fine: nn.Module | None = None) -> None:
@@ -246,6 +270,10 @@ class RotatoryOutput(NamedTuple):
         output: ``[left; right; target by left; target by right]``, ``(B, 4 d)`` (survey eq. 20).
         left_weights, right_weights: of the last hop, ``(B, n_l)`` and ``(B, n_r)``.
         target_left_weights, target_right_weights: of the last hop, ``(B, n_t)``.
+
+    >>> out = RotatoryAttention(8)(torch.randn(2, 5, 8), torch.randn(2, 2, 8), torch.randn(2, 4, 8))
+    >>> out.left_weights.shape, out.target_left_weights.shape
+    (torch.Size([2, 5]), torch.Size([2, 2]))
     """
 
     output: Tensor
@@ -270,6 +298,10 @@ class RotatoryAttention(TypedModule):
         align: by default :class:`Softmax`.
         hops: rounds of both steps, with the same parameters; after the first, r_lt and r_rt replace r_t as queries
             (Wallaart & Frasincar 2019).
+
+    >>> layer = RotatoryAttention(8)
+    >>> layer(torch.randn(2, 5, 8), torch.randn(2, 2, 8), torch.randn(2, 4, 8)).output.shape
+    torch.Size([2, 32])
     """
 
     def __init__(

@@ -37,6 +37,9 @@ class DifferentialAttention(TypedModule):
         layer: number of the layer in its model, from 1; lambda starts near 0.2 in the first, near 0.8 in deep ones.
         align: by default :class:`Softmax`.
         dropout: rate on the weights while training.
+
+    >>> DifferentialAttention(d_model=32, n_heads=2)(torch.randn(2, 9, 32)).context.shape
+    torch.Size([2, 9, 32])
     """
 
     def __init__(

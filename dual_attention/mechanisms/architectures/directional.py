@@ -27,6 +27,9 @@ class FusionGate(TypedModule):
 
     Args:
         d: width of objects and contexts.
+
+    >>> FusionGate(8)(torch.randn(2, 5, 8), torch.randn(2, 5, 8)).shape
+    torch.Size([2, 5, 8])
     """
 
     def __init__(self, d: int) -> None:
@@ -52,6 +55,9 @@ class DirectionalSelfAttention(TypedModule):
         d: width of the objects.
         direction: ``"forward"`` (j < i), ``"backward"`` (j > i) or ``"both"`` (j != i).
         attention: by default multi-dimensional attention by :class:`BoundedAdditive`.
+
+    >>> DirectionalSelfAttention(8, "forward")(torch.randn(2, 5, 8)).context.shape
+    torch.Size([2, 5, 8])
     """
 
     def __init__(self, d: int, direction: Direction = "both", *, attention: GeneralAttention | None = None) -> None:
@@ -83,6 +89,10 @@ class ReinforcedSelfAttentionOutput(NamedTuple):
         selection: the draw: mask of pairs ``(B, N, N)`` regardless of direction, log-probability ``(B,)`` and selected
             fraction ``(B,)``.
         weights: of each direction, ``(B, N, N, d)``, or None.
+
+    >>> out = ReinforcedSelfAttention(8)(torch.randn(2, 5, 8), need_weights=True)
+    >>> out.selection.log_prob.shape, [weights.shape for weights in out.weights]
+    (torch.Size([2]), [torch.Size([2, 5, 5, 8]), torch.Size([2, 5, 5, 8])])
     """
 
     output: Tensor
@@ -105,6 +115,9 @@ class ReinforcedSelfAttention(TypedModule):
         d: width of the objects.
         directions: one :class:`DirectionalSelfAttention` for each, side by side, over one draw.
         keys, queries: samplers; by default :class:`SubsetSampler`.
+
+    >>> ReinforcedSelfAttention(8)(torch.randn(2, 5, 8)).output.shape
+    torch.Size([2, 5, 16])
     """
 
     def __init__(

@@ -23,6 +23,10 @@ class HierarchicalOutput(NamedTuple):
     Attributes:
         context: context of the whole, ``(B, d)``.
         weights: one tensor for each level, the lowest first: words ``(B, N, T)``, sentences ``(B, N)``.
+
+    >>> words, sentences = HierarchicalAttention(8)(torch.randn(2, 3, 5, 8)).weights
+    >>> words.shape, sentences.shape
+    (torch.Size([2, 3, 5]), torch.Size([2, 3]))
     """
 
     context: Tensor
@@ -41,6 +45,10 @@ class HierarchicalAttention(TypedModule):
         score: one score for each level, the lowest first, with or without a query; by default two :class:`KeyOnly`.
         align: by default :class:`Softmax`; each level has a copy.
         encoders: modules between a level's output and the next level: ``(B, N, d) -> (B, N, d)``; None for none.
+
+    >>> out = HierarchicalAttention(8)(torch.randn(2, 3, 5, 8))
+    >>> out.context.shape, [weights.shape for weights in out.weights]
+    (torch.Size([2, 8]), [torch.Size([2, 3, 5]), torch.Size([2, 3])])
     """
 
     def __init__(
@@ -96,6 +104,11 @@ class SocialContextualOutput(NamedTuple):
         context: ``(B, d)``.
         aspect_weights: ``(B, number of aspects)``, in the order of the aspects.
         weights: weights ``(B, n)`` of the elements of each aspect, by name.
+
+    >>> layer = SocialContextualAttention(d_user=8, d=8, aspects=["friends", "posts"])
+    >>> out = layer(torch.randn(2, 8), {"friends": torch.randn(2, 3, 8), "posts": torch.randn(2, 5, 8)})
+    >>> out.aspect_weights.shape, out.weights["posts"].shape
+    (torch.Size([2, 2]), torch.Size([2, 5]))
     """
 
     context: Tensor
@@ -116,6 +129,10 @@ class SocialContextualAttention(TypedModule):
         aspects: names of the aspects.
         score: makes each score from the widths of query and key; by default :class:`Additive` with ELU.
         align: by default :class:`Softmax`.
+
+    >>> layer = SocialContextualAttention(d_user=8, d=8, aspects=["friends", "posts"])
+    >>> layer(torch.randn(2, 8), {"friends": torch.randn(2, 3, 8), "posts": torch.randn(2, 5, 8)}).context.shape
+    torch.Size([2, 8])
     """
 
     def __init__(
@@ -171,6 +188,11 @@ class AttentionViaAttentionOutput(NamedTuple):
     Attributes:
         context: contexts of the upper and the lower level, ``(..., L, d_upper + d_lower)``.
         upper_weights, lower_weights: ``(..., L, S_upper)`` and ``(..., L, S_lower)``.
+
+    >>> layer = AttentionViaAttention(d_q=4, d_upper=6, d_lower=8)
+    >>> out = layer(torch.randn(2, 1, 4), torch.randn(2, 3, 6), torch.randn(2, 5, 8))
+    >>> out.upper_weights.shape, out.lower_weights.shape
+    (torch.Size([2, 1, 3]), torch.Size([2, 1, 5]))
     """
 
     context: Tensor
@@ -188,6 +210,10 @@ class AttentionViaAttention(TypedModule):
         d_upper, d_lower: widths of the levels, such as words and characters.
         score: makes the score of each level from the widths of query and key; by default :class:`Additive`.
         align: by default :class:`Softmax`.
+
+    >>> layer = AttentionViaAttention(d_q=4, d_upper=6, d_lower=8)
+    >>> layer(torch.randn(2, 1, 4), torch.randn(2, 3, 6), torch.randn(2, 5, 8)).context.shape
+    torch.Size([2, 1, 14])
     """
 
     def __init__(
@@ -227,6 +253,10 @@ class MultiRepresentationAttention(TypedModule):
         d: common width.
         score: score without a query; by default a linear :class:`KeyOnly`.
         align: by default :class:`Softmax`; :class:`Sigmoid` gates each representation independently.
+
+    >>> layer = MultiRepresentationAttention(widths=[6, 8], d=16)
+    >>> layer([torch.randn(2, 5, 6), torch.randn(2, 5, 8)]).context.shape
+    torch.Size([2, 5, 16])
     """
 
     def __init__(

@@ -21,12 +21,20 @@ Update = Callable[[Tensor, Tensor], Tensor]
 
 
 def residual(query: Tensor, context: Tensor) -> Tensor:
-    """q + o (Sukhbaatar et al. 2015, arXiv 1503.08895)."""
+    """q + o (Sukhbaatar et al. 2015, arXiv 1503.08895).
+
+    >>> residual(torch.ones(2), torch.ones(2))
+    tensor([2., 2.])
+    """
     return query + context
 
 
 def replace(query: Tensor, context: Tensor) -> Tensor:
-    """The context o in place of the query."""
+    """The context o in place of the query.
+
+    >>> replace(torch.zeros(2), torch.ones(2))
+    tensor([1., 1.])
+    """
     return context
 
 
@@ -35,6 +43,9 @@ class LinearUpdate(TypedModule):
 
     Args:
         d: width of queries and contexts.
+
+    >>> LinearUpdate(8)(torch.randn(2, 3, 8), torch.randn(2, 3, 8)).shape
+    torch.Size([2, 3, 8])
     """
 
     def __init__(self, d: int) -> None:
@@ -53,6 +64,9 @@ class GRUUpdate(TypedModule):
 
     Args:
         d_q, d_v: widths of queries and contexts.
+
+    >>> GRUUpdate(d_q=6, d_v=8)(torch.randn(2, 3, 6), torch.randn(2, 3, 8)).shape
+    torch.Size([2, 3, 6])
     """
 
     def __init__(self, d_q: int, d_v: int) -> None:
@@ -72,6 +86,10 @@ class MultiHopOutput(NamedTuple):
         query: query after the last update, ``(..., L, d_q)``.
         context: context of the last hop, ``(..., L, d_v)``.
         weights: weights of all hops, ``(hops, ..., L, S)``, or None.
+
+    >>> out = MultiHop(GeneralAttention(Dot()), hops=3)(torch.randn(2, 1, 8), torch.randn(2, 5, 8), need_weights=True)
+    >>> out.query.shape, out.weights.shape
+    (torch.Size([2, 1, 8]), torch.Size([3, 2, 1, 5]))
     """
 
     query: Tensor
@@ -91,6 +109,10 @@ class MultiHop(TypedModule):
             :func:`replace`, :class:`LinearUpdate`, :class:`GRUUpdate`, or any other.
         feedback: use the survey's general form (eqs. 41, 42), in which scores see the query beside the context of the
             hop before, ``[q^k; o^(k-1)]``, where o^0 is the mean of the values.
+
+    >>> hops = MultiHop(GeneralAttention(Dot()), hops=3, update=residual)
+    >>> hops(torch.randn(2, 1, 8), torch.randn(2, 5, 8)).query.shape
+    torch.Size([2, 1, 8])
     """
 
     def __init__(

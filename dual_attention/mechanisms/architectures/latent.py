@@ -28,6 +28,9 @@ class LatentAttention(TypedModule):
         d_query_latent: width of the queries' latent vector; None for queries of full rank.
         score: by default :class:`Dot`.
         dropout: rate on the weights while training.
+
+    >>> LatentAttention(d_model=32, n_heads=4, d_latent=8)(torch.randn(2, 9, 32)).context.shape
+    torch.Size([2, 9, 32])
     """
 
     def __init__(

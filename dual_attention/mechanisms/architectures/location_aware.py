@@ -28,6 +28,11 @@ class LocationAwareOutput(NamedTuple):
         seen: last weights or sum of all weights, ``(B, S)``, for the query after these.
         weights: ``(B, L, S)``, or None.
         log_prob, entropy: of drawn keys, ``(B, L)``, see :class:`.Alignment`; None if none were drawn.
+
+    >>> layer = LocationAwareAttention(d_q=8, d_k=8, n_filters=4, kernel_size=3)
+    >>> first = layer(torch.randn(2, 1, 8), key := torch.randn(2, 5, 8))
+    >>> layer(torch.randn(2, 1, 8), key, seen=first.seen).context.shape
+    torch.Size([2, 1, 8])
     """
 
     context: Tensor
@@ -53,6 +58,10 @@ class LocationAwareAttention(TypedModule):
         align: by default :class:`Softmax`.
         cumulative: apply F to the sum of all weights so far, as in Tacotron 2 (Shen et al. 2018, arXiv 1712.05884).
         dropout: rate on the weights while training.
+
+    >>> layer = LocationAwareAttention(d_q=8, d_k=8, n_filters=4, kernel_size=3)
+    >>> layer(torch.randn(2, 3, 8), torch.randn(2, 5, 8)).context.shape
+    torch.Size([2, 3, 8])
     """
 
     def __init__(

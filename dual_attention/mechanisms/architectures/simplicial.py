@@ -30,6 +30,9 @@ class TripleProduct(Score):
     Math: e = |(q k) k' - (q k') k + (k k') q|, which is |q| |k| |k'| times a function of their angles
 
     Keys are ``(..., P, 2 d)``, the two of a pair side by side. The gradient is zero where the product is.
+
+    >>> TripleProduct()(torch.tensor([[1.0, 0.0]]), torch.tensor([[2.0, 0.0, 3.0, 0.0]]))
+    tensor([[6.]])
     """
 
     def forward(self, query: Tensor | None, key: Tensor) -> Tensor:
@@ -72,6 +75,9 @@ class SimplicialAttention(TypedModule):
         form: see above. Parameters are 6 d_model^2, or 5 d_model^2 + d^3 + d_model.
         dropout: rate on the weights while training.
         max_gib: memory that the pairs may take in a call; with gradients it is two to four times as much.
+
+    >>> SimplicialAttention(d_model=32, n_heads=2)(torch.randn(2, 9, 32)).context.shape
+    torch.Size([2, 9, 32])
     """
 
     def __init__(
