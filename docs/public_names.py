@@ -26,6 +26,7 @@ WITH_EXAMPLES = (
     "dual_attention.encoder_models",
     "dual_attention.functional",
     "dual_attention.functional.reference",
+    "dual_attention.generation",
     "dual_attention.language_models",
     "dual_attention.mechanisms",
     "dual_attention.mechanisms.recipes",

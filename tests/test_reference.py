@@ -1,6 +1,6 @@
 """The reference: every public name is found, has an example where its module is finished, and all examples run.
 
-An example takes torch and all that its module exports as imported.
+An example takes torch and all that ``dual_attention`` and its own module export as imported.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def test_examples_show_what_happens(name: str, tmp_path: Path, monkeypatch: pyte
     if module == "dual_attention.native" and not HAS_COMPILER:
         pytest.skip("needs a C compiler")
     namespace: dict[str, Any] = {"torch": torch}
-    exec(f"from {module} import *", namespace)
+    exec(f"from dual_attention import *\nfrom {module} import *", namespace)
     wrong: list[str] = []
     for test in tests:
         torch.manual_seed(0)

@@ -32,6 +32,11 @@ class BeamSearchOutput(NamedTuple):
     Attributes:
         tokens: integers ``(B, R, T)``, after a stop token ``pad_token``.
         scores: ``(B, R)``; where fewer hypotheses exist than were asked for, ``-inf``.
+
+    >>> lm = TransformerLM(vocab_size=50, d_model=32, n_layers=1, n_heads=2, max_block_size=16)
+    >>> out = beam_search(lm, torch.tensor([[1, 2, 3]]), 4, num_beams=3, num_return=2)
+    >>> out.tokens.shape, out.scores.shape
+    (torch.Size([1, 2, 7]), torch.Size([1, 2]))
     """
 
     tokens: Tensor
@@ -49,6 +54,9 @@ class BeamSearch:
         early_stopping: a row is done as soon as K hypotheses have finished, though live ones might surpass them.
         stop_tokens: end a hypothesis.
         pad_token: fills the places after a stop token.
+
+    >>> BeamSearch(num_beams=4, num_return=2)
+    BeamSearch(num_beams=4, num_return=2, length_penalty=1.0, early_stopping=False, stop_tokens=(), pad_token=0)
     """
 
     num_beams: int
@@ -77,6 +85,12 @@ class BeamSearch:
 def search_beams(decoder: Decoder, prompt: Tensor, max_new_tokens: int, search: BeamSearch) -> BeamSearchOutput:
     """Search for the best continuations of each prompt, integers ``(B, L)``, L >= 1; each row becomes K rows, one after
     another. A ``ValueError`` reports logits that are NaN.
+
+    >>> lm = TransformerLM(vocab_size=50, d_model=32, n_layers=1, n_heads=2, max_block_size=16)
+    >>> with evaluating(lm):
+    ...     out = search_beams(LanguageModelDecoder(lm), torch.tensor([[1, 2, 3]]), 4, BeamSearch(num_beams=3))
+    >>> out.tokens.shape
+    torch.Size([1, 1, 4])
     """
     batch, beams = len(prompt), search.num_beams
     if not batch or not max_new_tokens:

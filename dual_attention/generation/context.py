@@ -39,6 +39,10 @@ class CausalLM(Protocol):
     Attributes:
         block_size: C, most tokens that it can read.
         vocab_size: V.
+
+    >>> lm: CausalLM = TransformerLM(vocab_size=50, d_model=32, n_layers=1, n_heads=2, max_block_size=16)
+    >>> generate(lm, torch.tensor([[1, 2, 3]]), 4).shape
+    torch.Size([1, 7])
     """
 
     block_size: int
@@ -48,7 +52,11 @@ class CausalLM(Protocol):
 
 
 def dropped_tokens(lengths: Tensor, block_size: int, stride: int = 1) -> Tensor:
-    """Number of earliest tokens that fall out of the context; integers of the shape of ``lengths``."""
+    """Number of earliest tokens that fall out of the context; integers of the shape of ``lengths``.
+
+    >>> dropped_tokens(torch.tensor([10, 18]), block_size=16, stride=4)
+    tensor([0, 4])
+    """
     beyond = (lengths - block_size).clamp_min(0)
     return -(-beyond // stride) * stride
 
@@ -61,6 +69,12 @@ class LanguageModelDecoder:
         use_cache: keep what the layers computed of earlier tokens.
         stride: tokens dropped at a time, past the context; 1 to ``model.block_size``.
         max_length: most tokens to come, including the prompt; the cache reserves memory for them.
+
+    >>> lm = TransformerLM(vocab_size=50, d_model=32, n_layers=1, n_heads=2, max_block_size=16)
+    >>> with evaluating(lm):
+    ...     tokens = [*decode(LanguageModelDecoder(lm), torch.tensor([[1, 2, 3]]), 4, Sampling())]
+    >>> len(tokens), tokens[0].shape
+    (4, torch.Size([1]))
     """
 
     def __init__(

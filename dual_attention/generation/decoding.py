@@ -16,7 +16,16 @@ from .sampling import Sampling
 
 
 class Decoder(Protocol):
-    """A model in the middle of generating: it knows the tokens so far, and scores the next one."""
+    """A model in the middle of generating: it knows the tokens so far, and scores the next one.
+
+    >>> class Counts:
+    ...     def step(self, tokens):
+    ...         return torch.eye(10)[tokens[:, -1] + 1]
+    ...     def reorder(self, indices):
+    ...         pass
+    >>> [*decode(Counts(), torch.tensor([[3]]), 3, Sampling(temperature=0))]
+    [tensor([4]), tensor([5]), tensor([6])]
+    """
 
     def step(self, tokens: Tensor) -> Tensor:
         """Append tokens, integers ``(B, n)``, to each row; returns the logits of the token after them, ``(B, V)``.
@@ -51,6 +60,12 @@ def decode(
         padding_mask: boolean ``(B, L)``; True = a real token of the prompt, for the repetition penalty. The decoder
             has its own account of padding.
         generator: source of the random numbers, see :meth:`Sampling.choose`.
+
+    >>> lm = TransformerLM(vocab_size=50, d_model=32, n_layers=1, n_heads=2, max_block_size=16)
+    >>> with evaluating(lm):
+    ...     tokens = [*decode(LanguageModelDecoder(lm), torch.tensor([[1, 2, 3]]), 4, Sampling(temperature=0))]
+    >>> torch.stack(tokens, dim=1).shape
+    torch.Size([1, 4])
     """
     stops = torch.tensor(stop_tokens, dtype=torch.long, device=prompt.device)
     ended = torch.zeros(len(prompt), dtype=torch.bool, device=prompt.device)
@@ -71,7 +86,15 @@ def decode(
 
 @contextmanager
 def evaluating(model: Callable[..., object]) -> Iterator[None]:
-    """Put the model in evaluation mode, without gradients; afterwards each module has its former mode."""
+    """Put the model in evaluation mode, without gradients; afterwards each module has its former mode.
+
+    >>> layer = torch.nn.Linear(2, 2)
+    >>> with evaluating(layer):
+    ...     layer.training, layer(torch.ones(1, 2)).requires_grad
+    (False, False)
+    >>> layer.training
+    True
+    """
     modules = model.modules() if isinstance(model, nn.Module) else ()
     training = [module for module in modules if module.training]
     for module in training:
@@ -89,6 +112,11 @@ def undisturbed(model: Callable[..., object], tokens: Iterator[Tensor]) -> Itera
     """The same items, each computed within :func:`evaluating`, so that a reader finds the model in its own mode.
 
     A reader that stops midway leaves nothing changed either.
+
+    >>> layer = torch.nn.Linear(2, 2)
+    >>> outputs = undisturbed(layer, (layer(torch.ones(1, 2)) for _ in range(2)))
+    >>> next(outputs).requires_grad, layer.training
+    (False, True)
     """
     while True:
         with evaluating(model):

@@ -96,6 +96,10 @@ def generate(*args: Any, **kwargs: Any) -> Tensor:
     Raises:
         TypeError: if an argument is of another type than these.
         ValueError: if one is out of its range or of another shape, or the model gives logits that are NaN.
+
+    >>> lm = TransformerLM(vocab_size=50, d_model=32, n_layers=1, n_heads=2, max_block_size=16)
+    >>> generate(lm, torch.tensor([[1, 2, 3]]), 4, temperature=0.8, top_k=5, seed=0).shape
+    torch.Size([1, 7])
     """
     continuation = Continuation(*args, **kwargs)
     tokens = continuation.tokens()
@@ -109,6 +113,10 @@ def generate_stream(*args: Any, **kwargs: Any) -> Iterator[Tensor]:
 
     Arguments and errors are those of :func:`generate`; they are checked at once, not when the first token is asked for.
     Between two tokens the model is in the mode in which the caller left it.
+
+    >>> lm = TransformerLM(vocab_size=50, d_model=32, n_layers=1, n_heads=2, max_block_size=16)
+    >>> len([*generate_stream(lm, torch.tensor([[1, 2, 3]]), 4)])
+    4
     """
     continuation = Continuation(*args, **kwargs)
     return undisturbed(continuation.model, continuation.tokens())
@@ -139,6 +147,11 @@ def beam_search(
 
     Returns:
         ``tokens``, prompts and hypotheses, int64 ``(B, R, L + T)``, best first, and their ``scores`` ``(B, R)``.
+
+    >>> lm = TransformerLM(vocab_size=50, d_model=32, n_layers=1, n_heads=2, max_block_size=16)
+    >>> tokens, scores = beam_search(lm, torch.tensor([[1, 2, 3]]), 4, num_beams=3)
+    >>> tokens.shape, scores.shape
+    (torch.Size([1, 1, 7]), torch.Size([1, 1]))
     """
     decoder, idx, _ = _begun(model, idx, max_new_tokens, padding_mask, use_cache, window_stride)
     stops, pad = check_ending(stop_tokens, pad_token, model.vocab_size)
@@ -150,7 +163,12 @@ def beam_search(
 
 
 class Generates:
-    """Methods of a language model, see ``generation.context.CausalLM``, that generate."""
+    """Methods of a language model, see ``generation.context.CausalLM``, that generate.
+
+    >>> lm = TransformerLM(vocab_size=50, d_model=32, n_layers=1, n_heads=2, max_block_size=16)
+    >>> isinstance(lm, Generates), lm.generate(torch.tensor([[1, 2, 3]]), 4).shape
+    (True, torch.Size([1, 7]))
+    """
 
     generate = generate
     generate_stream = generate_stream
@@ -160,7 +178,11 @@ class Generates:
 def random_generator(
     generator: torch.Generator | None, seed: int | None, device: torch.device
 ) -> torch.Generator | None:
-    """The generator, or a new one with that seed on the device; None for the global one. Both are not given at once."""
+    """The generator, or a new one with that seed on the device; None for the global one. Both are not given at once.
+
+    >>> random_generator(None, 0, torch.device("cpu")).initial_seed()
+    0
+    """
     if generator is not None and not isinstance(generator, torch.Generator):
         raise TypeError(f"generator: expected a torch.Generator, got {type(generator).__name__}")
     if seed is None:

@@ -23,6 +23,12 @@ def left_pad(
 
     Returns:
         Integers ``(B, longest)``, and their padding mask, boolean ``(B, longest)``; True = a real token.
+
+    >>> tokens, mask = left_pad([[5, 17, 3], [8]])
+    >>> tokens, mask
+    (tensor([[ 5, 17,  3],
+            [ 0,  0,  8]]), tensor([[ True,  True,  True],
+            [False, False,  True]]))
     """
     if isinstance(prompts, str | bytes) or not isinstance(prompts, Sequence | Tensor):
         raise TypeError(f"prompts: expected a list of lists or vectors of token ids, got {type(prompts).__name__}")

@@ -36,6 +36,9 @@ def apply_temperature(logits: Tensor, temperature: float) -> Tensor:
 
     The largest logit is subtracted first, which changes no probability, so that no temperature is too small. One that
     is not above 0 and finite is a ``ValueError``.
+
+    >>> apply_temperature(torch.tensor([1.0, 2.0]), 0.5)
+    tensor([-2.,  0.])
     """
     temperature = check_number("temperature", temperature, "a number above 0", low=0, open_low=True)
     if temperature == 1:
@@ -47,6 +50,9 @@ def keep_top_k(logits: Tensor, k: int) -> Tensor:
     """Keep the tokens whose logit is no smaller than the ``k``-th largest (Fan et al. 2018, arXiv 1805.04833).
 
     Tokens that tie with the ``k``-th are all kept. With ``k`` above V, all tokens are; below 1 it is a ``ValueError``.
+
+    >>> keep_top_k(torch.tensor([0.0, 3.0, 2.0]), 2)
+    tensor([-inf, 3., 2.])
     """
     k = min(check_integer("top_k", k, low=1), logits.shape[-1])
     least = logits.topk(k, dim=-1).values[..., -1:]
@@ -59,6 +65,9 @@ def keep_top_p(logits: Tensor, p: float) -> Tensor:
     Math: v is kept if the tokens more likely than v have a mass below p; of equally likely ones the first come first.
 
     With 1 all tokens are kept; outside (0, 1] it is a ``ValueError``.
+
+    >>> keep_top_p(torch.tensor([0.0, 3.0, 2.0]), 0.9)
+    tensor([-inf, 3., 2.])
     """
     p = check_number("top_p", p, "a number in (0, 1]", low=0, high=1, open_low=True)
     if p == 1:  # rounding could let the mass reach 1 early
@@ -74,6 +83,9 @@ def keep_min_p(logits: Tensor, p: float) -> Tensor:
     Math: v is kept if p(v) >= p max_u p(u)
 
     With 0 all tokens are kept; outside [0, 1] it is a ``ValueError``.
+
+    >>> keep_min_p(torch.tensor([0.0, 3.0, 2.9]), 0.5)
+    tensor([  -inf, 3.0000, 2.9000])
     """
     p = check_number("min_p", p, "a number in [0, 1]", low=0, high=1, open_low=False)
     if p == 0:
@@ -92,6 +104,9 @@ def penalise_repetition(logits: Tensor, seen: Tensor, penalty: float) -> Tensor:
     Args:
         seen: boolean, broadcastable to the logits.
         penalty: above 0 and finite, otherwise a ``ValueError``.
+
+    >>> penalise_repetition(torch.tensor([[2.0, -2.0, 1.0]]), torch.tensor([[True, True, False]]), penalty=2.0)
+    tensor([[ 1., -4.,  1.]])
     """
     penalty = check_number("repetition_penalty", penalty, "a number above 0", low=0, open_low=True)
     return torch.where(seen, torch.where(logits > 0, logits / penalty, logits * penalty), logits)
@@ -100,6 +115,9 @@ def penalise_repetition(logits: Tensor, seen: Tensor, penalty: float) -> Tensor:
 def tokens_seen(tokens: Tensor, vocab_size: int, padding_mask: Tensor | None = None) -> Tensor:
     """Mask ``(B, V)`` of the vocabulary's tokens that occur in each row of ``(B, L)``; where the mask ``(B, L)`` is
     given, only real tokens count.
+
+    >>> tokens_seen(torch.tensor([[0, 2, 2]]), vocab_size=4)
+    tensor([[ True, False,  True, False]])
     """
     real = torch.ones_like(tokens) if padding_mask is None else padding_mask.long()
     counts = torch.zeros(len(tokens), vocab_size, dtype=torch.long, device=tokens.device)
@@ -115,6 +133,10 @@ class Sampling:
         top_k, top_p, min_p: see :func:`keep_top_k`, :func:`keep_top_p` and :func:`keep_min_p`; None for all.
         repetition_penalty: see :func:`penalise_repetition`; 1 for none.
         processors: the caller's own functions of tokens and logits.
+
+    >>> logits, tokens = torch.tensor([[0.0, 9.0, 1.0]]), torch.tensor([[2, 0]])
+    >>> Sampling(top_k=1).choose(logits, tokens, None, None)
+    tensor([1])
     """
 
     temperature: float = 1.0

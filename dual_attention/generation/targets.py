@@ -26,6 +26,13 @@ class TargetDecoder:
     Args:
         memory: ``(B, S, d)``, the output of the encoder.
         max_length: most target positions to come, including the prefix.
+
+    >>> spec, heads = {"type": "token", "vocab_size": 50}, {"n_heads": 2, "dff": 64}
+    >>> model = Seq2SeqTransformer(spec, spec, 32, 50, 1, 1, heads, {**heads, "n_heads_cross": 2})
+    >>> with evaluating(model):
+    ...     decoder = TargetDecoder(model, model.encode(torch.randint(50, (2, 9))), None, use_cache=True, max_length=5)
+    ...     decoder.step(torch.zeros(2, 1, dtype=torch.long)).shape
+    torch.Size([2, 50])
     """
 
     def __init__(
@@ -62,7 +69,13 @@ class TargetDecoder:
 
 
 class GeneratesTargets:
-    """Methods of a sequence-to-sequence model that generate targets, in evaluation mode and without gradients."""
+    """Methods of a sequence-to-sequence model that generate targets, in evaluation mode and without gradients.
+
+    >>> spec, heads = {"type": "token", "vocab_size": 50}, {"n_heads": 2, "dff": 64}
+    >>> model = Seq2SeqTransformer(spec, spec, 32, 50, 1, 1, heads, {**heads, "n_heads_cross": 2})
+    >>> model.generate(torch.randint(50, (2, 9)), 5, start_token=0).shape
+    torch.Size([2, 5])
+    """
 
     def generate(
         self: Any,

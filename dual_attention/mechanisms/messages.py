@@ -79,7 +79,6 @@ class PairwiseValues(Messages):
 class RelativeValues(Messages):
     """Values of pairs from the rows of a library ``(K, H, d_v)``, such as relative symbols; for weights of heads.
 
-    >>> from dual_attention import RelativeSymbols
     >>> symbols = RelativeSymbols(torch.randn(3, 4, 8), torch.zeros(9, 9, dtype=torch.long))
     >>> RelativeValues(symbols).receive(torch.rand(2, 4, 9, 9), slice(None)).shape
     torch.Size([2, 4, 9, 8])
