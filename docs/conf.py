@@ -115,6 +115,7 @@ html_theme = "furo"
 html_title = "relational-attention"
 html_math_renderer = "mathml"
 html_copy_source = False
+html_show_search_summary = False  # it is fetched, which a browser refuses for files
 html_show_sphinx = False
 templates_path = [str(DOCS / "templates")]
 

@@ -27,6 +27,7 @@ WITH_EXAMPLES = (
     "dual_attention.functional",
     "dual_attention.functional.reference",
     "dual_attention.generation",
+    "dual_attention.hf",
     "dual_attention.language_models",
     "dual_attention.mechanisms",
     "dual_attention.mechanisms.recipes",

@@ -29,7 +29,13 @@ LANGUAGE_MODEL = "dual_attn"
 
 
 class LoadedLanguageModel(NamedTuple):
-    """A language model and the configuration that builds it."""
+    """A language model and the configuration that builds it.
+
+    >>> TransformerLM_HFHub(50, d_model=32, n_layers=1, n_heads=2, max_block_size=16).save_pretrained("folder")
+    >>> model, config = load_language_model("folder")
+    >>> type(model).__name__, config.d_model
+    ('TransformerLM', 32)
+    """
 
     model: LanguageModel
     config: LanguageModelConfig
@@ -45,6 +51,11 @@ class LoadedModel(NamedTuple):
         format: of the folder; ``"adapter"`` for one of PEFT.
         files: its weights were read from.
         dtype: of most of the tensors in them.
+
+    >>> TransformerLM_HFHub(50, d_model=32, n_layers=1, n_heads=2, max_block_size=16).save_pretrained("folder")
+    >>> loaded = load_model("folder")
+    >>> loaded.format, loaded.dtype
+    ('hub', torch.float32)
     """
 
     model: nn.Module
@@ -71,6 +82,10 @@ def load_language_model(
         OSError: if there is no such checkpoint, or the hub cannot be reached.
         TypeError, ValueError: if the configuration is not that of a language model of this library.
         ValueError: if weights are missing, unexpected or of another shape, or are in a pickle that runs code.
+
+    >>> TransformerLM_HFHub(50, d_model=32, n_layers=1, n_heads=2, max_block_size=16).save_pretrained("folder")
+    >>> load_language_model("folder").model(torch.tensor([[5, 17, 3]])).logits.shape
+    torch.Size([1, 3, 50])
     """
     loaded = load_language_checkpoint(CheckpointFiles(name_or_path, **download), device=device, dtype=dtype)
     return LoadedLanguageModel(cast(LanguageModel, loaded.model), loaded.config)

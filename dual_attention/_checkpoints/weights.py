@@ -65,7 +65,13 @@ class Weights(NamedTuple):
 
 
 def to_language_state_dict(state_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """State dict with the names of this library's models, from the names of any of the formats."""
+    """State dict with the names of this library's models, from the names of any of the formats.
+
+    >>> config = DualAttnConfig(vocab_size=50, d_model=32, n_layers=1, n_heads_sa=1, n_heads_ra=1, max_block_size=16)
+    >>> model = DualAttnForCausalLM(config)
+    >>> to_language_state_dict(model.state_dict()).keys() == model.model.state_dict().keys()
+    True
+    """
     return {clean_name(name).removeprefix(PREFIX): tensor for name, tensor in state_dict.items()}
 
 
@@ -121,6 +127,10 @@ def read_weights(path: str | Path, *, meta: bool = False) -> Weights:
     Raises:
         FileNotFoundError: if there is no such file.
         ValueError: if the file is damaged, holds no weights, or is a pickle that would run code when it is read.
+
+    >>> TransformerLM_HFHub(50, d_model=32, n_layers=1, n_heads=2, max_block_size=16).save_pretrained("folder")
+    >>> read_weights("folder/model.safetensors").tensors["layers.blocks.0.norm1.weight"].shape
+    torch.Size([32])
     """
     path = Path(path)
     if not path.is_file():

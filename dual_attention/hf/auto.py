@@ -24,7 +24,13 @@ __all__ = ["register_auto_classes"]
 
 
 def register_auto_classes() -> None:
-    """Let ``AutoConfig``, ``AutoModelForCausalLM`` and the others know the models of this library."""
+    """Let ``AutoConfig``, ``AutoModelForCausalLM`` and the others know the models of this library.
+
+    >>> from transformers import AutoConfig
+    >>> register_auto_classes()
+    >>> type(AutoConfig.for_model("dual_attn", vocab_size=50)).__name__
+    'DualAttnConfig'
+    """
     for config in (DualAttnConfig, DualAttnEncoderConfig, DualAttnVisionConfig):
         AutoConfig.register(config.model_type, config, exist_ok=True)
     for auto, config, model in (

@@ -126,6 +126,12 @@ class DualAttnCacheLayer(CacheLayerMixin):
 class DualAttnCache(Cache):
     """A :class:`transformers.Cache` around :meth:`LanguageModel.new_cache
     <dual_attention.language_models.LanguageModel.new_cache>`.
+
+    >>> config = DualAttnConfig(vocab_size=50, d_model=32, n_layers=1, n_heads_sa=1, n_heads_ra=1, max_block_size=16)
+    >>> with torch.no_grad():
+    ...     past = DualAttnForCausalLM(config)(input_ids=torch.randint(50, (2, 9)), use_cache=True).past_key_values
+    >>> type(past).__name__, past.get_seq_length()
+    ('DualAttnCache', 9)
     """
 
     def __init__(self, cache: CacheGroup) -> None:

@@ -41,6 +41,12 @@ class DualAttnCausalLMOutput(NamesCache, CausalLMOutputWithPast):
         hidden_states: inputs of the blocks and of the output layer, ``(B, N, d)`` each.
         attentions: of each block ``(B, H, N, t + N)``, sensory heads first.
         relations: of each block ``(B, N, t + N, R)``, with ``output_attentions``, if heads have relations.
+
+    >>> config = DualAttnConfig(vocab_size=50, d_model=32, n_layers=1, n_heads_sa=1, n_heads_ra=1, max_block_size=16)
+    >>> tokens = torch.randint(50, (2, 9))
+    >>> out = DualAttnForCausalLM(config)(input_ids=tokens, labels=tokens)
+    >>> out.logits.shape, out.loss.shape
+    (torch.Size([2, 9, 50]), torch.Size([]))
     """
 
     loss: Tensor | MaybeNone = None
@@ -55,6 +61,11 @@ class DualAttnForCausalLM(HasBackbone, GenerationMixin):
 
     ``model`` is the :class:`~dual_attention.language_models.LanguageModel` itself, and ``backbone`` the same without
     its output layer, as transformers calls such models.
+
+    >>> config = DualAttnConfig(vocab_size=50, d_model=32, n_layers=1, n_heads_sa=1, n_heads_ra=1, max_block_size=16)
+    >>> model = DualAttnForCausalLM(config)
+    >>> model.generate(torch.tensor([[5, 17, 3]]), max_new_tokens=4, do_sample=False).shape
+    torch.Size([1, 7])
     """
 
     accepts_loss_kwargs = True

@@ -231,6 +231,10 @@ class DualAttnConfig(
 
     Raises:
         TypeError, ValueError: if an argument has a wrong type or is missing.
+
+    >>> config = DualAttnConfig(vocab_size=50, d_model=32, n_layers=1, n_heads_sa=1, n_heads_ra=1, max_block_size=16)
+    >>> config.model_type, config.hidden_size, config.num_hidden_layers
+    ('dual_attn', 32, 1)
     """
 
     model_type = "dual_attn"
@@ -307,6 +311,10 @@ class DualAttnEncoderConfig(
         classifier_pool: classify the first real token (``"cls"``) or the mean of the real tokens (``"mean"``).
         classifier_dropout: rate on what is classified; by default ``dropout_rate``.
         pad_token_id: token that fills a row.
+
+    >>> config = DualAttnEncoderConfig(vocab_size=50, d_model=32, n_layers=1, n_heads_sa=1, n_heads_ra=1)
+    >>> config.model_type, config.hidden_size
+    ('dual_attn_encoder', 32)
     """
 
     model_type = "dual_attn_encoder"
@@ -372,6 +380,11 @@ class DualAttnVisionConfig(
             symbolic attention, 1,024 frozen symbols and 8 heads.
         out_features, out_indices: names or numbers of the stages that a backbone puts out, see
             :class:`~dual_attention.hf.DualAttnVisionBackbone`.
+
+    >>> sizes = {"d_model": 32, "n_layers": 1, "n_heads_sa": 1, "n_heads_ra": 1}
+    >>> config = DualAttnVisionConfig(image_shape=(1, 16, 16), patch_size=(4, 4), **sizes)
+    >>> config.model_type, config.hidden_size
+    ('dual_attn_vision', 32)
     """
 
     model_type = "dual_attn_vision"

@@ -38,7 +38,13 @@ _TOKENS = ("bos_token_id", "eos_token_id", "pad_token_id")
 
 
 def to_transformers_state_dict(state_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """State dict with the names of :class:`.DualAttnForCausalLM`, from the names of any of the formats."""
+    """State dict with the names of :class:`.DualAttnForCausalLM`, from the names of any of the formats.
+
+    >>> config = DualAttnConfig(vocab_size=50, d_model=32, n_layers=1, n_heads_sa=1, n_heads_ra=1, max_block_size=16)
+    >>> model = DualAttnForCausalLM(config)
+    >>> to_transformers_state_dict(model.model.state_dict()).keys() == model.state_dict().keys()
+    True
+    """
     return {PREFIX + name: tensor for name, tensor in to_language_state_dict(state_dict).items()}
 
 
@@ -50,6 +56,10 @@ def to_hub(model: LanguageModel | DualAttnForCausalLM, config: LanguageModelConf
 
     Raises:
         ValueError: if a model of this library comes without its configuration, or with that of another.
+
+    >>> config = LanguageModelConfig(model="transformer", vocab_size=50, d_model=32, n_layers=1, n_heads=2)
+    >>> type(to_hub(config.build(), config)).__name__
+    'TransformerLM_HFHub'
     """
     owned, config = _parts(model, config)
     kind = {"dat": DualAttnTransformerLM_HFHub, "transformer": TransformerLM_HFHub}[config.model]
@@ -64,6 +74,10 @@ def to_transformers(
     Args:
         config, errors: as :func:`to_hub`.
         more: further arguments of :class:`~dual_attention.hf.configuration.DualAttnConfig`, such as ``eos_token_id``.
+
+    >>> config = LanguageModelConfig(model="transformer", vocab_size=50, d_model=32, n_layers=1, n_heads=2)
+    >>> type(to_transformers(config.build(), config)).__name__
+    'DualAttnForCausalLM'
     """
     require("transformers", extra="hf")
     from .causal_lm import DualAttnForCausalLM
@@ -92,6 +106,11 @@ def convert_checkpoint(
     Raises:
         OSError, TypeError, ValueError: as :func:`load_language_model`.
         ValueError: if ``to`` is not one of the formats.
+
+    >>> TransformerLM_HFHub(50, d_model=32, n_layers=1, n_heads=2, max_block_size=16).save_pretrained("published")
+    >>> folder = convert_checkpoint("published", "converted", to="transformers")
+    >>> type(DualAttnForCausalLM.from_pretrained(folder).model).__name__
+    'TransformerLM'
     """
     if to not in ("hub", "transformers"):
         raise ValueError(f"to: expected 'hub' or 'transformers', got {to!r}")

@@ -87,6 +87,11 @@ class DualAttnEncoderModel(_Encoder):
     """An encoder without a head: the base of the others, and what ``AutoModel`` loads.
 
     The encoder itself is ``model.encoder``. Of a model with a head it is the attribute ``backbone``.
+
+    >>> sizes = {"d_model": 32, "n_layers": 1, "n_heads_sa": 1, "n_heads_ra": 1, "max_block_size": 16}
+    >>> model = DualAttnEncoderModel(DualAttnEncoderConfig(vocab_size=50, **sizes))
+    >>> model(input_ids=torch.randint(50, (2, 9))).last_hidden_state.shape
+    torch.Size([2, 9, 32])
     """
 
     default_auto_class = "AutoModel"
@@ -130,6 +135,11 @@ class DualAttnForMaskedLM(_Encoder):
     """An encoder that predicts tokens which were masked.
 
     ``model`` is the :class:`~dual_attention.encoder_models.EncoderForMaskedLM` itself.
+
+    >>> sizes = {"d_model": 32, "n_layers": 1, "n_heads_sa": 1, "n_heads_ra": 1, "max_block_size": 16}
+    >>> model = DualAttnForMaskedLM(DualAttnEncoderConfig(vocab_size=50, **sizes))
+    >>> model(input_ids=torch.randint(50, (2, 9))).logits.shape
+    torch.Size([2, 9, 50])
     """
 
     accepts_loss_kwargs = True
@@ -186,6 +196,11 @@ class DualAttnForSequenceClassification(_Encoder):
 
     ``model`` is the :class:`~dual_attention.encoder_models.EncoderForSequenceClassification` itself. The loss is the
     one of transformers for ``config.problem_type``, which by default follows from the labels.
+
+    >>> sizes = {"d_model": 32, "n_layers": 1, "n_heads_sa": 1, "n_heads_ra": 1, "max_block_size": 16}
+    >>> model = DualAttnForSequenceClassification(DualAttnEncoderConfig(vocab_size=50, **sizes, num_labels=3))
+    >>> model(input_ids=torch.randint(50, (2, 9))).logits.shape
+    torch.Size([2, 3])
     """
 
     accepts_loss_kwargs = False

@@ -44,6 +44,12 @@ def from_transformers(
     Raises:
         TypeError: if it is another model.
         ValueError: if something in it has no counterpart here, such as rotary positions that are scaled.
+
+    >>> from transformers import GPT2Config, GPT2LMHeadModel
+    >>> gpt2 = GPT2LMHeadModel(GPT2Config(vocab_size=50, n_embd=32, n_layer=1, n_head=2, n_positions=16)).eval()
+    >>> ours, tokens = from_transformers(gpt2).model, torch.tensor([[5, 17, 3]])
+    >>> torch.allclose(ours(tokens, all_logits=True).logits, gpt2(tokens).logits, atol=1e-4)
+    True
     """
     if isinstance(model, GPT2LMHeadModel):
         config, tensors = _of_gpt2(model.config, model.state_dict())

@@ -55,7 +55,11 @@ class HubLanguageModel(
     pipeline_tag="text-generation",
     tags=["relational-attention"],
 ):
-    """A language model with ``from_pretrained``, ``save_pretrained`` and ``push_to_hub``."""
+    """A language model with ``from_pretrained``, ``save_pretrained`` and ``push_to_hub``.
+
+    >>> issubclass(TransformerLM_HFHub, HubLanguageModel), issubclass(TransformerLM_HFHub, TransformerLM)
+    (True, True)
+    """
 
     _kind: Literal["dat", "transformer"]
 
@@ -174,12 +178,25 @@ class HubLanguageModel(
 
 
 class DualAttnTransformerLM_HFHub(HubLanguageModel, DualAttnTransformerLM):
-    """A :class:`~dual_attention.language_models.DualAttnTransformerLM` of the hub; its arguments are the same."""
+    """A :class:`~dual_attention.language_models.DualAttnTransformerLM` of the hub; its arguments are the same.
+
+    >>> sizes = {"d_model": 32, "n_layers": 1, "n_heads_sa": 1, "n_heads_ra": 1, "max_block_size": 16}
+    >>> lm = DualAttnTransformerLM_HFHub(vocab_size=50, **sizes)
+    >>> lm.save_pretrained("folder")
+    >>> DualAttnTransformerLM_HFHub.from_pretrained("folder")(torch.tensor([[5, 17, 3]])).logits.shape
+    torch.Size([1, 3, 50])
+    """
 
     _kind = "dat"
 
 
 class TransformerLM_HFHub(HubLanguageModel, TransformerLM):
-    """A :class:`~dual_attention.language_models.TransformerLM` of the hub; its arguments are the same."""
+    """A :class:`~dual_attention.language_models.TransformerLM` of the hub; its arguments are the same.
+
+    >>> lm = TransformerLM_HFHub(vocab_size=50, d_model=32, n_layers=1, n_heads=2, max_block_size=16)
+    >>> lm.save_pretrained("folder")
+    >>> TransformerLM_HFHub.from_pretrained("folder")(torch.tensor([[5, 17, 3]])).logits.shape
+    torch.Size([1, 3, 50])
+    """
 
     _kind = "transformer"

@@ -39,6 +39,11 @@ class DualAttnModelOutput(NamesCache, BaseModelOutputWithPast):
     Attributes:
         last_hidden_state: ``(B, N, d)``, after the last normalisation.
         others: as those of :class:`~dual_attention.hf.causal_lm.DualAttnCausalLMOutput`.
+
+    >>> config = DualAttnConfig(vocab_size=50, d_model=32, n_layers=1, n_heads_sa=1, n_heads_ra=1, max_block_size=16)
+    >>> out = DualAttnModel(config)(input_ids=torch.randint(50, (2, 9)), output_attentions=True, use_cache=False)
+    >>> out.attentions[0].shape, out.relations[0].shape
+    (torch.Size([2, 2, 9, 9]), torch.Size([2, 9, 9, 1]))
     """
 
     last_hidden_state: Tensor | MaybeNone = None
@@ -133,6 +138,10 @@ class DualAttnModel(OwnsLanguageModel):
     """A language model without its output layer: the base of the others, and what ``AutoModel`` loads.
 
     Of a model with an output layer it is the attribute ``backbone``, which shares its ``model``.
+
+    >>> config = DualAttnConfig(vocab_size=50, d_model=32, n_layers=1, n_heads_sa=1, n_heads_ra=1, max_block_size=16)
+    >>> DualAttnModel(config)(input_ids=torch.randint(50, (2, 9))).last_hidden_state.shape
+    torch.Size([2, 9, 32])
     """
 
     default_auto_class = "AutoModel"
@@ -200,6 +209,11 @@ class DualAttnLMForSequenceClassification(HasBackbone):
 
     It is what reward models are made of. The loss is the one of transformers for ``config.problem_type``, which by
     default follows from the labels.
+
+    >>> sizes = {"d_model": 32, "n_layers": 1, "n_heads_sa": 1, "n_heads_ra": 1, "max_block_size": 16}
+    >>> model = DualAttnLMForSequenceClassification(DualAttnConfig(vocab_size=50, **sizes, num_labels=3))
+    >>> model(input_ids=torch.randint(50, (2, 9)), attention_mask=torch.ones(2, 9, dtype=torch.long)).logits.shape
+    torch.Size([2, 3])
     """
 
     accepts_loss_kwargs = False

@@ -39,6 +39,10 @@ def load_model(
 
     An adapter of PEFT is merged into the language model that it names. An ``ImportError`` says which package is needed
     and not installed.
+
+    >>> TransformerLM_HFHub(50, d_model=32, n_layers=1, n_heads=2, max_block_size=16).save_pretrained("folder")
+    >>> type(load_model("folder").model).__name__
+    'TransformerLM'
     """
     files = CheckpointFiles(name_or_path, **download)
     if is_adapter(files):

@@ -79,6 +79,11 @@ class DualAttnVisionModel(_Headless):
     """A vision model without its classifier: the base of the other, and what ``AutoModel`` loads.
 
     Of a model with a classifier it is the attribute ``backbone``, which shares its ``model``.
+
+    >>> sizes = {"d_model": 32, "n_layers": 1, "n_heads_sa": 1, "n_heads_ra": 1}
+    >>> model = DualAttnVisionModel(DualAttnVisionConfig(image_shape=(1, 16, 16), patch_size=(4, 4), **sizes))
+    >>> model(torch.randn(2, 1, 16, 16)).last_hidden_state.shape
+    torch.Size([2, 17, 32])
     """
 
     default_auto_class = "AutoModel"
@@ -109,6 +114,11 @@ class DualAttnVisionBackbone(BackboneMixin, _Headless):
 
     Its stages are ``"stem"``, what enters the first block, and ``"stage1"`` to ``"stageL"``, what blocks put out; the
     configuration's ``out_features`` or ``out_indices`` select some, by default the last.
+
+    >>> sizes = {"d_model": 32, "n_layers": 1, "n_heads_sa": 1, "n_heads_ra": 1}
+    >>> model = DualAttnVisionBackbone(DualAttnVisionConfig(image_shape=(1, 16, 16), patch_size=(4, 4), **sizes))
+    >>> model(torch.randn(2, 1, 16, 16)).feature_maps[0].shape
+    torch.Size([2, 32, 4, 4])
     """
 
     default_auto_class = "AutoBackbone"
@@ -150,6 +160,11 @@ class DualAttnForImageClassification(_Vision):
     """A vision model that classifies images.
 
     The loss is the one of transformers for ``config.problem_type``, which by default follows from the labels.
+
+    >>> sizes = {"d_model": 32, "n_layers": 1, "n_heads_sa": 1, "n_heads_ra": 1, "num_labels": 10}
+    >>> config = DualAttnVisionConfig(image_shape=(1, 16, 16), patch_size=(4, 4), **sizes)
+    >>> DualAttnForImageClassification(config)(torch.randn(2, 1, 16, 16)).logits.shape
+    torch.Size([2, 10])
     """
 
     accepts_loss_kwargs = False
