@@ -1,4 +1,4 @@
-"""The reference: every public name is found, has an example where its module is finished, and all examples run.
+"""The reference: every public name has an example, and all examples run.
 
 An example takes torch and all that ``dual_attention`` and its own module export as imported.
 """
@@ -19,6 +19,11 @@ import torch
 from tests.support.compilers import HAS_COMPILER
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
+NEEDS = {
+    "dual_attention.model_analysis.adapters.transformer_lens": "transformer_lens",
+    "dual_attention.timm_models": "timm",
+}
+"""Packages that a module is for, and that may be missing."""
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
@@ -46,6 +51,8 @@ def test_examples_show_what_happens(name: str, tmp_path: Path, monkeypatch: pyte
     module, tests = EXAMPLES[name]
     if module == "dual_attention.native" and not HAS_COMPILER:
         pytest.skip("needs a C compiler")
+    if module in NEEDS:
+        pytest.importorskip(NEEDS[module])
     namespace: dict[str, Any] = {"torch": torch}
     exec(f"from dual_attention import *\nfrom {module} import *", namespace)
     wrong: list[str] = []
@@ -56,13 +63,12 @@ def test_examples_show_what_happens(name: str, tmp_path: Path, monkeypatch: pyte
     assert not wrong, "".join(wrong)
 
 
-def test_names_of_finished_modules_have_examples():
-    assert NAMES.keys() >= set(reference.WITH_EXAMPLES)
+def test_every_name_has_an_example():
+    assert sum(map(len, NAMES.values())) > 400
     assert not [name for module, names in NAMES.items() for name in reference.without_example(module, names)]
 
 
-def test_a_name_without_example_is_reported(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(reference, "WITH_EXAMPLES", ("module",))
+def test_a_name_without_example_is_reported():
     with_example = type("Shown", (), {"__doc__": "A class.\n\n>>> 1 + 1\n2"})
     names = {"Shown": with_example, "Hidden": type("Hidden", (), {"__doc__": "A class."}), "VALUE": 3}
     assert reference.without_example("module", names) == ["module.Hidden"]

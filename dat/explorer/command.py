@@ -210,6 +210,9 @@ def run_app(prog: str = "dat explore", arguments: Sequence[str] | None = None) -
 
     Returns:
         The exit status.
+
+    >>> run_app("dat explore", ["no-such-run"])
+    2
     """
     try:
         return run_explorer(prog, sys.argv[1:] if arguments is None else arguments)

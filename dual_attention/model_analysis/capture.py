@@ -70,6 +70,12 @@ def capture(
     Raises:
         TypeError, ValueError: if the model has no attention of this library, or not the layers, heads, relations or
             quantities that are asked for.
+
+    >>> lm = DualAttnTransformerLM(50, d_model=32, n_layers=1, n_heads_sa=1, n_heads_ra=1, max_block_size=16)
+    >>> with torch.no_grad(), capture(lm) as maps:
+    ...     logits = lm(torch.randint(50, (2, 9))).logits
+    >>> maps["blocks.0"].relational.relations.shape
+    torch.Size([2, 9, 9, 1])
     """
     chosen = choose_sites(model, layers, heads, relations)
     names = _quantities(quantities, chosen)

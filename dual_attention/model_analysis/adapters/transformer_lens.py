@@ -81,6 +81,14 @@ def transformer_lens_bridge(model: nn.Module, tokenizer: Any = None) -> Any:
     Raises:
         TypeError: if it is another model.
         ImportError: if TransformerLens is not installed.
+
+    >>> from dual_attention.hf import DualAttnConfig, DualAttnForCausalLM
+    >>> config = DualAttnConfig(vocab_size=50, d_model=32, n_layers=1, n_heads_sa=1, n_heads_ra=1, max_block_size=16)
+    >>> model = DualAttnForCausalLM(config).eval()
+    >>> bridge = transformer_lens_bridge(model)
+    >>> logits, cache = bridge.run_with_cache(torch.tensor([[5, 17, 3]]))
+    >>> cache["blocks.0.attn.relational.hook_relations"].shape
+    torch.Size([1, 3, 3, 1])
     """
     if type(model).__name__ != ARCHITECTURE:
         raise TypeError(f"model: expected a {ARCHITECTURE}, got {type(model).__name__}")
@@ -97,6 +105,8 @@ def register() -> None:
 
     The entry point of this package does it in part: TransformerLens 4.3 looks at entry points only for architectures
     that it knows.
+
+    >>> register()
     """
     lens = _lens()
     lens.factory.ArchitectureAdapterFactory.register_adapter(ARCHITECTURE, _component(_Adapter))

@@ -43,6 +43,9 @@ class DictionarySettings:
         counterexamples: pairs beside each, of about the same distance and of tokens that are about as frequent.
         context: tokens on each side of an object.
         seed: of the draw of counterexamples.
+
+    >>> DictionarySettings(top=5, context=4)
+    DictionarySettings(top=5, per_tokens=1, ends=('high',), counterexamples=3, context=4, seed=0)
     """
 
     top: int = 20
@@ -92,6 +95,11 @@ def build_dictionary(
         batch_size: most documents that are computed together.
         save_every: documents after which the folder is brought up to date, about.
         call: calls the model with ``(B, N)`` tokens; by default ``model(tokens)``.
+
+    >>> lm = DualAttnTransformerLM(50, d_model=32, n_layers=1, n_heads_sa=1, n_heads_ra=1, max_block_size=16)
+    >>> documents = [torch.randint(50, (12,)) for _ in range(8)]
+    >>> build_dictionary(lm, documents, DictionarySettings(top=2)).relations
+    [('blocks.0', 0)]
     """
     settings = settings or DictionarySettings()
     if not len(documents):
@@ -286,7 +294,14 @@ def _describe(
 
 
 def weights_digest(model: nn.Module) -> str:
-    """Fingerprint of a model's weights and their names, as the field ``model`` of a dictionary's ``about`` has it."""
+    """Fingerprint of a model's weights and their names, as the field ``model`` of a dictionary's ``about`` has it.
+
+    >>> layer = torch.nn.Linear(2, 2)
+    >>> before = weights_digest(layer)
+    >>> layer.bias.data += 1
+    >>> weights_digest(layer) == before
+    False
+    """
     weights = document_hash()
     for name, tensor in model.state_dict().items():
         weights.update(name.encode())

@@ -17,7 +17,11 @@ from ..._words import shortened
 
 @dataclass(frozen=True)
 class PairContext:
-    """Tokens around one object: number of the first in its document, and ids."""
+    """Tokens around one object: number of the first in its document, and ids.
+
+    >>> PairContext(start=2, tokens=(7, 8, 9)).tokens
+    (7, 8, 9)
+    """
 
     start: int
     tokens: tuple[int, ...]
@@ -32,6 +36,12 @@ class PairExample:
         document, receiver, sender: number of the document, and places in it.
         receiver_token, sender_token: ids.
         receiver_context, sender_context: the tokens around them.
+
+    >>> lm = DualAttnTransformerLM(50, d_model=32, n_layers=1, n_heads_sa=1, n_heads_ra=1, max_block_size=16)
+    >>> dictionary = build_dictionary(lm, [torch.arange(12) for _ in range(8)], DictionarySettings(top=2))
+    >>> example = dictionary.entries[0].example
+    >>> example.receiver_token == example.receiver, example.sender_token == example.sender
+    (True, True)
     """
 
     value: float
@@ -54,6 +64,11 @@ class DictionaryEntry:
         rank: from 1.
         example: the pair.
         counterexamples: pairs drawn from those of about the same distance and of tokens of about the same frequencies.
+
+    >>> lm = DualAttnTransformerLM(50, d_model=32, n_layers=1, n_heads_sa=1, n_heads_ra=1, max_block_size=16)
+    >>> dictionary = build_dictionary(lm, [torch.randint(50, (12,)) for _ in range(8)], DictionarySettings(top=2))
+    >>> dictionary.entries[0].layer, dictionary.entries[0].rank, dictionary.entries[0].end
+    ('blocks.0', 1, 'high')
     """
 
     layer: str
@@ -66,7 +81,13 @@ class DictionaryEntry:
 
 @dataclass(frozen=True)
 class RelationDictionary:
-    """Entries, and about what: settings, and sizes of the corpus."""
+    """Entries, and about what: settings, and sizes of the corpus.
+
+    >>> lm = DualAttnTransformerLM(50, d_model=32, n_layers=1, n_heads_sa=1, n_heads_ra=1, max_block_size=16)
+    >>> dictionary = build_dictionary(lm, [torch.randint(50, (12,)) for _ in range(8)], DictionarySettings(top=2))
+    >>> len(dictionary.of("blocks.0", 0)), dictionary.about["top"]
+    (2, 2)
+    """
 
     entries: tuple[DictionaryEntry, ...]
     about: Mapping[str, Any]
@@ -108,6 +129,12 @@ def load_dictionary(path: str | Path) -> RelationDictionary:
         ValueError: naming the file, and the line, if it is something else: numbers of layers, objects and tokens are
             integers from 0, ranks from 1, and values are finite.
         OSError: if it cannot be read.
+
+    >>> lm = DualAttnTransformerLM(50, d_model=32, n_layers=1, n_heads_sa=1, n_heads_ra=1, max_block_size=16)
+    >>> dictionary = build_dictionary(lm, [torch.randint(50, (12,)) for _ in range(8)], DictionarySettings(top=2))
+    >>> dictionary.save("relations.jsonl")
+    >>> load_dictionary("relations.jsonl") == dictionary
+    True
     """
     path = Path(path)
     refuse_pipes(path)

@@ -44,6 +44,11 @@ def approximate_effects(
         TypeError, ValueError: as there; also for ``"kl"``, if the model is called twice for a document or in inference
             mode, and if the examples of a batch share symbols that an intervention changes: such documents are to come
             one by one.
+
+    >>> lm = DualAttnTransformerLM(50, d_model=32, n_layers=1, n_heads_sa=1, n_heads_ra=1, max_block_size=16)
+    >>> study = {"no relation": Ablate(Target("relation"), "mean")}
+    >>> approximate_effects(lm, torch.randint(50, (2, 3, 9)), study)[0].name
+    'no relation'
     """
     check_metrics(metrics, MEASURES)
     if not interventions:

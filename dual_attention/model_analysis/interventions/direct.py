@@ -37,6 +37,11 @@ def intervene_directly(
     For language models, encoders, image classifiers and the decoders of sequence-to-sequence models, with normalisation
     before each sublayer; others are refused. Layers that are intervened on compute twice, and captures keep what they
     compute without interventions.
+
+    >>> lm = DualAttnTransformerLM(50, d_model=32, n_layers=1, n_heads_sa=1, n_heads_ra=1, max_block_size=16)
+    >>> with torch.no_grad(), intervene_directly(lm, Ablate(Target("relation", layers=0))):
+    ...     lm(torch.randint(50, (2, 9))).logits.shape
+    torch.Size([2, 9, 50])
     """
     with edited(model, interventions, source) as (edits, handles):
         end = _end_of_stream(model)

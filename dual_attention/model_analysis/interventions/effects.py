@@ -32,6 +32,10 @@ class Effect:
         metric: ``"loss"`` or ``"logit_difference"``: the change of it; or ``"kl"``: the divergence from what the model
             predicts without.
         values: of each document.
+
+    >>> effect = Effect("without", "loss", (0.1, 0.2, 0.3))
+    >>> round(effect.mean, 3)
+    0.2
     """
 
     name: str
@@ -106,6 +110,12 @@ def measure_effects(
 
     Returns:
         An effect for each intervention and metric, in their order.
+
+    >>> lm = DualAttnTransformerLM(50, d_model=32, n_layers=1, n_heads_sa=1, n_heads_ra=1, max_block_size=16)
+    >>> study = {"no relation": Ablate(Target("relation"), "mean")}
+    >>> effects = measure_effects(lm, torch.randint(50, (2, 3, 9)), study)
+    >>> effects[0].name, effects[0].metric, len(effects[0].values)
+    ('no relation', 'loss', 6)
     """
     check_metrics(metrics, METRICS)
     if not interventions:
@@ -154,6 +164,10 @@ class Faithfulness:
         same_sign: share of interventions whose effects have the same sign.
         mean_error: mean distance of the two, in the unit of the metric.
         mean_size: mean size of the exact effects, to compare that with.
+
+    >>> exact = [Effect("a", "loss", (0.1, 0.2)), Effect("b", "loss", (0.3, 0.2))]
+    >>> faithfulness(exact, exact).n
+    2
     """
 
     n: int
@@ -165,7 +179,12 @@ class Faithfulness:
 
 
 def faithfulness(exact: Sequence[Effect], approximate: Sequence[Effect]) -> Faithfulness:
-    """Compare approximate effects with exact ones of the same interventions, two or more, documents and metric."""
+    """Compare approximate effects with exact ones of the same interventions, two or more, documents and metric.
+
+    >>> exact = [Effect("a", "loss", (0.1, 0.2)), Effect("b", "loss", (0.4, 0.2))]
+    >>> faithfulness(exact, exact).same_sign
+    1.0
+    """
     keys = [
         [(effect.name, effect.metric, len(effect.values)) for effect in effects] for effects in (exact, approximate)
     ]

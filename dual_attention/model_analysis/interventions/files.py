@@ -19,13 +19,23 @@ MOST_ROTATIONS = 8
 
 
 def save_interventions(path: str | PathLike[str], interventions: Intervention | Sequence[Intervention]) -> None:
-    """Write interventions to a JSON file. Sources, which are data, are not part of them."""
+    """Write interventions to a JSON file. Sources, which are data, are not part of them.
+
+    >>> save_interventions("study.json", [Ablate(Target("relation")), Scale(Target("head"), 0.5)])
+    >>> len(load_interventions("study.json"))
+    2
+    """
     listed = [interventions] if isinstance(interventions, Intervention) else list(interventions)
     write_json(Path(path), {"format": FORMAT, "interventions": [each.as_json() for each in listed]})
 
 
 def load_interventions(path: str | PathLike[str]) -> list[Intervention]:
-    """Read interventions from a JSON file; ``ValueError`` naming it, if it is no JSON or one of them is wrong."""
+    """Read interventions from a JSON file; ``ValueError`` naming it, if it is no JSON or one of them is wrong.
+
+    >>> save_interventions("study.json", Scale(Target("head"), 0.5))
+    >>> load_interventions("study.json")[0].as_json()
+    {'kind': 'scale', 'target': {'mediator': 'head'}, 'factor': 0.5}
+    """
     content = read_json_object(Path(path))
     try:
         if content.get("format") != FORMAT or not isinstance(content.get("interventions"), list):
@@ -40,6 +50,10 @@ def intervention_from_json(content: Mapping[str, Any], *, rotations: int = 0) ->
 
     Args:
         rotations: around it, of which ``MOST_ROTATIONS`` are taken.
+
+    >>> intervention = Scale(Target("head", layers=0), 0.5)
+    >>> intervention_from_json(intervention.as_json()) == intervention
+    True
     """
     if not isinstance(content, Mapping):
         raise TypeError(f"intervention: expected an object, got {content!r}")

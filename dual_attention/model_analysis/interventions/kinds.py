@@ -51,6 +51,9 @@ class Intervention(ABC):
     Args:
         target: what is changed.
         strength: s.
+
+    >>> isinstance(Scale(Target("head")), Intervention), Scale(Target("head"), 0.5).as_json()
+    (True, {'kind': 'scale', 'target': {'mediator': 'head'}, 'factor': 0.5})
     """
 
     kind: ClassVar[str]
@@ -103,6 +106,11 @@ class Ablate(Intervention):
         direction: only the component of this direction is ablated, which need not be a unit vector: of all R relations,
             or the features of a head or symbol. A random one is a control for relations.
         strength: s.
+
+    >>> lm = DualAttnTransformerLM(50, d_model=32, n_layers=1, n_heads_sa=1, n_heads_ra=1, max_block_size=16)
+    >>> with torch.no_grad(), intervene(lm, Ablate(Target("relation", layers=0), "mean")):
+    ...     lm(torch.randint(50, (2, 9))).logits.shape
+    torch.Size([2, 9, 50])
     """
 
     kind: ClassVar[str] = "ablate"
@@ -162,6 +170,11 @@ class Scale(Intervention):
         target: what is scaled.
         factor: 1 changes nothing.
         strength: s.
+
+    >>> lm = DualAttnTransformerLM(50, d_model=32, n_layers=1, n_heads_sa=1, n_heads_ra=1, max_block_size=16)
+    >>> with torch.no_grad(), intervene(lm, Scale(Target("selection", layers=0), 0.5)):
+    ...     lm(torch.randint(50, (2, 9))).logits.shape
+    torch.Size([2, 9, 50])
     """
 
     kind: ClassVar[str] = "scale"
@@ -183,6 +196,15 @@ class Patch(Intervention):
     Args:
         target: what is patched; its pairs, receivers or senders say where.
         strength: s.
+
+    >>> from dual_attention.model_analysis.capture import capture
+    >>> lm = DualAttnTransformerLM(50, d_model=32, n_layers=1, n_heads_sa=1, n_heads_ra=1, max_block_size=16)
+    >>> clean, other = torch.randint(50, (2, 9)), torch.randint(50, (2, 9))
+    >>> with torch.no_grad(), capture(lm, layers=0) as source:
+    ...     _ = lm(clean)
+    >>> with torch.no_grad(), intervene(lm, Patch(Target("symbol", layers=0)), source=source):
+    ...     lm(other).logits.shape
+    torch.Size([2, 9, 50])
     """
 
     kind: ClassVar[str] = "patch"
@@ -204,6 +226,11 @@ class Steer(Intervention):
         amount: added to each relation; or the length of the vector that is added.
         direction: of the added vector (head width, or R); required unless relations are steered.
         strength: s.
+
+    >>> lm = DualAttnTransformerLM(50, d_model=32, n_layers=1, n_heads_sa=1, n_heads_ra=1, max_block_size=16)
+    >>> with torch.no_grad(), intervene(lm, Steer(Target("relation", relations=0, pairs=[(5, 2)]), 2.0)):
+    ...     lm(torch.randint(50, (2, 9))).logits.shape
+    torch.Size([2, 9, 50])
     """
 
     kind: ClassVar[str] = "steer"

@@ -25,6 +25,11 @@ class Prediction:
         logits: ``(B, ..., V)``.
         targets: right answers, integers ``(B, ...)``; -1 where nothing is scored.
         foils: wrong answers to compare them with, likewise; None without.
+
+    >>> lm = DualAttnTransformerLM(50, d_model=32, n_layers=1, n_heads_sa=1, n_heads_ra=1, max_block_size=16)
+    >>> prediction = predict_next_tokens(lm, torch.randint(50, (2, 9)))
+    >>> prediction.logits.shape, prediction.targets.shape
+    (torch.Size([2, 8, 50]), torch.Size([2, 8]))
     """
 
     logits: Tensor
@@ -48,6 +53,10 @@ def predict_next_tokens(model: nn.Module, document: Tensor) -> Prediction:
     Raises:
         TypeError: if the output of the model has no logits.
         ValueError: if a document has fewer than two tokens.
+
+    >>> lm = DualAttnTransformerLM(50, d_model=32, n_layers=1, n_heads_sa=1, n_heads_ra=1, max_block_size=16)
+    >>> predict_next_tokens(lm, torch.randint(50, (2, 9))).targets.shape
+    torch.Size([2, 8])
     """
     if document.dim() != 2 or document.shape[1] < 2:
         raise ValueError(

@@ -41,6 +41,9 @@ class Rotated(Intervention):
     Args:
         change: an ablation of heads, relations or symbols, a scaling or a steering.
         seed: of the rotations, which layers that the change has in common share.
+
+    >>> Rotated(Ablate(Target("relation")), seed=1).target.mediator
+    'relation'
     """
 
     kind: ClassVar[str] = "rotated"

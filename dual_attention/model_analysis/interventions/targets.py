@@ -53,6 +53,9 @@ class Target:
             chosen, of symbols only senders.
         pairs: places (receiver, sender), instead of receivers and senders. Of symbols: those which these receivers read
             of these senders; with shared symbols only.
+
+    >>> Target("relation", layers=0, relations=3, pairs=[(11, 4)])
+    Target(mediator='relation', layers=0, heads=None, relations=3, receivers=None, senders=None, pairs=((11, 4),))
     """
 
     mediator: Mediator

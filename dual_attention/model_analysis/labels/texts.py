@@ -36,6 +36,10 @@ class LabelledText:
         pairs: numbers of two words that have a label, by label; without an order, the larger number first.
         groups: number of each word's group by label, -1 for a word that it says nothing about; by default all are of
             one group. Pairs count within groups.
+
+    >>> text = label_same_words("a rose is a rose")
+    >>> text.words, sorted(text.pairs["same word"])
+    (((0, 1), (2, 6), (7, 9), (10, 11), (12, 16)), [(3, 0), (4, 1)])
     """
 
     text: str
@@ -65,7 +69,11 @@ class LabelledText:
 
 
 def find_words(text: str) -> tuple[Span, ...]:
-    """Spans of what is written in letters."""
+    """Spans of what is written in letters.
+
+    >>> find_words("Is a rose?")
+    ((0, 2), (3, 4), (5, 9))
+    """
     return tuple(match.span() for match in _WORD.finditer(text))
 
 
@@ -84,13 +92,23 @@ def pairs_of_equal(values: Sequence[Any]) -> frozenset[tuple[int, int]]:
 
 
 def label_same_words(text: str) -> LabelledText:
-    """A text whose label ``same word`` holds for words that are written alike, but for upper and lower case."""
+    """A text whose label ``same word`` holds for words that are written alike, but for upper and lower case.
+
+    >>> sorted(label_same_words("a rose is a rose").pairs["same word"])
+    [(3, 0), (4, 1)]
+    """
     words = find_words(text)
     return LabelledText(text, words, {"same word": pairs_of_equal([text[a:b].casefold() for a, b in words])})
 
 
 def write_labels(path: Path, texts: Iterable[LabelledText]) -> None:
-    """Write a file of labels, which :func:`read_labels` reads."""
+    """Write a file of labels, which :func:`read_labels` reads.
+
+    >>> from pathlib import Path
+    >>> write_labels(Path("labels.jsonl"), [label_same_words("a rose")])
+    >>> len(Path("labels.jsonl").read_text().splitlines())
+    1
+    """
     with replaced_atomically(path) as file:
         for one in texts:
             pairs = {label: sorted(map(list, found)) for label, found in one.pairs.items()}
@@ -99,7 +117,13 @@ def write_labels(path: Path, texts: Iterable[LabelledText]) -> None:
 
 
 def read_labels(path: Path) -> Iterator[LabelledText]:
-    """Texts of a file of labels; ``ValueError`` naming file and line, if it is not what the module describes."""
+    """Texts of a file of labels; ``ValueError`` naming file and line, if it is not what the module describes.
+
+    >>> from pathlib import Path
+    >>> write_labels(Path("labels.jsonl"), [label_same_words("a rose is a rose")])
+    >>> [labelled.text for labelled in read_labels(Path("labels.jsonl"))]
+    ['a rose is a rose']
+    """
     with open(path, encoding="utf-8") as file:
         for number, line in enumerate(file, 1):
             if line.strip():

@@ -25,6 +25,11 @@ class TokenPairs(NamedTuple):
         labels: boolean ``(B, N, N)``, the pairs with the label, receivers first.
         mask: boolean ``(B, N, N)``, the pairs about which the label says something.
         lengths: int64 ``(B,)``, tokens of each text.
+
+    >>> from dual_attention.generation.tokenizer import ByteTokenizer
+    >>> pairs = label_tokens([label_same_words("a rose is a rose")], "same word", ByteTokenizer(), length=16)
+    >>> pairs.tokens.shape, pairs.labels.shape, pairs.lengths
+    (torch.Size([1, 16]), torch.Size([1, 16, 16]), tensor([16]))
     """
 
     tokens: Tensor
@@ -45,6 +50,12 @@ def label_tokens(
         texts: one or more, cut after ``length`` tokens, N.
         label: one that every text has.
         causal: only pairs whose sender comes before the receiver, as a causal model sees them; otherwise both orders.
+
+    >>> from dual_attention.generation.tokenizer import ByteTokenizer
+    >>> pairs = label_tokens([label_same_words("a rose is a rose")], "same word", ByteTokenizer(), length=16)
+    >>> pairs.labels[0].nonzero()
+    tensor([[10,  0],
+            [15,  5]])
     """
     if not texts:
         raise ValueError("texts: expected at least one, got none")
@@ -72,7 +83,12 @@ def label_tokens(
 
 
 def last_tokens(text: LabelledText, tokenizer: Tokenizer) -> list[int | None]:
-    """The token that holds the last byte of each word; None if an earlier word's last is the same."""
+    """The token that holds the last byte of each word; None if an earlier word's last is the same.
+
+    >>> from dual_attention.generation.tokenizer import ByteTokenizer
+    >>> last_tokens(label_same_words("a rose is"), ByteTokenizer())
+    [0, 5, 8]
+    """
     ends = list(accumulate(len(tokenizer.token_bytes(token)) for token in tokenizer.encode(text.text)))
     found: list[int | None] = []
     taken: set[int] = set()
@@ -87,12 +103,24 @@ def last_tokens(text: LabelledText, tokenizer: Tokenizer) -> list[int | None]:
 
 
 def same_token(tokens: Tensor) -> Tensor:
-    """Pairs of different places with the same token: ``(B, N) -> (B, N, N)``, boolean."""
+    """Pairs of different places with the same token: ``(B, N) -> (B, N, N)``, boolean.
+
+    >>> same_token(torch.tensor([[7, 8, 7]]))
+    tensor([[[False, False,  True],
+             [False, False, False],
+             [ True, False, False]]])
+    """
     return (tokens[:, :, None] == tokens[:, None, :]) & ~torch.eye(tokens.shape[1], dtype=torch.bool).to(tokens.device)
 
 
 def near(length: int, k: int) -> Tensor:
-    """Pairs of different places that are at most ``k`` apart: boolean ``(length, length)``."""
+    """Pairs of different places that are at most ``k`` apart: boolean ``(length, length)``.
+
+    >>> near(3, 1)
+    tensor([[False,  True, False],
+            [ True, False,  True],
+            [False,  True, False]])
+    """
     if k < 1:
         raise ValueError(f"k: expected at least 1, got {k}")
     place = torch.arange(length)

@@ -15,7 +15,11 @@ from ._checks import check_floating_tensors, check_strata
 
 
 def area_under_curve(scores: Tensor, positive: Tensor) -> float:
-    """Probability that a positive's score exceeds a negative's, ties counting half: (n,), (n,) bool -> 0..1."""
+    """Probability that a positive's score exceeds a negative's, ties counting half: (n,), (n,) bool -> 0..1.
+
+    >>> area_under_curve(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([False, True, True]))
+    1.0
+    """
     n_positive = int(positive.sum())
     if n_positive in (0, positive.numel()):
         raise ValueError(f"positive: expected both kinds, got {n_positive} positive of {positive.numel()}")
@@ -30,6 +34,9 @@ class MatchedAuc:
         auc: ``(S,)`` float64; NaN if nothing could be compared.
         positives: number of positives that were compared.
         matched: their share among all positives; the others have no negative in their stratum.
+
+    >>> RankedScores(torch.tensor([[1.0], [2.0], [3.0], [4.0]])).auc(torch.tensor([False, False, True, True]))
+    MatchedAuc(auc=tensor([1.], dtype=torch.float64), positives=2, matched=1.0)
     """
 
     auc: Tensor
@@ -47,6 +54,10 @@ class RankedScores:
     Args:
         scores: ``(n, S)``, finite.
         strata: integers ``(n,)``; by default all pairs are of one stratum.
+
+    >>> ranked = RankedScores(torch.tensor([[1.0], [2.0], [3.0], [4.0]]))
+    >>> ranked.auc(torch.tensor([False, True, False, True])).auc
+    tensor([0.7500], dtype=torch.float64)
     """
 
     def __init__(self, scores: Tensor, strata: Tensor | None = None) -> None:

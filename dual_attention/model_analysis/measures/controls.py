@@ -31,7 +31,11 @@ from .detection import Detection, Shuffle, detect
 
 
 def attention_scores(weights: Tensor) -> Tensor:
-    """Attention weights ``(B, H, N, M)`` as scores of pairs, ``(B, N, M, H)``."""
+    """Attention weights ``(B, H, N, M)`` as scores of pairs, ``(B, N, M, H)``.
+
+    >>> attention_scores(torch.rand(2, 4, 9, 9)).shape
+    torch.Size([2, 9, 9, 4])
+    """
     check_floating_tensors(weights=weights)
     if weights.dim() != 4:
         raise ValueError(f"weights: expected shape (B, H, N, M), got {tuple(weights.shape)}")
@@ -42,6 +46,10 @@ def cosine_scores(x: Tensor, y: Tensor | None = None) -> Tensor:
     """Cosine of vectors of receivers and senders, for instance embeddings: ``(B, N, d), (B, M, d) -> (B, N, M, 1)``.
 
     Senders are by default the receivers. A vector of zeros has the cosine 0 to all others.
+
+    >>> cosine_scores(torch.tensor([[[1.0, 0.0], [0.0, 2.0]]]))[0, ..., 0]
+    tensor([[1., 0.],
+            [0., 1.]])
     """
     y = x if y is None else y
     check_floating_tensors(x=x, y=y)
@@ -72,6 +80,9 @@ def random_relations(
         activation: of the relations; elementwise.
         rel_score: inner products or squared distances, as of the layer.
         seed: of the projections.
+
+    >>> random_relations(torch.randn(2, 9, 32), n_relations=3, rel_proj_dim=8).shape
+    torch.Size([2, 9, 9, 3])
     """
     y = x if y is None else y
     check_floating_tensors(x=x, y=y)
@@ -97,6 +108,11 @@ def untrained_twin(model: nn.Module, *, seed: int = 0, build: Callable[[], nn.Mo
         seed: of the draw.
         build: builds the model; needed if the way in which its training began was another (muP, say), or for modules
             that cannot draw their parameters anew, which the error names.
+
+    >>> lm = DualAttnTransformerLM(50, d_model=32, n_layers=1, n_heads_sa=1, n_heads_ra=1, max_block_size=16)
+    >>> twin = untrained_twin(lm, seed=1)
+    >>> type(twin).__name__, twin.training
+    ('DualAttnTransformerLM', False)
     """
     with torch.random.fork_rng(), torch.no_grad():
         torch.manual_seed(seed)
@@ -135,6 +151,10 @@ class Compared:
         auc: on the other half, with that sign.
         chosen_auc: on the half on which it was chosen, of the larger of so many; too good, therefore.
         detection: of all examples.
+
+    >>> labels = torch.rand(8, 5, 5) > 0.5
+    >>> compare({"noise": torch.rand(8, 5, 5, 3)}, labels, permutations=9)[0].name
+    'noise'
     """
 
     name: str
@@ -166,6 +186,11 @@ def compare(
         labels, mask, strata, permutations, shuffle, seed: as :func:`.detection.detect`.
         chosen_on: examples on which the best score is chosen, boolean ``(B,)``; by default those of even number. Keep
             all examples of a document in one half. Both halves need something to compare.
+
+    >>> labels = torch.rand(8, 5, 5) > 0.5
+    >>> kinds = {"label": labels[..., None].float(), "noise": torch.rand(8, 5, 5, 3)}
+    >>> [found.name for found in compare(kinds, labels, permutations=9) if found.auc > 0.9]
+    ['label']
     """
     found = []
     for name, values in scores.items():
@@ -192,6 +217,12 @@ def comparison_table(compared: list[Compared]) -> str:
     """A table of comparisons in Markdown: the best score of each kind, its AUC on held-out examples, and its p.
 
     AUCs of a score that is low where the label holds are those of its negative.
+
+    >>> labels = torch.rand(8, 5, 5) > 0.5
+    >>> print(comparison_table(compare({"noise": torch.rand(8, 5, 5, 3)}, labels, permutations=9)))
+    | scores | number | best | AUC (held out) | 95% over examples | p of the maximum | shuffled, 95% |
+    | --- | --- | --- | --- | --- | --- | --- |
+    | noise | 3 | ...
     """
     lines = [
         "| scores | number | best | AUC (held out) | 95% over examples | p of the maximum | shuffled, 95% |",

@@ -29,6 +29,10 @@ class Detection:
         positives: number of pairs with the label that were compared.
         matched: their share among those with the label; others have no negative in their stratum.
         null: largest |AUC - 1/2| of any score after each shuffle of the labels, ``(permutations,)`` float64.
+
+    >>> detection = detect(torch.rand(8, 5, 5, 3), torch.rand(8, 5, 5) > 0.5)
+    >>> detection.auc.shape, detection.by_example.shape
+    (torch.Size([3]), torch.Size([8, 3]))
     """
 
     auc: Tensor
@@ -87,6 +91,10 @@ def detect(
             that pairs share their objects; ``"pairs"`` permutes pairs within examples and strata, as if they were
             independent, which they seldom are.
         seed: of the shuffles.
+
+    >>> labels = torch.rand(8, 5, 5) > 0.5
+    >>> detect(labels[..., None].float(), labels).auc
+    tensor([1.], dtype=torch.float64)
     """
     check_relations("scores", scores, square=True)
     check_choice("shuffle", shuffle, Shuffle)

@@ -23,6 +23,11 @@ def distance_strata(length: int, edges: Sequence[int] | None = None) -> Tensor:
         length: N.
         edges: ascending distances at which a stratum begins, for instance ``(1, 2, 4, 8)``; by default each distance
             is a stratum of its own.
+
+    >>> distance_strata(3)
+    tensor([[0, 1, 2],
+            [1, 0, 1],
+            [2, 1, 0]])
     """
     place = torch.arange(length)
     distance = (place[:, None] - place[None, :]).abs()
@@ -41,13 +46,20 @@ def frequency_strata(tokens: Tensor, counts: Tensor, *, per_octave: int = 1) -> 
         tokens: ids, ``(B, N)``.
         counts: occurrences of each id in the corpus, ``(vocabulary,)``, see :func:`count_tokens`.
         per_octave: steps for each factor of two.
+
+    >>> frequency_strata(torch.tensor([[0, 1]]), torch.tensor([1, 8])).shape
+    torch.Size([1, 2, 2])
     """
     own = frequency_bins(tokens, counts, per_octave=per_octave)
     return combine_strata(own[:, :, None], own[:, None, :])
 
 
 def frequency_bins(tokens: Tensor, counts: Tensor, *, per_octave: int = 1) -> Tensor:
-    """Bin of each token's frequency, in steps of a factor of ``2 ** (1 / per_octave)``: int64, the shape of tokens."""
+    """Bin of each token's frequency, in steps of a factor of ``2 ** (1 / per_octave)``: int64, the shape of tokens.
+
+    >>> frequency_bins(torch.tensor([0, 1, 2]), torch.tensor([1, 2, 8]))
+    tensor([1, 1, 3])
+    """
     if tokens.numel() and (int(tokens.min()) < 0 or int(tokens.max()) >= len(counts)):
         raise ValueError(
             f"tokens: expected ids from 0 to {len(counts) - 1}, of which counts are given, "
@@ -58,7 +70,11 @@ def frequency_bins(tokens: Tensor, counts: Tensor, *, per_octave: int = 1) -> Te
 
 
 def count_tokens(documents: Sequence[Tensor], vocab_size: int) -> Tensor:
-    """Occurrences of each id in documents, each ``(length,)``: int64 ``(vocab_size,)``."""
+    """Occurrences of each id in documents, each ``(length,)``: int64 ``(vocab_size,)``.
+
+    >>> count_tokens([torch.tensor([0, 2]), torch.tensor([2])], vocab_size=4)
+    tensor([1, 0, 2, 0])
+    """
     counts = torch.zeros(vocab_size, dtype=torch.long)
     for document in documents:
         counts += torch.bincount(document.flatten().long().cpu(), minlength=vocab_size)
@@ -66,17 +82,33 @@ def count_tokens(documents: Sequence[Tensor], vocab_size: int) -> Tensor:
 
 
 def identity_strata(tokens: Tensor) -> Tensor:
-    """Two strata: pairs of one token and itself, and pairs of different tokens: ``(B, N) -> (B, N, N)`` int64."""
+    """Two strata: pairs of one token and itself, and pairs of different tokens: ``(B, N) -> (B, N, N)`` int64.
+
+    >>> identity_strata(torch.tensor([[7, 8, 7]]))
+    tensor([[[1, 0, 1],
+             [0, 1, 0],
+             [1, 0, 1]]])
+    """
     return (tokens[:, :, None] == tokens[:, None, :]).long()
 
 
 def receiver_strata(tokens: Tensor) -> Tensor:
-    """Strata by the token that receives, so that only senders are compared: ``(B, N) -> (B, N, N)`` int64."""
+    """Strata by the token that receives, so that only senders are compared: ``(B, N) -> (B, N, N)`` int64.
+
+    >>> receiver_strata(torch.tensor([[7, 8, 7]]))
+    tensor([[[7, 7, 7],
+             [8, 8, 8],
+             [7, 7, 7]]])
+    """
     return tokens[:, :, None].expand(-1, -1, tokens.shape[1]).long()
 
 
 def combine_strata(*strata: Tensor) -> Tensor:
-    """Strata of pairs that are alike in every respect: numbers from 0, in the shape to which ``strata`` broadcast."""
+    """Strata of pairs that are alike in every respect: numbers from 0, in the shape to which ``strata`` broadcast.
+
+    >>> combine_strata(torch.tensor([0, 0, 1]), torch.tensor([0, 1, 1]))
+    tensor([0, 1, 2])
+    """
     if not strata:
         raise ValueError("strata: expected at least one")
     columns = torch.broadcast_tensors(*strata)
@@ -100,6 +132,11 @@ def matched_negatives(
 
     Returns:
         The chosen positives and negatives, boolean ``(B, N, N)``; equally many in each example and stratum.
+
+    >>> labels = torch.eye(4, dtype=torch.bool)[None]
+    >>> positives, negatives = matched_negatives(labels, torch.ones_like(labels))
+    >>> positives.shape, negatives.shape
+    (torch.Size([1, 4, 4]), torch.Size([1, 4, 4]))
     """
     pairs = tuple(mask.shape)
     labels = check_labels(labels, pairs)

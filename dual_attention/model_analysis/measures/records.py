@@ -31,6 +31,13 @@ class LayerMeasures:
             :func:`.relation_asymmetry`. None where receivers and senders are not the same objects.
 
     Padding is no object; see ``dual_attention.model_analysis.padding``.
+
+    >>> from dual_attention.model_analysis.capture import capture
+    >>> lm = DualAttnTransformerLM(50, d_model=32, n_layers=1, n_heads_sa=1, n_heads_ra=1, max_block_size=16)
+    >>> with torch.no_grad(), capture(lm) as maps:
+    ...     _ = lm(torch.randint(50, (2, 9)))
+    >>> measure_layers(maps)[0].layer
+    'blocks.0'
     """
 
     layer: str
@@ -41,7 +48,15 @@ class LayerMeasures:
 
 
 def measure_layers(maps: Maps | CallMaps) -> list[LayerMeasures]:
-    """Measures of every layer with relations, from a capture that kept relations, visible pairs and both messages."""
+    """Measures of every layer with relations, from a capture that kept relations, visible pairs and both messages.
+
+    >>> from dual_attention.model_analysis.capture import capture
+    >>> lm = DualAttnTransformerLM(50, d_model=32, n_layers=1, n_heads_sa=1, n_heads_ra=1, max_block_size=16)
+    >>> with torch.no_grad(), capture(lm) as maps:
+    ...     _ = lm(torch.randint(50, (2, 9)))
+    >>> [(layer.layer, len(layer.share)) for layer in measure_layers(maps)]
+    [('blocks.0', 1)]
+    """
     layers = [heads for heads in maps.heads("relational") if heads.relations is not None]
     if not layers:
         raise ValueError("maps: expected a layer with relations, got none")
@@ -76,6 +91,13 @@ class RelationReadings:
         attended: α_ij r_ij, with the mean of the heads' weights.
         contribution: norm of what arrives in the residual stream, see :func:`.relation_contributions`.
         visible: pairs that may be attended by some head, boolean ``(B, N, M)``.
+
+    >>> from dual_attention.model_analysis.capture import capture
+    >>> lm = DualAttnTransformerLM(50, d_model=32, n_layers=1, n_heads_sa=1, n_heads_ra=1, max_block_size=16)
+    >>> with torch.no_grad(), capture(lm) as maps:
+    ...     _ = lm(torch.randint(50, (2, 9)))
+    >>> read_relations(lm, maps["blocks.0"].relational).contribution.shape
+    torch.Size([2, 9, 9, 1])
     """
 
     raw: Tensor
@@ -91,6 +113,13 @@ def read_relations(model: nn.Module, heads: HeadMaps) -> RelationReadings:
         model: that was captured.
         heads: of one of its layers of relational attention, with ``relations``, ``weights`` and ``visible`` kept, of
             all its relational heads.
+
+    >>> from dual_attention.model_analysis.capture import capture
+    >>> lm = DualAttnTransformerLM(50, d_model=32, n_layers=1, n_heads_sa=1, n_heads_ra=1, max_block_size=16)
+    >>> with torch.no_grad(), capture(lm) as maps:
+    ...     _ = lm(torch.randint(50, (2, 9)))
+    >>> read_relations(lm, maps["blocks.0"].relational).raw.shape
+    torch.Size([2, 9, 9, 1])
     """
     relations, weights, visible = heads.get("relations"), heads.get("weights"), heads.get("visible")
     written = written_by(model, heads.layer)
@@ -111,6 +140,10 @@ def written_by(model: nn.Module, layer: str | int) -> Tensor:
     """Direction in which a head writes each relation into the residual stream, W_o^h W_r^h[:, ℓ]: ``(H, R, d)``.
 
     The layer, given by its name, or its number in a model with one stack, has the paper's relational attention.
+
+    >>> lm = DualAttnTransformerLM(50, d_model=32, n_layers=1, n_heads_sa=1, n_heads_ra=1, max_block_size=16)
+    >>> written_by(lm, 0).shape
+    torch.Size([1, 1, 32])
     """
     (choice,) = choose_sites(model, layer, "relational")
     module = choice.site.module

@@ -21,6 +21,9 @@ def message_share(relational: Tensor, symbolic: Tensor) -> Tensor:
 
     Returns:
         ``(...)`` in [0, 1], float64; NaN where both parts are zero, so ``nanmean`` averages over objects.
+
+    >>> message_share(torch.full((1, 1, 1, 2), 3.0), torch.full((1, 1, 1, 2), 1.0))
+    tensor([[[0.7500]]], dtype=torch.float64)
     """
     check_floating_tensors(relational=relational, symbolic=symbolic)
     if symbolic.shape != relational.shape:
@@ -40,6 +43,9 @@ def relation_rank(relations: Tensor, mask: Tensor | None = None) -> Tensor:
     Args:
         relations: ``(B, N, M, R)``.
         mask: pairs that count, two or more, boolean, broadcastable to ``(B, N, M)``; by default all.
+
+    >>> relation_rank(torch.randn(2, 9, 9, 1).repeat(1, 1, 1, 3))
+    tensor(1.0000, dtype=torch.float64)
     """
     check_relations("relations", relations)
     chosen = relations[pair_mask(mask, relations)].double()
@@ -64,6 +70,9 @@ def relation_asymmetry(relations: Tensor, mask: Tensor | None = None) -> Tensor:
 
     Returns:
         ``(R,)``, float64; NaN for a relation that is zero throughout.
+
+    >>> relation_asymmetry(torch.ones(1, 3, 3, 2))
+    tensor([0., 0.], dtype=torch.float64)
     """
     check_relations("relations", relations, square=True)
     counts = pair_mask(mask, relations)
@@ -88,6 +97,9 @@ def relation_contributions(relations: Tensor, attention: Tensor, written: Tensor
 
     Returns:
         ``(B, N, M, R)``, not negative.
+
+    >>> relation_contributions(torch.randn(2, 9, 9, 3), torch.rand(2, 4, 9, 9), torch.randn(4, 3, 32)).shape
+    torch.Size([2, 9, 9, 3])
     """
     check_relations("relations", relations)
     check_floating_tensors(attention=attention)

@@ -26,6 +26,9 @@ class Selectivity:
         half: half of its t-interval of 95%.
         p: two-sided, of the paired t-test that it is zero.
         documents: number of pairs of effects.
+
+    >>> selectivity([0.3, 0.5, 0.4], [0.1, 0.1, 0.2]).documents
+    3
     """
 
     with_label: float
@@ -44,6 +47,10 @@ def selectivity(with_label: Sequence[float], without: Sequence[float]) -> Select
             with the label.
         without: the same at as many pairs without it, of the same distances and frequencies; see
             :func:`.matching.matched_negatives`.
+
+    >>> result = selectivity([0.3, 0.5, 0.4], [0.1, 0.1, 0.2])
+    >>> round(result.difference, 3)
+    0.267
     """
     if len(with_label) != len(without):
         raise ValueError(f"without: expected {len(with_label)} effects, as with_label has, got {len(without)}")
@@ -91,6 +98,16 @@ def measure_selectivity(
 
     Returns:
         The selectivity over documents that have pairs of both kinds in one stratum, two at least.
+
+    >>> from dual_attention.model_analysis.interventions import Ablate, Target
+    >>> lm = DualAttnTransformerLM(50, d_model=32, n_layers=1, n_heads_sa=1, n_heads_ra=1, max_block_size=16)
+    >>> tokens, labels = torch.randint(50, (4, 9)), torch.rand(4, 9, 9) > 0.8
+    >>> mask = torch.ones(4, 9, 9, dtype=torch.bool).tril(-1)
+    >>> measure_selectivity(
+    ...     lm, tokens, labels & mask, mask,
+    ...     intervention=lambda pairs: Ablate(Target("relation", relations=0, pairs=pairs)),
+    ... ).documents
+    4
     """
     sizes = _lengths(documents, lengths)
     last = torch.tensor(sizes, device=mask.device) - int(predict is predict_next_tokens)

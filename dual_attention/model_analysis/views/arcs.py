@@ -39,6 +39,8 @@ def draw_arcs(
         visible: boolean ``(N, N)``, pairs that may be drawn; by default all.
         most: number of arcs; those of the largest values.
         title: above the arcs.
+
+    >>> draw_arcs(torch.randn(3, 3), ["the", "cat", "sat"], receiver=2).savefig("arcs.png")
     """
     n = len(labels)
     if values.shape != (n, n):

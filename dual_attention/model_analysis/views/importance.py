@@ -33,6 +33,8 @@ def draw_importance(
         rows, columns: names; by default layers and numbers.
         title: above the grid.
         unit: of the values, for the colour bar: ``"change in cross-entropy, nats"``.
+
+    >>> draw_importance(torch.randn(2, 4), rows=["blocks.0", "blocks.1"], title="loss").savefig("importance.png")
     """
     names = check_importance(values, half_widths, rows, columns)
     down, across = values.shape
@@ -87,7 +89,12 @@ def _write(axis: Any, row: int, column: int, value: float, half: float | None, t
 
 
 def importance_grid(effects: dict[tuple[str, int], float], layers: Sequence[str]) -> Tensor:
-    """Effects by layer, all of which are named, and number as a grid ``(layers, most numbers)``, NaN for none."""
+    """Effects by layer, all of which are named, and number as a grid ``(layers, most numbers)``, NaN for none.
+
+    >>> importance_grid({("blocks.0", 0): 0.1, ("blocks.1", 1): 0.2}, ["blocks.0", "blocks.1"])
+    tensor([[0.1000,    nan],
+            [   nan, 0.2000]])
+    """
     unknown = {layer for layer, _ in effects} - set(layers)
     if unknown:
         raise ValueError(f"layers: expected those of all effects, {', '.join(sorted(unknown))} among them")

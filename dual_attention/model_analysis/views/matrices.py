@@ -50,6 +50,9 @@ def draw_matrices(
         names: of the rows and the columns.
         columns: most panels in a row.
         cmap: matplotlib's, in place of these colours.
+
+    >>> figure = draw_matrices(torch.randn(3, 3, 2), ["the", "cat", "sat"], titles=["relation 0", "relation 1"])
+    >>> figure.savefig("matrices.png")
     """
     values = _checked(values, receivers, receivers if senders is None else senders, titles, visible)
     rows_of, columns_of = drawable(receivers), drawable(receivers if senders is None else senders)
@@ -82,7 +85,10 @@ def draw_matrices(
 def draw_attention(
     weights: Tensor, receivers: Sequence[str], senders: Sequence[str] | None = None, **options: Any
 ) -> Figure:
-    """A figure of the attention weights of each head, ``(H, N, M)``; ``options`` as :func:`draw_matrices`."""
+    """A figure of the attention weights of each head, ``(H, N, M)``; ``options`` as :func:`draw_matrices`.
+
+    >>> draw_attention(torch.rand(2, 3, 3), ["the", "cat", "sat"]).savefig("attention.png")
+    """
     if weights.dim() != 3:
         raise ValueError(f"weights: expected shape (H, N, M), got {tuple(weights.shape)}")
     titles = options.pop("titles", None) or [f"head {head}" for head in range(len(weights))]

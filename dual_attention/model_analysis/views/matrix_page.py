@@ -45,6 +45,9 @@ def matrix_page(
         receivers, senders: labels; ``senders`` by default the receivers.
         visible: boolean ``(N, M)``, pairs that may be attended; by default all.
         title: of the page.
+
+    >>> type(matrix_page({"relation 0": torch.randn(3, 3)}, ["the", "cat", "sat"])).__name__
+    'Page'
     """
     columns = list(receivers if senders is None else senders)
     size = len(receivers), len(columns)

@@ -21,6 +21,10 @@ class Page(str):
 
     Attributes:
         height: of that frame, in pixels.
+
+    >>> page = matrix_page({"relation 0": torch.randn(3, 3)}, ["the", "cat", "sat"])
+    >>> isinstance(page, Page), "cat" in page
+    (True, True)
     """
 
     height: int = 640

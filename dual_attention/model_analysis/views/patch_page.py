@@ -35,6 +35,9 @@ def patch_page(
     Args:
         image, relations, grid, titles: as :func:`.patches.draw_patch_relations`.
         title: of the page.
+
+    >>> type(patch_page(torch.rand(1, 16, 16), torch.randn(16, 16, 3), grid=(4, 4))).__name__
+    'Page'
     """
     names = check_patches(image, relations, grid, titles)
     values = relations.detach().float().cpu()

@@ -46,6 +46,9 @@ def draw_patch_relations(
         title: above all panels.
         columns: most heat maps in a row.
         cmap: matplotlib's, for values from negative to positive ones; by default blue to orange.
+
+    >>> figure = draw_patch_relations(torch.rand(1, 16, 16), torch.randn(16, 16, 3), patch=5, grid=(4, 4))
+    >>> figure.savefig("patches.png")
     """
     names = check_patches(image, relations, grid, titles, receivers=1 if patch is None else None)
     if patch is not None and not 0 <= patch < len(relations):

@@ -30,6 +30,10 @@ def symbol_usage(assignment: Tensor, mask: Tensor | None = None) -> tuple[Tensor
     Returns:
         Mean weight of each symbol in each head, ``(S, K)`` float64, and the effective number of symbols, ``(S,)``, from
         1 (always the same one) to K (all alike).
+
+    >>> use, in_use = symbol_usage(torch.rand(4, 2, 9, 8).softmax(-1))
+    >>> use.shape, in_use.shape
+    (torch.Size([2, 8]), torch.Size([2]))
     """
     if assignment.dim() != 4:
         raise ValueError(f"assignment: expected shape (B, S, L, K), got {tuple(assignment.shape)}")
@@ -46,6 +50,8 @@ def draw_symbol_usage(assignment: Tensor, mask: Tensor | None = None, *, title: 
     """A figure of how much each symbol is used, from the most used on, by head; arguments as :func:`symbol_usage`.
 
     A dashed line is what each would have if all were used alike.
+
+    >>> draw_symbol_usage(torch.rand(4, 2, 9, 8).softmax(-1)).savefig("usage.png")
     """
     usage, number = symbol_usage(assignment, mask)
     heads, symbols = usage.shape
@@ -73,6 +79,8 @@ def draw_symbol_assignment(assignment: Tensor, labels: Sequence[str], *, most: i
         labels: of its L tokens.
         most: number of symbols that are drawn, those with the most weight in any head, in the library's order.
         title: above all panels.
+
+    >>> draw_symbol_assignment(torch.rand(2, 3, 8).softmax(-1), ["the", "cat", "sat"]).savefig("assignment.png")
     """
     if assignment.dim() != 3 or assignment.shape[1] != len(labels):
         raise ValueError(f"assignment: expected shape (S, {len(labels)}, K), got {tuple(assignment.shape)}")

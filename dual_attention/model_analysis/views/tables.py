@@ -25,7 +25,11 @@ def importance_page(
     title: str = "",
     unit: str = "",
 ) -> Page:
-    """A page of effects, a row for each layer and a column for each head or relation, as :func:`.draw_importance`."""
+    """A page of effects, a row for each layer and a column for each head or relation, as :func:`.draw_importance`.
+
+    >>> type(importance_page(torch.randn(2, 4), rows=["blocks.0", "blocks.1"])).__name__
+    'Page'
+    """
     names = check_importance(values, half_widths, rows, columns)
     values = values.detach().float().cpu()
     top = largest_of(values, ~values.isnan())
@@ -55,6 +59,13 @@ def dictionary_page(
     """A page with a section for each relation: its pairs in their contexts, and matched counterexamples.
 
     The tokenizer is that of the corpus; it gives tokens their text.
+
+    >>> from dual_attention.model_analysis.dictionaries import DictionarySettings, build_dictionary
+    >>> from dual_attention.generation.tokenizer import ByteTokenizer
+    >>> lm = DualAttnTransformerLM(257, d_model=32, n_layers=1, n_heads_sa=1, n_heads_ra=1, max_block_size=16)
+    >>> dictionary = build_dictionary(lm, [torch.randint(97, 122, (12,)) for _ in range(8)], DictionarySettings(top=2))
+    >>> type(dictionary_page(dictionary, ByteTokenizer())).__name__
+    'Page'
     """
 
     def labels(tokens: Iterable[int]) -> list[str]:

@@ -17,6 +17,10 @@ def token_labels(tokenizer: Tokenizer, tokens: Iterable[int]) -> list[str]:
     A space is ``␣``, a line break ``↵``, a tab ``⇥``. Of a character whose bytes lie in several tokens, each shows the
     whole character and its part: ``猫¹⁄₂``, ``猫²⁄₂``. Bytes that are no character, and control characters, are
     escapes (``\\xff``); a token without text is ``⟨end⟩`` or its number, ``⟨7⟩``.
+
+    >>> from dual_attention.generation.tokenizer import ByteTokenizer
+    >>> token_labels(ByteTokenizer(), [97, 32, 10])
+    ['a', '␣', '↵']
     """
     ids = list(tokens)
     data = [tokenizer.token_bytes(token) for token in ids]
@@ -62,7 +66,11 @@ def _fraction(part: int, whole: int) -> str:
 
 
 def drawable(labels: Iterable[str]) -> list[str]:
-    """Labels in which characters that the font of figures lacks are written ``U+732B``."""
+    """Labels in which characters that the font of figures lacks are written ``U+732B``.
+
+    >>> drawable(["cat", chr(0x732B)])
+    ['cat', 'U+732B']
+    """
     manager = require("matplotlib.font_manager", extra="train")
     glyphs = manager.get_font(manager.findfont(manager.FontProperties())).get_charmap()
     return ["".join(one if ord(one) in glyphs else f"U+{ord(one):04X}" for one in label) for label in labels]
