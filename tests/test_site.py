@@ -1,0 +1,40 @@
+"""The site: a build that finds something wrong fails, and says where. `make docs` builds all of it."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = """# A page
+
+[A link that leads nowhere](no-such-page.md)
+
+$\\nosuchcommand$
+
+![A picture that no script makes](drawn-by-hand.png)
+
+[Code](examples/my_experiment.py)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not importlib.util.find_spec("furo"), reason="needs Sphinx, Furo and MyST, which need Python 3.11")
+def test_a_build_fails_and_says_where(tmp_path: Path):
+    source = tmp_path / "source"
+    (source / "examples").mkdir(parents=True)
+    (source / "README.md").write_text(PAGE, encoding="utf-8")
+    (source / "drawn-by-hand.png").write_bytes((ROOT / "docs/images/dual-attention.png").read_bytes())
+    (source / "examples/my_experiment.py").touch()
+    folders = [str(source), str(tmp_path / "site")]
+    command = [sys.executable, "-m", "sphinx", "-q", "-W", "-c", str(ROOT / "docs"), *folders]
+    run = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert run.returncode
+    assert "README.md:3: WARNING: 'myst' cross-reference target not found: 'no-such-page.md'" in run.stderr
+    assert "README.md:5: WARNING: cannot write '\\\\nosuchcommand' as MathML" in run.stderr
+    assert "README.md:7: WARNING: no script makes the picture drawn-by-hand.png" in run.stderr
+    assert "my_experiment" not in run.stderr
