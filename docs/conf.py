@@ -117,7 +117,9 @@ html_math_renderer = "mathml"
 html_copy_source = False
 html_show_search_summary = False  # it is fetched, which a browser refuses for files
 html_show_sphinx = False
-templates_path = [str(DOCS / "templates")]
+templates_path = [str(DOCS / "templates")]  # autosummary reads it from the folder of sources
+html_static_path = ["static"]
+html_css_files = ["site.css"]
 
 
 def render_math(writer: Any, node: nodes.math | nodes.math_block, *, block: bool) -> None:
@@ -138,7 +140,7 @@ def in_repository(target: str, page: str) -> str:
 
 def linkcode_resolve(domain: str, described: dict[str, str]) -> str | None:
     """Address of the source of a class, a function or a method."""
-    value = importlib.import_module(described["module"])
+    value: Any = importlib.import_module(described["module"])
     try:
         for name in described["fullname"].split("."):
             value = getattr(value, name)
@@ -159,18 +161,21 @@ def formulas_as_text(app: Sphinx, what: str, name: str, value: Any, options: Any
         lines[:] = next(filter(None, texts), [f"``{value}``"])
     if what in ("attribute", "data", "property"):
         lines.insert(0, "")  # or napoleon takes what stands before a colon for a type
-    formula, found = False, []
+    found: list[str] = []
+    formula = False
     for line in lines:
-        begins = line.startswith("Math: ")
-        formula = begins or (formula and bool(line.strip()))
-        if begins:
-            found += ["::", ""]
-        if formula:
-            line = f"    {line.removeprefix('Math: ').strip()}"
-        elif not line.lstrip().startswith(">>>"):
-            line = re.sub(r"(``.*?``)|\|", lambda bar: bar[1] or r"\|", line)  # absolute values are no substitutions
-            line = re.sub(r"^    (\w+(, \w+)+): ", lambda names: names[0].replace(", ", ","), line)  # not type and name
-        found.append(line)
+        plain = re.sub(r"(:\w+:)?`+", "", line.strip())
+        if line.startswith("Math: "):
+            formula = True
+            found.append(f"``{plain.removeprefix('Math: ')}``")
+        elif formula and plain:
+            found[-1] = f"{found[-1].removesuffix('``')} {plain}``"
+        else:
+            formula = False
+            if not line.lstrip().startswith(">>>"):
+                line = re.sub(r"(``.*?``)|\|", lambda bar: bar[1] or r"\|", line)  # |x| is no substitution
+                line = re.sub(r"^    (\w+(, \w+)+): ", lambda names: names[0].replace(", ", ","), line)
+            found.append(line)
     lines[:] = found
 
 
@@ -186,7 +191,7 @@ def skip_fields(app: Sphinx, what: str, name: str, value: Any, skip: bool, optio
     return True if type(value).__name__ == "_tuplegetter" else None
 
 
-def find_name(app: Sphinx, env: Any, node: addnodes.pending_xref, content: nodes.Element) -> nodes.Node | None:
+def find_name(app: Sphinx, env: Any, node: addnodes.pending_xref, content: nodes.TextElement) -> Any:
     """A name by its last part, whatever module it is imported from, if there is only one such."""
     if node.get("refdomain") != "py":
         return None
