@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -38,3 +39,8 @@ def test_a_build_fails_and_says_where(tmp_path: Path):
     assert "README.md:5: WARNING: cannot write '\\\\nosuchcommand' as MathML" in run.stderr
     assert "README.md:7: WARNING: no script makes the picture drawn-by-hand.png" in run.stderr
     assert "my_experiment" not in run.stderr
+
+
+def test_every_page_has_its_place_in_the_margin():
+    sections = re.findall(r"[\w-]+", (ROOT / "docs/conf.py").read_text(encoding="utf-8"))
+    assert not {page.stem for page in ROOT.glob("docs/*.md")} - {*sections}
