@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import re
 from pathlib import Path
 
 from public_names import has_docstring, public_names
 from sphinx.application import Sphinx
 
+ADDRESS = re.compile(r"<(?:function |built-in method )?([\w.]+)[^<>]* at 0x\w+>")  # of a default, as Python shows it
 SUMMARY = "Relational attention and the Dual Attention Transformer in PyTorch. Each page below is Markdown."
 
 
@@ -18,7 +20,7 @@ def reference_page(module: str) -> str:
     for name, value in public_names()[module].items():
         described = has_docstring(value)
         try:
-            signature = str(inspect.signature(value)) if described else ""
+            signature = ADDRESS.sub(r"\1", str(inspect.signature(value))) if described else ""
         except ValueError:
             signature = ""
         parts += [f"## `{name}{signature}`", (inspect.getdoc(value) or "") if described else f"`{value}`"]
