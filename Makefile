@@ -71,7 +71,7 @@ release-check: $(READY) ## Build wheel and sdist into dist/, install each in new
 	$(BIN)/python -m tests.release $(ARGS)
 
 clean: ## Remove caches and build products; environments and runs stay
-	rm -rf build dist .pytest_cache .ruff_cache .hypothesis
+	rm -rf build dist docs/reference .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -not -path './$(VENV)*' -prune -exec rm -rf {} +
 
 # The environment is reused until pyproject.toml or constraints.txt changes. One that came along when the checkout was
