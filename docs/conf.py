@@ -80,7 +80,7 @@ STUDIES = [str(path.relative_to(ROOT).with_suffix("")) for path in sorted(ROOT.g
 TREES = {
     **{name: [f"docs/{page}" for page in pages.split()] for name, pages in SECTIONS.items()},
     "Studies": ["studies/README", *sorted(STUDIES, key=lambda page: (Path(page).parent, Path(page).stem != "README"))],
-    "Project": ["benchmarks/README", "benchmarks/results/README", "CHANGELOG", "CONTRIBUTING"],
+    "Project": ["benchmarks/README", "benchmarks/results/README", *sorted(path.stem for path in ROOT.glob("[!R]*.md"))],
 }
 MODULES = [f"docs/reference/{module}" for module in NAMES]
 

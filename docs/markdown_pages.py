@@ -33,7 +33,8 @@ def write(app: Sphinx, error: Exception | None) -> None:
         return
     site, full, lists = Path(app.outdir), [], [f"# {app.config.project}", f"> {SUMMARY}"]
     pages = {page: section for section, pages in app.config.trees.items() for page in pages}
-    for page in sorted(app.env.found_docs, key=[app.config.root_doc, *pages].index):
+    ordered = [page for page in (app.config.root_doc, *pages) if page in app.env.found_docs]
+    for page in ordered:
         source = Path(app.srcdir, app.env.doc2path(page))
         text = source.read_text(encoding="utf-8") if source.suffix == ".md" else reference_page(source.stem)
         (site / f"{page}.md").write_text(text, encoding="utf-8")
