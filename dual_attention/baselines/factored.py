@@ -44,6 +44,10 @@ class SlotAbstractor(TypedModule):
     Args:
         d_model, n_layers: d, and the number of layers.
         others: of the layers, as :class:`~dual_attention.baselines.AbstractorBlock`.
+
+    >>> model = SlotAbstractor(d_model=32, n_layers=1, n_heads=2)
+    >>> model(torch.randn(2, 4, 32), positions=torch.randn(2, 4, 32)).shape
+    torch.Size([2, 4, 32])
     """
 
     def __init__(
@@ -91,6 +95,9 @@ class OCRA(TypedModule):
         d_model, n_layers: d, and the number of layers.
         rel_activation: activation of the relations: softmax over the second object, or an elementwise one.
         others: of the layers, as :class:`~dual_attention.transformer_blocks.EncoderBlock`.
+
+    >>> OCRA(d_model=32, n_layers=1, n_heads=2)(torch.randn(2, 4, 32), positions=torch.randn(2, 4, 32)).shape
+    torch.Size([2, 32])
     """
 
     def __init__(

@@ -59,6 +59,9 @@ class SlotAttention(TypedBlock):
             paper. Evaluation takes one draw, made with the module and kept in its state dict, for all examples, so that
             the same input always has the same slots. ``"learned"``: a vector for each slot.
         eps: added to the shares.
+
+    >>> SlotAttention(d_model=32, n_slots=4)(torch.randn(2, 9, 32)).shape
+    torch.Size([2, 4, 32])
     """
 
     noise: Tensor

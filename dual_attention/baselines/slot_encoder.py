@@ -51,6 +51,9 @@ class SlotEncoder(TypedModule):
         d_model: d, of the feature map and of the slots.
         strides: of the convolutions; in the paper four of stride 1. Each stride of 2 halves the map.
         n_iterations, init: as :class:`~dual_attention.baselines.SlotAttention`.
+
+    >>> type(SlotEncoder((1, 16, 16), n_slots=4, d_model=32)(torch.randn(2, 1, 16, 16))).__name__
+    'EncodedSlots'
     """
 
     def __init__(
@@ -121,6 +124,9 @@ class SlotDecoder(TypedModule):
     Args:
         image_shape, d_model: as :class:`SlotEncoder`.
         patch: side of a patch in pixels.
+
+    >>> type(SlotDecoder((1, 16, 16), d_model=32)(torch.randn(2, 4, 32))).__name__
+    'PaintedSlots'
     """
 
     def __init__(self, image_shape: tuple[int, int, int], d_model: int, patch: int = 4) -> None:
@@ -176,6 +182,11 @@ class VisionSlots(TypedBlock):
         num_classes: of a linear classifier of what the last two give, averaged over the objects; None for a model that
             classifies itself.
         decoder: paints the images again, for a loss beside that of the classes.
+
+    >>> slots = SlotEncoder((1, 16, 16), n_slots=4, d_model=32)
+    >>> model = VisionSlots(slots, OCRA(d_model=32, n_layers=1, n_heads=2), num_classes=10)
+    >>> model(torch.randn(2, 1, 16, 16)).shape
+    torch.Size([2, 10])
     """
 
     def __init__(
