@@ -130,7 +130,7 @@ pytestmark = pytest.mark.usefixtures("here")
         (["train"], "dat train: expected images or .* or relational-games or FILE.py next"),
         (
             ["reproduce", "--dry_run"],
-            "dat reproduce: expected images or .* or relational-games or FILE.py next",
+            "dat reproduce: expected babylm or .* or relational-games or FILE.py next",
         ),
         (["data"], "dat data: expected language or relational-games or FILE.py next"),
         (["estimate"], "MODEL|model"),

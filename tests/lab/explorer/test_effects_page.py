@@ -59,6 +59,7 @@ def test_effects_on_an_image_as_a_file(visit, serve, tmp_path):
     """Also by the change of the loss, and in a file without a server."""
     page = visit().open(serve(vision()).address + "#page=effects&measure=loss&draws=1&ablated=1")
     page.wait_for_function(DONE)
+    assert page.locator("#message").is_hidden(), page.inner_text("#message")
     rows = page.locator("#effects-table tbody tr").all_inner_texts()
     assert "The loss is of the class that the model itself names" in page.inner_text("#effects-note")
     assert page.input_value("#measure") == "loss" and rows[0].split("\t")[1][0] in "+-"
