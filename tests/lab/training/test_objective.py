@@ -144,14 +144,14 @@ def test_warm_starts_leave_its_parameters_as_drawn(tmp_path):
     start_run(LANGUAGE, named(replace(config, loop=replace(config.loop, weights_from=checkpoint)), "third"))
 
 
-def trained(workers: Any, machine: Any, path: Any, **loop: Any) -> dict[str, Any]:
+def trained(workers: Any, machine: Any, path: Any, layers: int = MODEL.n_layers, **loop: Any) -> dict[str, Any]:
     """Rows, final numbers and weights of a training in float64, or in float32 if its products are rounded."""
     given = {"steps": 4, "batch_size": 8, "report_every": 1, "eval_every": 2, **loop}
     config: Any = SimpleNamespace(
         optim=OPTIM, loop=StepLoopConfig(**given, objective=f"{HERE}Head"), seed=3, machine=machine
     )
-    low = machine.autocast
-    model = build_language_model(MODEL.language_config(257), seed=4).to(torch.float32 if low else torch.float64)
+    low, keys = machine.autocast, replace(MODEL, n_layers=layers)
+    model = build_language_model(keys.language_config(257), seed=4).to(torch.float32 if low else torch.float64)
     sets = {"val": Endless(16, 1)}
     problem = Problem(model, Endless(21, 0), language_loss(low), sets, own_loss=own_language_loss(low))
     problem = with_objective(problem, config, CPU)
@@ -187,7 +187,7 @@ def test_several_processes_with_compiled_blocks(tmp_path, monkeypatch, machine, 
     """By parts of the compiler that need no C++."""
     compile = nn.Module.compile
     monkeypatch.setattr(nn.Module, "compile", lambda self: compile(self, backend=backend))
-    how = {"steps": 2, "eval_batch_size": 8}
+    how = {"steps": 2, "eval_batch_size": 8, "layers": 1}
     expected = trained(ALONE, COPIED, tmp_path / "one.jsonl", **how)
     compiled = replace(machine, compile=True)
     found = together(2, lambda workers: trained(workers, compiled, tmp_path / "several.jsonl", **how))[0]
