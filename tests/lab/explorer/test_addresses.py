@@ -79,10 +79,12 @@ def test_a_link_leads_to_the_same_view(visit, serve):
 def test_back_leads_to_the_page_and_text_before(visit, serve):
     visitor, server = visit(), serve(session=session(), text=TEXT)
     page = visitor.open(server.address)
-    page.wait_for_timeout(250)
+    page.wait_for_function("() => location.hash.includes('text=')")  # the address follows after a moment
     page.click("#tab-attention")
-    page.wait_for_timeout(250)
+    page.wait_for_function("() => location.hash.includes('page=attention')")
+    before = page.url
     show(page, OTHER)
+    page.wait_for_function("before => location.href !== before", arg=before)
     page.go_back()
     page.wait_for_function("text => document.getElementById('prompt').value === text", arg=TEXT)
     assert page.get_attribute("#tab-attention", "aria-selected") == "true"

@@ -13,7 +13,10 @@ from tests.lab.explorer.conftest import TEXT, vision
 
 pytestmark = pytest.mark.slow
 
-DONE = "() => document.getElementById('effects-busy').hidden && !document.getElementById('effects-found').hidden"
+DONE = (
+    "() => document.getElementById('effects-busy').hidden && !document.getElementById('effects-found').hidden"
+    " && document.querySelector('#effects-table tbody tr')"
+)
 
 
 def test_every_part_in_turn(visit, serve, tmp_path):
