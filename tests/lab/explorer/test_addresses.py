@@ -82,9 +82,10 @@ def test_back_leads_to_the_page_and_text_before(visit, serve):
     page.wait_for_function("() => location.hash.includes('text=')")  # the address follows after a moment
     page.click("#tab-attention")
     page.wait_for_function("() => location.hash.includes('page=attention')")
-    before = page.url
+    text = "new URLSearchParams(location.hash.slice(1)).get('text')"
+    before = page.evaluate(text)
     show(page, OTHER)
-    page.wait_for_function("before => location.href !== before", arg=before)
+    page.wait_for_function(f"before => {text} !== before", arg=before)
     page.go_back()
     page.wait_for_function("text => document.getElementById('prompt').value === text", arg=TEXT)
     assert page.get_attribute("#tab-attention", "aria-selected") == "true"
