@@ -176,7 +176,7 @@ def row(name: str) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-INTRODUCTION = """# What each of them takes and has
+INTRODUCTION = """# What each model supports
 
 Every layer, mechanism, baseline and model of the library, tried by `make models`; a test tries them again and compares.
 How they are made and called stands in [the list of entries](model_entries.py); other arguments may give more or less.

@@ -114,9 +114,9 @@ def usable(names: Iterable[str]) -> list[str]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The whole check."""
-    parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("--out", type=Path, default=ROOT / "dist")
-    parser.add_argument("--pythons", nargs="+", default=PYTHONS)
+    parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
+    parser.add_argument("--out", type=Path, default=ROOT / "dist", help="folder for both; it is emptied first")
+    parser.add_argument("--pythons", nargs="+", default=PYTHONS, help="interpreters to try, of those on this machine")
     options = parser.parse_args(arguments)
     wheel, sdist = built(options.out.resolve())
     check_contents(wheel, sdist)

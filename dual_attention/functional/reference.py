@@ -457,7 +457,7 @@ def relations_of_heads(
     mask: Tensor | None = None,
     bias: Tensor | None = None,
 ) -> Tensor:
-    """Relations of disentangled RCA, ``(B, H, N, M)``; mask and bias as in :func:`relations`, but for each head.
+    """Relations of disentangled RCA, ``(B, H, N, M)``; one for each head; mask and bias as in :func:`relations`.
 
     >>> q = torch.randn(2, 4, 9, 16)
     >>> relations_of_heads(q, q, scale=0.25, activation="identity").shape

@@ -82,6 +82,15 @@ def test_symbols_are_retrieved_anew_from_the_tokens_of_each_layer_or_once(anew):
     assert torch.equal(given[0], given[1]) != anew
 
 
+@pytest.mark.parametrize("symbols", ["symbolic_attention", "positional_symbols"])
+def test_without_relational_heads_nothing_retrieves_symbols(symbols):
+    """A parameter without a gradient stops DDP in its second step."""
+    model = dual(symbols, n_heads_sa=2, n_heads_ra=0)
+    assert not [name for name, _ in model.named_modules() if "retriever" in name]
+    model(torch.randn(2, 3, 8, 12)).square().sum().backward()
+    assert all(parameter.grad is not None for parameter in model.parameters())
+
+
 @pytest.mark.parametrize("build", [lambda **k: VisionTransformer(**COMMON, n_heads=2, **k), lambda **k: dual(**k)])
 def test_image_sizes_other_than_the_models(build):
     larger, smaller = torch.randn(2, 3, 12, 16), torch.randn(2, 3, 4, 8)

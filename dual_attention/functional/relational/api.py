@@ -68,8 +68,8 @@ def relational_attention(
               DEBUG) say what and why
             - ``"reference"``: the paper's equation as it stands
             - ``"dense"`` builds the weights, and the relations if they are asked for or activated
-            - ``"linear"`` builds neither whole, but for a block of receivers at a time, and again in the backward pass,
-              so that memory grows with N only; for activated relations this is ``"blockwise"``
+            - ``"linear"`` builds both for one block of receivers at a time, and again in the backward pass, so that
+              memory grows with N only; for activated relations this is ``"blockwise"``
             - ``"blockwise"`` builds weights and relations of a block at a time, whatever the activation
             - ``"sdpa"``: library attention whose values are symbols and relation keys: the identity activation, shared
               symbols, no dropout

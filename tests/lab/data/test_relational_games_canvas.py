@@ -33,7 +33,7 @@ def test_objects_are_inside_apart_and_in_the_order_of_their_cells(task, canvas):
 
 
 def test_two_objects_are_anywhere():
-    """Of two objects in one row of cells, both lie at every height, and either may be the lower one."""
+    """Two objects in one row of cells lie at any height, in either order."""
     scenes = torch.tensor([[1, 0, 2, 0, 0, 0, 0, 0, 0]]).expand(4000, -1)
     row, _ = positions_on_canvas(scenes, 45, seed=0)
     counts = torch.bincount(row[:, 0], minlength=36)

@@ -50,7 +50,7 @@ SAID = {
 
 
 def test_views_say_what_they_show_and_open_on_a_pair(visit, serve, exported):
-    """Of pairs the strongest: of a token with itself and of the first sender they count half, of one sender nothing."""
+    """The strongest pair; a token with itself and the first sender count half, a single sender not at all."""
     model = dat(ra_kwargs={"n_relations": 3, "rel_activation": "tanh"})
     texts, images = serve(session=session_of(model)), serve(vision())
     visitor = visit()
