@@ -135,7 +135,7 @@ def render_math(writer: Any, node: nodes.math | nodes.math_block, *, block: bool
 
 def in_repository(target: str, page: str) -> str:
     """Address of a file or folder of the repository on a page of the site."""
-    return f"{REPOSITORY or os.path.relpath(ROOT, DOCS.parent / 'build/site' / Path(page).parent)}/{target}"
+    return f"{REPOSITORY or os.path.relpath(ROOT, ROOT / 'build/site' / Path(page).parent)}/{target}"
 
 
 def linkcode_resolve(domain: str, described: dict[str, str]) -> str | None:

@@ -1,4 +1,4 @@
-"""``make release-check``: build wheel and sdist, look into them, install each in new environments, and try them.
+"""``make release-check``: build wheel and sdist, check what they contain, and try each in new environments.
 
     python -m tests.release [--out dist] [--pythons python3.10 python3.12]
 
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import subprocess
 import sys
 import tarfile
@@ -20,7 +19,7 @@ import zipfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from tests.versions import SMOKE, TOOLS
+from tests.versions import SMOKE, TOOLS, answers
 
 ROOT = Path(__file__).resolve().parent.parent
 PYTHONS = tuple(f"python3.{minor}" for minor in range(10, 15))
@@ -31,15 +30,13 @@ import torch, dual_attention
 layer = dual_attention.DualAttention(d_model=8, n_heads_sa=1, n_heads_ra=1)
 assert layer(torch.randn(2, 3, 8), torch.randn(2, 3, 8)).output.shape == (2, 3, 8)
 """
-TRAINING = (
-    "-m dat train recall --data.n_val=32 --data.n_test=32 --model.d_model=16 --loop.steps=10 --loop.eval_every=10"
-)
 FROM_SDIST = ("tests/library/test_relational_attention.py", "tests/library/test_dual_attention.py")
 
 
 def built(out: Path) -> tuple[Path, Path]:
-    """The wheel and the sdist, built into an empty folder."""
-    shutil.rmtree(out, ignore_errors=True)
+    """The wheel and the sdist, built into a folder in place of those that it has."""
+    for old in (*out.glob("*.whl"), *out.glob("*.tar.gz")):
+        old.unlink()
     run([sys.executable, "-m", "build", "--outdir", str(out)], ROOT)
     [wheel], [sdist] = out.glob("*.whl"), out.glob("*.tar.gz")
     return wheel, sdist
@@ -83,7 +80,7 @@ def try_sdist(python: str, sdist: Path, folder: Path) -> None:
 
 
 def environment(python: str, folder: Path) -> str:
-    """Its interpreter, in a new virtual environment."""
+    """Make a virtual environment and return the path of its interpreter."""
     run([python, "-m", "venv", str(folder / "venv")], folder)
     return str(folder / "venv" / "bin" / "python")
 
@@ -101,11 +98,10 @@ def run(command: Sequence[str], cwd: Path) -> None:
 
 
 def usable(names: Iterable[str]) -> list[str]:
-    """The interpreters that there are; the others are told."""
+    """The interpreters that run; the others are reported."""
     found = []
     for name in names:
-        answer = subprocess.run([name, "-c", ""], capture_output=True, check=False) if shutil.which(name) else None
-        if answer is not None and answer.returncode == 0:
+        if answers(name):
             found.append(name)
         else:
             print(f"{name}: not on this machine, not tried")
@@ -115,7 +111,7 @@ def usable(names: Iterable[str]) -> list[str]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """The whole check."""
     parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
-    parser.add_argument("--out", type=Path, default=ROOT / "dist", help="folder for both; it is emptied first")
+    parser.add_argument("--out", type=Path, default=ROOT / "dist", help="folder for both, in place of the ones it has")
     parser.add_argument("--pythons", nargs="+", default=PYTHONS, help="interpreters to try, of those on this machine")
     options = parser.parse_args(arguments)
     wheel, sdist = built(options.out.resolve())

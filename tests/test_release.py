@@ -50,7 +50,7 @@ def test_contents(tmp_path, wheel, sdist, message):
             check_contents(*paths)
 
 
-def test_interpreters_that_are_not_there_are_told(capsys, tmp_path):
+def test_missing_interpreters_are_reported(capsys, tmp_path):
     broken = tmp_path / "python"
     broken.write_text("#!/bin/sh\nexit 1\n")
     broken.chmod(0o755)

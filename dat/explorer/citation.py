@@ -46,4 +46,11 @@ def commands_of(options: Any) -> Commands:
         if (value := getattr(options, name)) is not None:
             given += [f"--{name}", str(value)]
     here = ["dat", "explore", *([] if options.checkpoint is None else [options.checkpoint]), *given]
-    return Commands(shlex.join(here), shlex.join(Path(part).name if Path(part).exists() else part for part in here))
+    return Commands(shlex.join(here), shlex.join(map(_without_folder, here)))
+
+
+def _without_folder(part: str) -> str:
+    """A path as its last part, also in FILE.py:CLASS; other arguments as they are."""
+    file, separator, kind = part.partition(".py:")
+    path = Path(file + separator.removesuffix(":"))
+    return f"{path.resolve().name}{':' + kind if separator else ''}" if path.exists() else part

@@ -162,7 +162,7 @@ class ScoreFactors:
         return visible.hide(found, start, 0.0)
 
     def error_bounds(self, drawn: ScoreFactors, largest: Tensor) -> Tensor:
-        """Bounds of the error of each receiver's values when they are computed from other factors, ``(F, N)``.
+        """Bounds on the error of each receiver's values when they are computed from rounded factors, ``(F, N)``.
 
         Math: |<q', k'> - <q, k>| <= |q' - q| max_j |k'_j| + |q| max_j |k' - k|_j, times a constant of the activation;
         of softmax a' - a = a (exp(error) - 1)
@@ -182,7 +182,11 @@ class ScoreFactors:
         errors = of_queries * keys + queries * of_keys
         if self.offsets is not None and drawn.offsets is not None:
             errors += (drawn.offsets - self.offsets).abs().amax(-1)
-        return largest * errors.expm1() if self.activation == "softmax" else STEEPEST[self.activation] * errors
+        return (
+            largest * errors.expm1().clamp_max_(torch.finfo(errors.dtype).max)
+            if self.activation == "softmax"
+            else STEEPEST[self.activation] * errors
+        )
 
     def normalised(self, visible: Visible) -> ScoreFactors:
         """The same with the normalisers of softmax, if that is the activation."""

@@ -154,7 +154,8 @@ class Packed:
 
     Attributes:
         json: an object that only holds strings, numbers, lists and objects.
-        error: what no value of any map is further from, in steps of the colour scale.
+        error: bound on the error of any value of any map from rounding its factors, in steps of the colour scale; for
+            weights of a symbol library the largest error.
         bits: most bits that a factor takes.
     """
 
@@ -197,7 +198,7 @@ def _packed_heads(heads: RecordedHeads, choices: Sequence[Bits]) -> tuple[dict[s
     bits, *more = choices
     found = {name: packed_factors(one, bits) for name, one in factors.items() if one is not None}
     ranges, error = measured(heads, {name: drawn for name, (drawn, _) in found.items()})
-    if more and error > LARGEST_ERROR:
+    if more and not error <= LARGEST_ERROR:
         return _packed_heads(heads, more)
     visible = heads.visible
     json: dict[str, Any] = {

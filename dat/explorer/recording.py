@@ -58,7 +58,7 @@ class RecordedHeads:
         sender_norms: length of what a sender of weight 1 contributes, ``(H, M)``: a value, or a symbol; None where it
             depends on the receiver, too.
         message_norms: lengths of what each receiver gets, ``(H, N)``, by name: ``relations``, ``symbols`` and
-            ``all``, in the output of the layer.
+            ``all``, in the output of the layer, to the precision of the model.
         assignment: weights of the symbols of a library, a map of tokens and symbols for each part; None for other
             symbols and for sensory heads.
         mediators: of ``"head"``, ``"relation"`` and ``"symbol"`` those that interventions can change.
@@ -299,7 +299,7 @@ def _recorded(maps: HeadMaps, kept: dict[str, Any], sequences: Mapping[str, Sequ
     messages = {"relations": maps.relational_message, "symbols": maps.symbol_message}
     if "symbol_message" in kept:
         messages["symbols"] = kept.pop("symbol_message")
-        messages["relations"] = maps.get("head_output").to(messages["symbols"].device) - messages["symbols"]
+        messages["relations"] = maps.get("head_output").to(messages["symbols"]) - messages["symbols"]
     elif maps.symbol_values is not None and not maps.relative_symbols:
         kept["sender_norms"] = _norms(site, maps.symbol_values[:1])
     norms = {name: _norms(site, message) for name, message in messages.items() if message is not None}

@@ -115,15 +115,16 @@ class SlotAttention(TypedBlock):
         """``(B, N, d_x) -> (B, K, d)``.
 
         Args:
-            x: features of the positions, which should tell where these are.
-            slots: in place of :meth:`initial_slots`, ``(B, K, d)`` with any K: those of the frame before, for example.
+            x: features of the positions, which must encode where each position is.
+            slots: initial slots in place of :meth:`initial_slots`, ``(B, K, d)`` with any K, for example those of the
+                previous frame.
             padding_mask: boolean, ``(B, N)``; True = a real position. Others are not seen.
             need_weights: return a :class:`SlotAttentionOutput`.
         """
         check_objects(x, padding_mask, self.d_input, layer=self.wk)
         slots = self.initial_slots(len(x)) if slots is None else slots
         check_sequence("slots", slots, self.d_model, batch=(len(x),), layer=self.wq)
-        x = self.norm_input(x)
+        x = self.norm_input(x if padding_mask is None else x.masked_fill(~padding_mask[..., None], 0.0))
         keys, values = self.wk(x), self.wv(x)
         seen = None if padding_mask is None else padding_mask[:, None]
         weights = shares = slots.new_zeros(*slots.shape[:2], x.shape[1])

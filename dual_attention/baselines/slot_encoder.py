@@ -12,10 +12,11 @@ import torch
 from torch import Tensor, nn
 
 from .._layers.calls import TypedBlock, TypedModule
-from .._layers.inputs import check_like, check_members, check_part, check_positive, check_sequence
+from .._layers.inputs import check_depth, check_like, check_members, check_part, check_positive, check_sequence
 from .._models.vision import checked_sizes
 from ..functional.checks import MaybeNone, check_tensor
 from ..transformer_blocks import FeedForwardBlock
+from .factored import OCRA, SlotAbstractor
 from .slot_attention import SlotAttention, SlotInit
 
 KERNEL = 5
@@ -70,7 +71,7 @@ class SlotEncoder(TypedModule):
         self.image_shape = checked_sizes("image_shape", image_shape, 3)
         check_positive(d_model=d_model)
         check_members("strides", strides)
-        check_positive(strides=len(strides))
+        check_depth(strides=len(strides))
         layers: list[nn.Module] = []
         for stride in strides:
             check_positive(strides=stride)
@@ -114,12 +115,12 @@ class PaintedSlots(NamedTuple):
 
 
 class SlotDecoder(TypedModule):
-    """Images from slots, for a loss that makes each slot paint one object (Locatello et al. 2020, section 3.2).
+    """Images from slots, for a loss that makes each slot reconstruct one object (Locatello et al. 2020, section 3.2).
 
     Math: (c_k, a_k) of a patch = MLP(s_k + W (row, column, 1 - row, 1 - column) + b),  image = sum_k softmax_k(a_k) c_k
 
-    Each slot is put in all places; the MLP, of two hidden layers, paints patches as in Seitzer et al. 2023
-    (arXiv 2209.14860), in place of the paper's transposed convolutions.
+    Each slot is broadcast to every patch; an MLP with two hidden layers decodes the patches, as in Seitzer et al. 2023
+    (arXiv 2209.14860), instead of the paper's transposed convolutions.
 
     Args:
         image_shape, d_model: as :class:`SlotEncoder`.
@@ -163,12 +164,12 @@ class SlotScores(NamedTuple):
 
     Attributes:
         scores: of the classes, ``(B, num_classes)``.
-        found: what the encoder gives.
-        painted: what the decoder gives; None without one.
+        encoded: output of the encoder.
+        painted: output of the decoder; None without one.
     """
 
     scores: Tensor
-    found: EncodedSlots
+    encoded: EncodedSlots
     painted: PaintedSlots | MaybeNone
 
 
@@ -181,7 +182,7 @@ class VisionSlots(TypedBlock):
             :class:`~dual_attention.baselines.SlotAbstractor` or :class:`~dual_attention.baselines.OCRA`.
         num_classes: of a linear classifier of what the last two give, averaged over the objects; None for a model that
             classifies itself.
-        decoder: paints the images again, for a loss beside that of the classes.
+        decoder: reconstructs the images, for an auxiliary loss.
 
     >>> slots = SlotEncoder((1, 16, 16), n_slots=4, d_model=32)
     >>> model = VisionSlots(slots, OCRA(d_model=32, n_layers=1, n_heads=2), num_classes=10)
@@ -202,6 +203,14 @@ class VisionSlots(TypedBlock):
         check_part("model", model, nn.Module)
         if decoder is not None:
             check_part("decoder", decoder, SlotDecoder)
+            theirs, ours = ((part.image_shape, part.d_model) for part in (decoder, slots))
+            if theirs != ours:
+                raise ValueError(
+                    f"decoder: expected (image_shape, d_model) = {ours} as those of the slots, got {theirs}"
+                )
+        if isinstance(model, (SlotAbstractor, OCRA)) != (num_classes is not None):
+            expected = "a number with SlotAbstractor or OCRA, and None with a model that classifies itself"
+            raise ValueError(f"num_classes: expected {expected}, got {num_classes} with {type(model).__name__}")
         self.image_channels, self.image_width, self.image_height = slots.image_shape
         self.n_objects = slots.slot_attention.n_slots
         self.slots = slots
@@ -215,14 +224,15 @@ class VisionSlots(TypedBlock):
     def forward(self, x: Tensor, *, need_weights: bool = False) -> Tensor | SlotScores:
         """Class scores ``(B, num_classes)`` of images ``(B, C, height, width)``, of the slots' ``image_shape``.
 
-        With ``need_weights`` as :class:`SlotScores`, with the slots, and what they paint if there is a decoder.
+        With ``need_weights`` a :class:`SlotScores`, which also has the slots and, with a decoder, their reconstruction.
         """
-        found = self.slots(x)
+        encoded = self.slots(x)
         if self.classifier is None:
-            scores = self.model(found.slots.transpose(1, 2)[:, :, None])
+            scores = self.model(encoded.slots.transpose(1, 2)[:, :, None])
         else:
-            related = self.model(found.features, found.positions)
+            related = self.model(encoded.features, encoded.positions)
+            # SlotAbstractor gives a vector for each object, OCRA one for the image.
             scores = self.classifier(related.mean(1) if related.dim() == 3 else related)
         if not need_weights:
             return scores
-        return SlotScores(scores, found, None if self.decoder is None else self.decoder(found.slots))
+        return SlotScores(scores, encoded, None if self.decoder is None else self.decoder(encoded.slots))

@@ -20,6 +20,7 @@ STEP = SPRITE_SIZE + 1
 SMALLEST_CANVAS = 3 * STEP - 1
 """Side of a canvas on which three objects fit beside each other."""
 LARGEST_CANVAS = 256
+"""Side of the largest; its image takes fifty times the memory of a grid of nine cells."""
 
 
 def positions_on_canvas(scenes: Tensor, canvas: int, seed: int) -> tuple[Tensor, Tensor]:
@@ -67,7 +68,9 @@ def check_canvas(task: str, canvas: int | None, name: str = "canvas") -> None:
     if canvas is None:
         return
     if not SMALLEST_CANVAS <= to_integer(name, canvas) <= LARGEST_CANVAS:
-        expected = f"{SMALLEST_CANVAS} pixels, on which three objects fit side by side, to {LARGEST_CANVAS}"
+        expected = f"{SMALLEST_CANVAS} (three objects side by side) to {LARGEST_CANVAS} pixels"
         raise ValueError(f"{name}: expected {expected}, got {canvas}")
     if task not in FREE_TASKS:
-        raise ValueError(f"{name}: expected a task without lines of cells, {', '.join(FREE_TASKS)}, got {task!r}")
+        raise ValueError(
+            f"{name}: expected null, or one of the tasks {', '.join(FREE_TASKS)}, got {canvas} with {task!r}"
+        )

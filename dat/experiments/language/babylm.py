@@ -1,4 +1,4 @@
-"""BabyLM as a grid: its runs are those of language modelling, on learned byte pairs and documents kept apart."""
+"""The BabyLM comparison as a grid of language-model runs, with learned byte pairs and document masks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .grid import LanguageGrid
 
 @dataclass(frozen=True)
 class BabyLMGrid(LanguageGrid):
-    """The models of arXiv 2609.20530 and a Transformer, small ones, for some minutes."""
+    """Small versions of the two models of arXiv 2609.20530 and of a Transformer, trained for a few minutes."""
 
     out: str = "runs/babylm-tiny"
     models: tuple[str, ...] = ("DAT-babylm-tiny", "DAT-babylm-tiny-rca", "T-babylm-tiny")

@@ -130,8 +130,8 @@ class SlotsConfig:
 
     def __post_init__(self) -> None:
         check_integers(self, "model.slots", "n_slots", "n_iterations", most=WIDEST)
-        fits = bool(self.strides) and all(1 <= stride <= 8 for stride in self.strides)
-        check(fits, "model.slots.strides", "at least one stride from 1 to 8", self.strides)
+        fits = 1 <= len(self.strides) <= 16 and all(1 <= stride <= 8 for stride in self.strides)
+        check(fits, "model.slots.strides", "1 to 16 strides, each from 1 to 8", self.strides)
         weight = self.reconstruction
         check(0 <= weight < inf, "model.slots.reconstruction", "zero or a positive number", weight)
 

@@ -59,7 +59,7 @@ def loss_of(config: GamesRunConfig) -> LossFunction:
         images, _ = batch
         output = model(images, need_weights=True)
         error = nn.functional.mse_loss(output.painted.images, images)
-        entropy, metrics = classification_loss(lambda _: output.scores, batch)
+        entropy, metrics = classification_loss(lambda _: output.scores, batch)  # of the same forward pass
         return entropy + weight * error, {**metrics, "reconstruction": error.detach()}
 
     return loss

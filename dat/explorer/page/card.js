@@ -146,9 +146,9 @@ class CardPage {
   showCard(card) {
     const other = card.text === this.recording.source ? "" : " It is of another text than the one above.";
     get("card-about").replaceChildren(...withIndices(`${card.formula}: how receiver i compares with sender j; no unit. Measured in ${card.tokens} tokens of one text; relations of other texts may differ.${other}`));
-    fillTable(get("card-facts"), "What it does when it is taken away, and what it is", ["measure", "value", "random directions", "meaning"], this.facts(card));
+    fillTable(get("card-facts"), "Effect of removing it, and its own measures", ["measure", "value", "random directions", "meaning"], this.facts(card));
     const kinds = [...new Set(card.labels.flatMap((one) => Object.keys(one.controls || {})))], range = ([low, high]) => (low === high ? written(low) : `${written(low)} to ${written(high)}`);
-    fillTable(get("card-labels"), "Labels that it tells, and scores that it should beat",
+    fillTable(get("card-labels"), "How well it detects labels, beside the controls",
       ["label", "pairs", "AUC", "p", ...kinds, "beyond"], card.labels.map((one) => (one.pairs
         ? [one.name, `${one.pairs}`, written(one.auc), written(one.p), ...kinds.map((kind) => (one.controls[kind] ? range(one.controls[kind]) : "")), one.beyond ? "yes" : "no"]
         : [one.name, "0", "–", "", ...kinds.map(() => ""), ""])));

@@ -3,9 +3,10 @@
 async function copyFrom(field) {
   try {
     await navigator.clipboard.writeText(field.value);
+    return true;
   } catch { // on pages of other machines without encryption there is no clipboard
     field.select();
-    document.execCommand("copy");
+    return document.execCommand("copy");
   }
 }
 
@@ -26,7 +27,7 @@ function listenForCitations(explorer) {
   });
   get("cite").addEventListener("click", async ({ target }) => {
     if (!target.dataset.copies) return;
-    await copyFrom(get(target.dataset.copies));
-    get("cite-done").textContent = `Copied: ${target.getAttribute("aria-label").replace("Copy the ", "")}.`;
+    const copied = await copyFrom(get(target.dataset.copies));
+    get("cite-done").textContent = copied ? `Copied: ${target.getAttribute("aria-label").replace("Copy the ", "")}.` : "Select the text and copy it by hand.";
   });
 }

@@ -11,9 +11,9 @@ class EffectsPage {
     this.explorer = explorer;
     fillOptions(get("effects-change"), Object.entries(REMOVALS), "zero");
     fillOptions(get("measure"), Object.entries(MEASURES), "kl");
-    get("effects-change").addEventListener("change", () => explorer.set({ change: get("effects-change").value }));
-    get("effects-factor").addEventListener("change", () => explorer.set({ factor: Number(get("effects-factor").value) || 0 }));
-    get("draws").addEventListener("change", () => explorer.set({ draws: Math.max(0, Math.round(Number(get("draws").value) || 0)) }));
+    get("effects-change").addEventListener("change", () => explorer.set({ ablated: 0, change: get("effects-change").value }));
+    get("effects-factor").addEventListener("change", () => explorer.set({ ablated: 0, factor: Number(get("effects-factor").value) || 0 }));
+    get("draws").addEventListener("change", () => explorer.set({ ablated: 0, draws: Math.max(0, Math.round(Number(get("draws").value) || 0)) }));
     get("measure").addEventListener("change", () => explorer.set({ measure: get("measure").value }));
     get("ablate").addEventListener("click", () => this.start());
     get("stop-ablating").addEventListener("click", () => this.running && this.running.abort());
@@ -128,7 +128,7 @@ class EffectsPage {
       ? `${count(passes)} forward passes: one of the model as it is, ${count(length)} each without a part, and ${count(length * state.draws)} with random directions.` : "";
     get("effects-found").hidden = !found;
     if (found) this.showFound(found, busy);
-    else get("effects-note").textContent = "Which head, relation or symbol path matters for this example? Start, and each is taken away in turn.";
+    else get("effects-note").textContent = "Which head, relation or symbol path matters for this example? Press Start to remove each in turn.";
   }
 
   showFound(found, busy) {
@@ -137,7 +137,7 @@ class EffectsPage {
     const scale = { most: Math.max(1e-9, ...values), diverging: measure === "loss" }, seen = { ...look, scale: "root", gain: 1 };
     get("measure").querySelector("option[value=loss]").disabled = found.loss === null;
     if (!busy) get("effects-note").textContent = this.said(found, sorted);
-    fillScale(get("effects-scale"), scale, seen, `nats, square root; with a frame: beyond all ${found.draws} random directions`);
+    fillScale(get("effects-scale"), scale, seen, `nats, square-root scale${found.draws ? "; framed: beyond every random direction" : ""}`);
     for (const { place, part, value, beyond } of sorted) {
       const cell = this.cells[place], colour = colourOf(value, scale, seen);
       cell.style.backgroundColor = `rgb(${colour})`;
@@ -165,7 +165,7 @@ class EffectsPage {
     if (!first) return `Nothing is measured yet.${cut}`;
     const control = draws ? ` ${beyond} of ${sorted.length} parts have a larger effect than all their random directions; by chance alone 1 in ${draws + 1} would.` : "";
     const loss = found.loss === null ? "" : ` The loss is of ${found.scored}, ${written(found.loss)} nats with all parts.`;
-    return `${partName(first.part)} has the largest effect.${control} What stands in the place of each part: ${found.change}.${loss} It is a finding on one example; measure_effects takes many.${cut}`;
+    return `${partName(first.part)} has the largest effect.${control} Each part: ${found.change}.${loss} It is a finding on one example; measure_effects takes many.${cut}`;
   }
 
   // A button for each part, by layer and kind.

@@ -24,6 +24,7 @@ class Explorer {
   // Show what the address asks for: its text, if it is another one than that of the recording at hand, and its view.
   async follow(recording) {
     const { weights, text, own } = this.state, { facts, source } = recording;
+    const turn = (this.turn = (this.turn || 0) + 1); // of answers, those to the last question count
     let found = recording;
     this.warning = weights && facts.weights && weights !== facts.weights
       ? `This address is of a model with the weights ${weights}; those of this one are ${facts.weights}, and what you see differs.` : "";
@@ -35,20 +36,22 @@ class Explorer {
         this.busy(true);
         found = await this.server.record(recording.reads, wanted);
       }
+      if (turn !== this.turn) return;
       this.complain("");
     } catch (error) {
+      if (turn !== this.turn) return;
       this.complain(error.message);
       Object.assign(this.state, ELSEWHERE);
     }
     this.busy(false);
     if (found === this.packed) return this.show();
     if (found !== recording) this.forget();
-    const first = !this.packed, loaded = this.load(found);
+    const first = !this.packed;
+    await this.load(found);
     if (first) {
       this.listen();
       new Tour(this);
     }
-    return loaded;
   }
 
   // Let go of answers to another text.
@@ -63,6 +66,8 @@ class Explorer {
   }
 
   async load(data) {
+    const { state } = this, text = data.source === undefined ? state.text : await packedText(data.source || "");
+    if (state !== this.state) return; // Back was pressed meanwhile
     this.packed = data;
     this.tabs = [...document.querySelectorAll("nav button")];
     this.recording = { ...data, heads: data.heads.map((packed, place) => new Heads(packed, place)) };
@@ -75,26 +80,27 @@ class Explorer {
       markPrompt(this);
     }
     if (data.reads === "image" && this.server) get("sample").value = data.source || "";
-    Object.assign(this.state, { weights: data.facts.weights || "", own: data.source === null ? 1 : 0 });
+    Object.assign(state, { text, weights: data.facts.weights || "", own: data.source === null ? 1 : 0 });
     this.show();
-    if (data.source !== undefined) this.state.text = await packedText(data.source || "");
     this.remember();
   }
 
   // Show another text, or image.
   async replace(reads, source) {
+    const turn = (this.turn = (this.turn || 0) + 1);
     this.busy(true);
     try {
       const data = await this.server.record(reads, source);
+      if (turn !== this.turn) return;
       this.forget();
       Object.assign(this.state, ELSEWHERE);
       this.warning = "";
       this.complain("");
       await this.load(data);
     } catch (error) {
-      this.complain(error.message);
+      if (turn === this.turn) this.complain(error.message);
     } finally {
-      this.busy(false);
+      if (turn === this.turn) this.busy(false);
     }
   }
 
@@ -209,7 +215,8 @@ class Explorer {
     get("help-button").addEventListener("click", () => get("help").showModal());
     listenForCitations(this);
     for (const kind of ["png", "svg", "csv", "html"]) get(kind).addEventListener("click", () => this.save(kind));
-    addEventListener("hashchange", () => {
+    addEventListener("popstate", () => { // hashchange comes a task later, in which remember() would overwrite the entry
+      clearTimeout(this.saving);
       this.state = stateOf(location.hash);
       this.place = null;
       this.follow(this.packed);

@@ -143,7 +143,7 @@ class PairMap {
     found.set(this.key, { urgent, most: null });
     let most = 0;
     const keep = (value) => {
-      most = Math.max(most, Math.abs(value));
+      most = Math.max(most, Math.abs(value) || 0);
     };
     this.visit(keep, urgent, () => {
       found.set(this.key, { urgent, most });

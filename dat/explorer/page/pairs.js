@@ -91,8 +91,8 @@ class PairPage {
   begin() {
     if (this.begun) return;
     this.begun = true;
-    const { map, recording } = this, { receivers, senders } = map.heads;
-    const isFree = () => this.recording === recording && this.map.heads === map.heads && this.state.i === null && this.state.j === null;
+    const { map, recording, state } = this, { receivers, senders } = map.heads;
+    const isFree = () => this.state === state && this.recording === recording && this.map.heads === map.heads && this.state.i === null && this.state.j === null;
     if (isFree()) map.strongest(recording.image && receivers === senders ? recording.image.chosen : null, (pair) => isFree() && this.set(pair));
   }
 

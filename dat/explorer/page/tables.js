@@ -33,7 +33,7 @@ function fillTable(table, caption, headings, rows) {
   table.replaceChildren(element("caption", { text: caption }), head, body);
 }
 
-const written = (value) => (value === 0 ? "0" : Math.abs(value) < 0.001 ? value.toExponential(2) : value.toPrecision(4));
+const written = (value) => (value === null ? "–" : value === 0 ? "0" : Math.abs(value) < 0.001 ? value.toExponential(2) : value.toPrecision(4));
 const signed = (value) => `${value < 0 ? "" : "+"}${written(value)}`;
 
 // Options of a select: values and names; it is left alone if it has them already.

@@ -92,7 +92,7 @@ def pairs_of_equal(values: Sequence[Any]) -> frozenset[tuple[int, int]]:
 
 
 def label_same_words(text: str) -> LabelledText:
-    """A text in which ``same word`` means the same letters, whatever their case.
+    """Label pairs of the same word, ignoring case, as ``same word``.
 
     >>> sorted(label_same_words("a rose is a rose").pairs["same word"])
     [(3, 0), (4, 1)]

@@ -124,3 +124,10 @@ def test_it_compiles_in_one_graph():
 def test_bad_input(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+def test_padding_may_hold_anything():
+    attention, x = SlotAttention(8, 3).double().eval(), torch.randn(2, 6, 8, dtype=torch.float64)
+    real = torch.tensor([True] * 4 + [False] * 2).expand(2, 6)
+    broken = x.masked_fill(~real[..., None], torch.nan)
+    torch.testing.assert_close(attention(broken, padding_mask=real), attention(x[:, :4]))

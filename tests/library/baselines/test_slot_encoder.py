@@ -86,7 +86,7 @@ def test_slots_are_classified():
     painting = float64(VisionSlots(build(), over, decoder=SlotDecoder((3, 12, 8), 6)))
     got = painting(images, need_weights=True)
     torch.testing.assert_close(got.scores, painting(images))
-    torch.testing.assert_close(got.painted.masks, painting.decoder(got.found.slots).masks)
+    torch.testing.assert_close(got.painted.masks, painting.decoder(got.encoded.slots).masks)
     assert model(images, need_weights=True).painted is None
 
 
@@ -106,3 +106,15 @@ def test_slots_are_classified():
 def test_bad_input(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+def test_parts_that_do_not_fit_are_refused():
+    slots, ocra = SlotEncoder((1, 16, 16), 4, 32), OCRA(32, 1, 2)
+    with pytest.raises(
+        ValueError, match=r"decoder: expected .*16, 16\), 32\) as those of the slots, got .*8, 8\), 32\)"
+    ):
+        VisionSlots(slots, ocra, 3, decoder=SlotDecoder((1, 8, 8), 32))
+    with pytest.raises(ValueError, match=r"expected a number with SlotAbstractor or OCRA.*got None with OCRA"):
+        VisionSlots(slots, ocra)
+    with pytest.raises(ValueError, match="and None with a model that classifies itself, got 3 with Identity"):
+        VisionSlots(slots, torch.nn.Identity(), 3)
