@@ -125,6 +125,8 @@ def right(build: Any) -> dict[str, Any]:
     if build is Seq2SeqDualAttnTransformer:
         heads = {"n_heads_sa": 2, "n_heads_ra": 2}
         given |= {"encoder_kwargs": heads, "decoder_kwargs": {**heads, "n_heads_cross": 2}}
+    if build is baselines.VisionSlots:
+        given |= {"num_classes": 2}  # which its model, OCRA, needs
     return given
 
 
