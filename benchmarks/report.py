@@ -145,6 +145,8 @@ def spreads(rows: Sequence[Row], other_runs: Sequence[Sequence[Row]] = ()) -> li
                 group.append((side.name, side.summary.spread if len(medians) == 1 else spread(medians)))
     lines = []
     for (suite, label, runs), group in found.items():
+        if all(name != "ours" for name, _ in group):  # sides that earlier runs did not have
+            continue
         ours, worst = [size for name, size in group if name == "ours"], max(size for _, size in group)
         what = "quartiles" if runs == 1 else f"medians of {runs} runs"
         ends = dict.fromkeys(f"{size:.0%}" for size in (min(ours), max(ours)))

@@ -7,8 +7,9 @@
 
 :func:`enable` compiles C with the compiler of the machine and keeps the result in the user's cache folder. From then on
 ``impl="auto"`` takes it where it suits: in float32 and half precision, for the identity activation, without a bias,
-for a step of decoding and where there are too many weights to build all at once. Results agree with the others to
-rounding; dropout draws another mask. ``DUAL_ATTENTION_NATIVE=1`` in the environment enables it when it is first used.
+where there are too many weights to build all at once and for a step of decoding after a long context. Results agree
+with the others to rounding; dropout draws another mask. ``DUAL_ATTENTION_NATIVE=1`` in the environment enables it when
+it is first used.
 
 - ``implementation``: what the kernels can compute, when they suit, and their place in the table
 - ``kernels``: forward and backward, as an operation of PyTorch

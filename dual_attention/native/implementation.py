@@ -9,12 +9,15 @@ import torch
 
 from ..functional.activations import activation_name
 from ..functional.checks import dispatches, is_exporting
+from ..functional.relational.asked_for import FEWEST_SENDERS
 from ..functional.relational.dense import reason_for_dense
 from ..functional.relational.inputs import RelationalAttentionOutput, RelationalInputs, obstacle_to_operations
 from ..functional.relational.table import UNSUITED, Implementation, Verdict
 from ..functional.relational.tiles import multiplies_bfloat16
 from ..functional.symbols import RelativeSymbols, symbol_table
 from . import kernels, step
+
+FEW_SENDERS = f"one receiver has fewer than {FEWEST_SENDERS} senders, where C gains nothing"
 
 _LOG = logging.getLogger("dual_attention.native")
 
@@ -42,6 +45,8 @@ def _suits(x: RelationalInputs) -> Verdict:
     if not x.q.is_cpu or is_exporting():
         return UNSUITED
     if step.can_step(x):
+        if x.m < FEWEST_SENDERS:
+            return Verdict(False, FEW_SENDERS)
         missing = _what_is_missing()
         return Verdict(missing is None, missing or "a C kernel reads the senders of one receiver once")
     in_float32 = kernels.suits(x.q.dtype)

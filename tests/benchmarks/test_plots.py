@@ -128,6 +128,11 @@ def test_spread_between_runs():
     assert of_one == "spread, step, b: quartiles of ours 50% apart, of any side at most 50%"
 
 
+def test_spread_after_a_run_with_fewer_sides():
+    before, now = ([row("step", "a", 16, side("ours", 1.0), *more)] for more in ([], [side("ours+native", 2.0)]))
+    assert spreads(now, [before]) == ["spread, step, a: medians of 2 runs of ours 0% apart, of any side at most 0%"]
+
+
 def test_memory_has_no_spread():
     assert spreads([Row("memory", "a", 16, "step", True, 1e-4, [SideResult("ours", "dual", "measured")])]) == []
 

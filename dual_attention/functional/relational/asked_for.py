@@ -18,6 +18,13 @@ SWITCH = "DUAL_ATTENTION_NATIVE"
 
 KERNEL_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
+FEWEST_SENDERS = 8192
+"""Senders of one receiver from which ``impl="auto"`` takes the kernel for a step of decoding.
+
+A token after 8,192 others came 1.06 to 1.14 times sooner with it, after 768 others as soon (0.93 to 1.11): see
+``benchmarks/results/2026-11-26-cpu-native.md``.
+"""
+
 
 def _obstacle(x: RelationalInputs) -> str | None:
     return f"is not enabled: {HOW} compiles and registers it"
@@ -26,7 +33,8 @@ def _obstacle(x: RelationalInputs) -> str | None:
 def _suits(x: RelationalInputs) -> Verdict:
     """Never, but the reason mentions the kernels where they would help."""
     computes = x.q.is_cpu and x.q.dtype in KERNEL_DTYPES and not x.activated and x.bias is None
-    if not computes or (x.n > 1 and reason_for_dense(x, in_bfloat16=False) is not None):
+    few = x.m < FEWEST_SENDERS if x.n == 1 else reason_for_dense(x, in_bfloat16=False) is not None
+    if few or not computes:
         return UNSUITED
     return Verdict(False, f"{HOW} offers C kernels")
 

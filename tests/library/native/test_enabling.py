@@ -10,6 +10,7 @@ import torch
 
 from dual_attention import native
 from dual_attention.functional import explain_relational_attention, relational_attention
+from dual_attention.functional.relational.asked_for import FEWEST_SENDERS
 from dual_attention.functional.relational.table import IMPLEMENTATIONS, Implementation, Verdict, register_implementation
 from dual_attention.native import building, implementation, kernels, step
 from dual_attention.native.library import Library
@@ -18,7 +19,8 @@ SCALES = {"scale": 0.6, "rel_scale": 0.4}
 
 
 def drawn(n=300, dtype=torch.float32):
-    shapes = (2, 4, n, 8), (2, 4, 300, 8), (2, n, 3, 2), (2, 300, 3, 2), (2, 4, 300, 6), (4, 6, 3)
+    m = 300 if n > 1 else FEWEST_SENDERS
+    shapes = (2, 4, n, 8), (2, 4, m, 8), (2, n, 3, 2), (2, m, 3, 2), (2, 4, m, 6), (4, 6, 3)
     return [torch.randn(shape, dtype=dtype) for shape in shapes]
 
 

@@ -17,11 +17,17 @@ from dual_attention.functional import (
     relational_attention,
 )
 from dual_attention.functional.relational.inputs import check_inputs
-from dual_attention.native import step
+from dual_attention.native import implementation, step
 
-pytestmark = pytest.mark.usefixtures("enabled")
+pytestmark = pytest.mark.usefixtures("enabled", "with_few_senders")
 
 SCALE, REL_SCALE = 0.3, 0.7
+
+
+@pytest.fixture
+def with_few_senders(monkeypatch):
+    """What :func:`drawn` gives is enough for ``impl="auto"``."""
+    monkeypatch.setattr(implementation, "FEWEST_SENDERS", 1)
 
 
 def drawn(*, batch=2, groups=2, repeat=2, m=300, d=20, width=24, relations=5, p=3, held=320, of_symbols=None, seed=0):
@@ -164,6 +170,15 @@ def test_it_is_explained():
     assert str(explain_relational_attention(*drawn(), **given)).startswith("native: a C kernel reads the senders")
     assert explain_relational_attention(*drawn(), **given, need_weights=True).name == "dense"
     assert explain_relational_attention(*drawn(), **given, rel_activation="relu").name == "dense"
+
+
+def test_few_senders_are_left_to_pytorch(monkeypatch):
+    given = {"scale": SCALE, "rel_scale": REL_SCALE}
+    monkeypatch.setattr(implementation, "FEWEST_SENDERS", 301)
+    chosen = explain_relational_attention(*drawn(m=300), **given)
+    assert chosen.name == "dense" and "C gains nothing" in chosen.reason
+    assert explain_relational_attention(*drawn(m=301), **given).name == "native"
+    assert explain_relational_attention(*drawn(m=300), **given, impl="native").name == "native"
 
 
 def can_step(*tensors, bias=None, dropout=0.0, rel_activation="identity", need_weights=False):
