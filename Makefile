@@ -31,7 +31,8 @@ lint: $(READY) ## Check style and format
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 
-types: $(READY) ## Check types
+types: $(READY) ## Check types, on the pages too
+	$(BIN)/python -m tests.support.documents build/pages
 	$(BIN)/basedpyright --pythonpath $(BIN)/python
 
 fmt: $(READY) ## Repair style and format

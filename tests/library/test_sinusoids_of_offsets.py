@@ -88,7 +88,7 @@ def test_other_models_take_them(family):
 def test_compiled_and_exported_with_open_lengths():
     model, x = lm(n_layers=1).float(), language.tokens(2, 9)
     wanted = model(x).logits
-    torch.testing.assert_close(torch.compile(model, backend="aot_eager", dynamic=True)(x).logits, wanted)
+    torch.testing.assert_close(torch.compile(model, backend="eager", dynamic=True)(x).logits, wanted)
     length = torch.export.Dim("length", max=language.CONTEXT)
     program = torch.export.export(model, (language.tokens(2, 5),), dynamic_shapes={"x": {1: length}}, strict=False)
     torch.testing.assert_close(program.module()(x).logits, wanted)

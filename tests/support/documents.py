@@ -19,6 +19,8 @@ import doctest
 import io
 import re
 import shlex
+import shutil
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -145,3 +147,17 @@ def wrong_outputs(
                 yield f"{name}, line {where}: {ast.unparse(statement)}\n  documented: {want}\n  printed: {got}"
         if after_block is not None:
             after_block(number, namespace)
+
+
+def write_scripts(folder: Path) -> None:
+    """Write the Python of each page that has any as a file, for a type checker; the folder is made anew."""
+    shutil.rmtree(folder, ignore_errors=True)
+    for name, page in PAGES.items():
+        if "```python\n" in page:
+            path = folder / f"{name.removesuffix('.md').replace('-', '_')}.py"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(script(page), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write_scripts(Path(sys.argv[1]))

@@ -105,7 +105,7 @@ def test_scores_beyond_float16_leave_finite_slots():
 
 def test_it_compiles_in_one_graph():
     model, x = build(), normal(2, 5, 4)
-    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+    compiled = torch.compile(model, fullgraph=True, backend="eager")
     torch.testing.assert_close(compiled(x), model(x))
 
 
