@@ -2,7 +2,7 @@
 
 const TYPES = { u1: Uint8Array, i1: Int8Array, i2: Int16Array, i4: Int32Array, f4: Float32Array };
 
-function unpacked(packed) {
+export function unpacked(packed) {
   const text = atob(packed.data);
   const bytes = new Uint8Array(text.length);
   for (let place = 0; place < text.length; place++) bytes[place] = text.charCodeAt(place);
@@ -12,7 +12,7 @@ function unpacked(packed) {
 }
 
 // A factor (maps, rows, width). A map of it becomes floating point when it is first used; the last few are kept.
-class Rows {
+export class Rows {
   constructor(packed) {
     this.values = unpacked(packed.values);
     this.scales = packed.scales ? unpacked(packed.scales) : null;

@@ -1,9 +1,14 @@
 // Cards: one relation on one page, with a name and a note of one's own, as a file that can be opened again.
 
+import { withIndices } from "./explanations.js";
+import { fileName, save } from "./exports.js";
+import { isNamed, shortOf } from "./maps.js";
+import { element, fillTable, get, signed, written } from "./tables.js";
+
 const MOST_CARD = 2 ** 20; // bytes of a file
 const keyOf = ({ layer, relation }) => `${layer} ${relation}`;
 
-class CardPage {
+export class CardPage {
   constructor(explorer) {
     this.explorer = explorer;
     get("card-relations").addEventListener("click", (event) => {

@@ -1,8 +1,12 @@
 // Dictionary: the pairs of a text that excite each relation most, in their contexts, beside pairs like them.
 
+import { tokenElements } from "./links.js";
+import { isNamed, shortOf } from "./maps.js";
+import { element, fillOptions, get, written } from "./tables.js";
+
 const END_NAMES = { high: "largest values", low: "smallest values" };
 
-class DictionaryPage {
+export class DictionaryPage {
   constructor(explorer) {
     this.explorer = explorer;
     fillOptions(get("dictionary-end"), Object.entries(END_NAMES), "high");

@@ -1,12 +1,19 @@
 // Effects: every head, relation and symbol path taken away in turn, beside changes as large in random directions.
 
+import { colourOf, fillScale } from "./colours.js";
+import { Drawing } from "./drawing.js";
+import { inkOn } from "./links.js";
+import { shortOf } from "./maps.js";
+import { switchesOf } from "./switches.js";
+import { element, fillOptions, fillTable, get, signed, written } from "./tables.js";
+
 const MEASURES = { kl: "divergence", loss: "change of the loss" };
 const REMOVALS = { zero: "set to zero", mean: "set to its mean over the example", scale: "multiplied by" };
 const PARTS_SHOWN = 40;
 
 const partName = ({ mediator, layer, kind, number }) => `${layer} ${{ head: `${kind} head`, relation: "relation", symbol: "symbols of head" }[mediator]} ${number}`;
 
-class EffectsPage {
+export class EffectsPage {
   constructor(explorer) {
     this.explorer = explorer;
     fillOptions(get("effects-change"), Object.entries(REMOVALS), "zero");

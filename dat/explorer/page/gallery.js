@@ -1,8 +1,13 @@
 // Thumbnails of all maps of a page, painted when they come into view.
 
+import { paint } from "./colours.js";
+import { pooled } from "./maps.js";
+import { element } from "./tables.js";
+import { work } from "./work.js";
+
 const THUMB = 48; // fields of a thumbnail at most; each is the strongest of a block, of one receiver where there are many
 
-class Gallery {
+export class Gallery {
   constructor(element, on) {
     this.element = element;
     this.on = on;

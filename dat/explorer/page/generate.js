@@ -1,8 +1,16 @@
 // Generate: a continuation of the text, token by token, and what each step attended to.
 
+import { unpacked } from "./arrays.js";
+import { colourOf, fillScale, paint } from "./colours.js";
+import { Drawing } from "./drawing.js";
+import { MOST_FIELDS } from "./exports.js";
+import { inkOn, tokenElements } from "./links.js";
+import { INITIAL } from "./state.js";
+import { fillOptions, fillTable, get, isolated, written } from "./tables.js";
+
 const MOST_ROWS = 400; // pixels of the picture of all steps
 
-class GeneratePage {
+export class GeneratePage {
   constructor(explorer) {
     this.explorer = explorer;
     for (const name of ["tokens", "temperature", "top_k", "seed"]) {

@@ -1,5 +1,8 @@
 // The text beside a map: senders coloured by what the chosen receiver gets from them, the strongest joined to it by lines.
 
+import { colourOf } from "./colours.js";
+import { element, fillTable, isolated, written } from "./tables.js";
+
 const LINES = 8;
 const ROWS = 12;
 const RIGHT_TO_LEFT = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]/;
@@ -25,7 +28,7 @@ const PART = /^(.+?)([⁰¹²³⁴⁵⁶⁷⁸⁹]+)⁄[₀₁₂₃₄₅₆₇
 
 // Tokens as elements. A label is text and never markup. Tokens keep to themselves, and runs in the order they are read. A
 // character that several tokens hold is written once, above a line for each.
-function tokenElements(labels, container) {
+export function tokenElements(labels, container) {
   const letters = labels.filter(hasLetters), whole = letters.filter(isRightToLeft).length * 2 > letters.length;
   const list = document.createDocumentFragment(), elements = [], rightToLeft = directions(labels, whole);
   let run = list, parts = null;
@@ -56,12 +59,12 @@ function tokenElements(labels, container) {
 }
 
 // Black or white, whichever has more contrast (WCAG 2), which is never less than 4.5.
-function inkOn(colour) {
+export function inkOn(colour) {
   const [red, green, blue] = colour.map((part) => (part <= 10 ? part / 3295 : ((part / 255 + 0.055) / 1.055) ** 2.4));
   return 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.1791 ? "#000000" : "#ffffff";
 }
 
-class Links {
+export class Links {
   constructor(on) {
     this.box = document.getElementById("links");
     this.text = this.box.querySelector(".text");

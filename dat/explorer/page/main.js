@@ -1,5 +1,22 @@
 // The page: what is seen follows from the state, which stands in the address; controls only change the state.
 
+import { CardPage } from "./card.js";
+import { listenForCitations } from "./cite.js";
+import { DictionaryPage } from "./dictionary.js";
+import { EffectsPage } from "./effects.js";
+import { saveAs } from "./exports.js";
+import { GeneratePage } from "./generate.js";
+import { Heads } from "./maps.js";
+import { ModelPage } from "./model.js";
+import { PairPage } from "./pairs.js";
+import { listenForTexts, markPrompt, Server } from "./server.js";
+import { fragmentOf, nextOf, packedText, stateOf, unpackedText } from "./state.js";
+import { SwitchPage } from "./switches.js";
+import { SymbolPage } from "./symbols.js";
+import { get } from "./tables.js";
+import { Tour } from "./tour.js";
+import { listenForImages, VisionPage } from "./vision.js";
+
 const THEMES = ["system", "light", "dark"];
 // What belongs to a text and leads nowhere in another one.
 const ELSEWHERE = { i: null, j: null, cell: null, x: 0, y: 0, place: null, step: null, generated: 0, dictionary: 0, ablated: 0 };

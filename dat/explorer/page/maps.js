@@ -1,5 +1,8 @@
 // Maps of pairs, computed block by block from factors. i counts receivers, j senders.
 
+import { Rows, unpacked } from "./arrays.js";
+import { work } from "./work.js";
+
 const ACTIVATIONS = {
   identity: (x) => x,
   relu: (x) => Math.max(x, 0),
@@ -52,11 +55,11 @@ function assignmentOf(packed) {
 }
 
 // A layer as addresses name it: by number where a model has one stack.
-const shortOf = (layer) => layer.replace(/^blocks\.(?=\d+$)/, "");
-const isNamed = (layer, name) => name === layer || name === shortOf(layer);
+export const shortOf = (layer) => layer.replace(/^blocks\.(?=\d+$)/, "");
+export const isNamed = (layer, name) => name === layer || name === shortOf(layer);
 
 // Heads of one kind in one layer.
-class Heads {
+export class Heads {
   constructor(packed, place) {
     this.place = place;
     this.layer = packed.layer;
@@ -98,17 +101,17 @@ class Heads {
 }
 
 // The heads that an address names by layer and kind, or else the first.
-function headsOf(candidates, { layer, kind }) {
+export function headsOf(candidates, { layer, kind }) {
   const within = layer ? candidates.filter((heads) => isNamed(heads.layer, layer)) : candidates;
   return within.find((heads) => heads.kind === kind) || within[0] || candidates[0];
 }
 
-const VIEW_NAMES = { raw: "raw", attended: "under attention", contribution: "contribution", attention: "attention" };
+export const VIEW_NAMES = { raw: "raw", attended: "under attention", contribution: "contribution", attention: "attention" };
 
 const scratch = []; // attention weights of a block, by head
 
 // One map of one layer: a head's attention, or a relation, seen raw, under a head's attention, or as it contributes.
-class PairMap {
+export class PairMap {
   constructor(heads, relation, head, view) {
     this.heads = heads;
     this.relation = relation;
@@ -240,7 +243,7 @@ class PairMap {
 }
 
 // The strongest value of each field of a grid of rows × columns over a block of a map; hidden fields are not numbers.
-function pooled(map, r0, r1, c0, c1, rows, columns) {
+export function pooled(map, r0, r1, c0, c1, rows, columns) {
   const found = new Float32Array(rows * columns).fill(NaN);
   const width = c1 - c0, line = new Float32Array(width);
   for (let i = r0; i < r1; i++) {

@@ -1,5 +1,9 @@
 // A map on a canvas: tiles of it are computed as they come into view; tokens stand above and at the left.
 
+import { fillScale, paint } from "./colours.js";
+import { pooled } from "./maps.js";
+import { work } from "./work.js";
+
 // The ground of pairs that attention does not see.
 function hatched(pen, ground, line) {
   const square = document.createElement("canvas"), size = 6;
@@ -30,7 +34,7 @@ const TILE = 64; // fields of a tile, each the strongest of a square of pairs wh
 const MOST_TILES = 3000;
 const LARGEST_CELL = 64;
 
-class MapView {
+export class MapView {
   constructor(figure, on) {
     this.figure = figure;
     this.canvas = figure.querySelector("canvas");

@@ -1,6 +1,9 @@
 // Model: sizes, configuration and costs.
 
-class ModelPage {
+import { Drawing } from "./drawing.js";
+import { element, fillTable, get } from "./tables.js";
+
+export class ModelPage {
   constructor(explorer) {
     this.explorer = explorer;
   }

@@ -1,8 +1,17 @@
 // The pages of relations and of attention: thumbnails, one map, and the text with links.
 
+import { explained, withIndices } from "./explanations.js";
+import { pairDrawing, pairRows } from "./exports.js";
+import { Gallery } from "./gallery.js";
+import { Links } from "./links.js";
+import { headsOf, PairMap, VIEW_NAMES } from "./maps.js";
+import { MapView } from "./mapview.js";
+import { fragmentOf, INITIAL, nextOf, stateOf } from "./state.js";
+import { get, written } from "./tables.js";
+
 const SCALE_NAMES = ["linear", "root", "log"];
 
-class PairPage {
+export class PairPage {
   constructor(explorer) {
     this.explorer = explorer;
     this.hovered = { i: null, j: null };

@@ -1,10 +1,15 @@
 // Interventions: switches of heads, relations and symbols, and what they do to the predictions for the text.
 
+import { colourOf } from "./colours.js";
+import { Drawing } from "./drawing.js";
+import { inkOn, tokenElements } from "./links.js";
+import { element, fillOptions, fillTable, get, isolated, signed, written } from "./tables.js";
+
 const CHANGE_NAMES = { zero: "puts zero", mean: "puts the mean over the text", scale: "multiplies by" };
 const PATIENCE = 250; // milliseconds without another switch after which the model is asked
 
 // What can be switched of heads, by codes.
-function* switchesOf(heads) {
+export function* switchesOf(heads) {
   for (const mediator of heads.mediators) {
     const letters = { head: heads.kind === "sensory" ? "sa" : "ra", relation: "r", symbol: "s" }[mediator];
     const count = mediator === "relation" ? heads.relations.maps : heads.count;
@@ -14,7 +19,7 @@ function* switchesOf(heads) {
   }
 }
 
-class SwitchPage {
+export class SwitchPage {
   constructor(explorer) {
     this.explorer = explorer;
     fillOptions(get("change"), Object.entries(CHANGE_NAMES), "zero");

@@ -1,6 +1,14 @@
 // The symbols that a library lends to tokens: how much each is used, and which tokens receive it.
 
-class SymbolPage {
+import { colourOf, fillScale } from "./colours.js";
+import { Drawing } from "./drawing.js";
+import { withIndices } from "./explanations.js";
+import { MOST_NUMBERS } from "./exports.js";
+import { inkOn, tokenElements } from "./links.js";
+import { headsOf } from "./maps.js";
+import { fillOptions, fillTable, get, isolated, written } from "./tables.js";
+
+export class SymbolPage {
   constructor(explorer) {
     this.on = { choose: (change) => explorer.set(change) };
     this.explorer = explorer;

@@ -1,5 +1,7 @@
 // A tour: a few stops, each a text beside what it is about. A page of a server begins it by itself, once for each browser.
 
+import { get } from "./tables.js";
+
 const TOURED = "dat_tour=seen"; // a cookie, which all ports of a machine share; other storage is of one port
 const STOPS = {
   pairs: [
@@ -19,7 +21,7 @@ const STOPS = {
   ],
 };
 
-class Tour {
+export class Tour {
   constructor(explorer) {
     Object.assign(this, { explorer, dialog: get("tour"), stops: [], at: 0 });
     get("tour-button").addEventListener("click", () => this.start());

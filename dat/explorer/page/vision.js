@@ -1,5 +1,13 @@
 // Vision: an image, and from a patch of it the maps to all other patches.
 
+import { unpacked } from "./arrays.js";
+import { colourOf, paint } from "./colours.js";
+import { Drawing } from "./drawing.js";
+import { explained, withIndices } from "./explanations.js";
+import { headsOf, PairMap, VIEW_NAMES } from "./maps.js";
+import { nextOf } from "./state.js";
+import { element, fillOptions, fillTable, get, written } from "./tables.js";
+
 const PICTURE_SIDE = 320; // pixels of the longer side of the image
 const MAP_SIDE = 132; // and of a map
 const LIKELIEST = 12;
@@ -15,7 +23,7 @@ function enlarged(canvas, data, side) {
   return pen;
 }
 
-class VisionPage {
+export class VisionPage {
   constructor(explorer) {
     this.explorer = explorer;
     this.canvas = get("picture");
@@ -230,7 +238,7 @@ class VisionPage {
 }
 
 // The form of the image: a sample, or a file of this machine, which goes to the server on it and no further.
-function listenForImages(explorer) {
+export function listenForImages(explorer) {
   const file = get("image-file"), sample = get("sample");
   get("ask-image").hidden = false;
   fillOptions(sample, [["", "–"], ...explorer.server.samples.map((name) => [name, name])], "");
