@@ -2,6 +2,8 @@
 
 import { get } from "./tables.js";
 
+/** @import { Explorer } from "./main.js" */
+
 async function copyFrom(field) {
   try {
     await navigator.clipboard.writeText(field.value);
@@ -12,6 +14,7 @@ async function copyFrom(field) {
   }
 }
 
+/** @param {Explorer} explorer */
 export function listenForCitations(explorer) {
   get("cite-button").addEventListener("click", () => {
     const { server, state, citation, view } = explorer, { command } = server || citation;

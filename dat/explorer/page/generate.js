@@ -8,9 +8,12 @@ import { inkOn, tokenElements } from "./links.js";
 import { INITIAL } from "./state.js";
 import { fillOptions, fillTable, get, isolated, written } from "./tables.js";
 
+/** @import { Explorer } from "./main.js" */
+
 const MOST_ROWS = 400; // pixels of the picture of all steps
 
 export class GeneratePage {
+  /** @param {Explorer} explorer */
   constructor(explorer) {
     this.explorer = explorer;
     for (const name of ["tokens", "temperature", "top_k", "seed"]) {

@@ -3,7 +3,10 @@
 import { Drawing } from "./drawing.js";
 import { element, fillTable, get } from "./tables.js";
 
+/** @import { Explorer } from "./main.js" */
+
 export class ModelPage {
+  /** @param {Explorer} explorer */
   constructor(explorer) {
     this.explorer = explorer;
   }

@@ -9,9 +9,12 @@ import { MapView } from "./mapview.js";
 import { fragmentOf, INITIAL, nextOf, stateOf } from "./state.js";
 import { get, written } from "./tables.js";
 
+/** @import { Explorer, Recording } from "./main.js" */
+
 const SCALE_NAMES = ["linear", "root", "log"];
 
 export class PairPage {
+  /** @param {Explorer} explorer */
   constructor(explorer) {
     this.explorer = explorer;
     this.hovered = { i: null, j: null };
@@ -23,6 +26,7 @@ export class PairPage {
     this.listen();
   }
 
+  /** @param {Recording} recording */
   load(recording) {
     this.recording = recording;
     get("links").classList.toggle("apart", recording.reads === "image"); // labels of patches are words
@@ -154,7 +158,7 @@ export class PairPage {
     }
     const heads = map.heads.count, select = get("head");
     get("head-choice").hidden = map.view !== "attended" || map.heads.relationOfHead;
-    if (select.options.length !== heads) select.replaceChildren(...[...Array(heads).keys()].map((head) => new Option(head, head)));
+    if (select.options.length !== heads) select.replaceChildren(...[...Array(heads).keys()].map((head) => new Option(`${head}`)));
     select.value = map.head;
     get("map-note").replaceChildren(...withIndices(explained(map, this.recording.facts.formula)));
     get("scale").value = this.look.scale;

@@ -2,9 +2,13 @@
 
 import { get } from "./tables.js";
 
+/** @import { Explorer } from "./main.js" */
+
 const GONE = "The server does not answer; dat explore may have been stopped.";
 
 export class Server {
+  token; paths; samples; command;
+
   constructor(own) {
     Object.assign(this, own); // token, and what else there is to choose from
   }
@@ -57,6 +61,7 @@ export class Server {
   }
 }
 
+/** @param {Explorer} explorer */
 export function markPrompt(explorer) {
   const due = get("prompt").value !== explorer.recording.source, button = get("ask").querySelector("button");
   button.classList.toggle("due", due);
@@ -64,6 +69,7 @@ export function markPrompt(explorer) {
 }
 
 // The form of the text; what is recorded of it takes the place of what the page shows.
+/** @param {Explorer} explorer */
 export function listenForTexts(explorer) {
   const form = get("ask"), prompt = get("prompt");
   form.hidden = false;

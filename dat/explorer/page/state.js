@@ -10,6 +10,9 @@ const COUNTED = ["relation", "head", "i", "j", "part", "symbol", "place", "token
 const MEASURED = { contrast: [0, 6], factor: [-100, 100], temperature: [0, 100], cell: [0.001, 1000], x: [0, 1e9], y: [0, 1e9] };
 const MOST_TEXT = 2 ** 20;
 
+/** @typedef {typeof INITIAL} State */
+
+/** @type {(fragment: string) => State} */
 export function stateOf(fragment) {
   const state = { ...INITIAL };
   for (const [name, text] of new URLSearchParams(fragment.replace(/^#/, ""))) {
@@ -26,6 +29,7 @@ export function stateOf(fragment) {
   return state;
 }
 
+/** @type {(state: Partial<State>) => string} */
 export function fragmentOf(state) {
   const found = new URLSearchParams();
   for (const [name, value] of Object.entries(state)) {
@@ -35,12 +39,14 @@ export function fragmentOf(state) {
 }
 
 // A text as the address holds it: deflated, in the letters of base64 that addresses allow.
+/** @type {(text: string) => Promise<string>} */
 export async function packedText(text) {
   const deflated = new Blob([text]).stream().pipeThrough(new CompressionStream("deflate-raw"));
   const bytes = new Uint8Array(await new Response(deflated).arrayBuffer());
   return btoa(Array.from(bytes, (byte) => String.fromCharCode(byte)).join("")).replace(/[+/=]/g, (sign) => ({ "+": "-", "/": "_" })[sign] || "");
 }
 
+/** @type {(packed: string) => Promise<string>} */
 export async function unpackedText(packed) {
   try {
     const bytes = Uint8Array.from(atob(packed.replace(/[-_]/g, (sign) => (sign === "-" ? "+" : "/"))), (letter) => letter.charCodeAt(0));
@@ -56,4 +62,5 @@ export async function unpackedText(packed) {
   throw new Error("The address does not lead to its view: the text in it is damaged.");
 }
 
+/** @type {<T>(list: T[], now: T) => T} */
 export const nextOf = (list, now) => list[(list.indexOf(now) + 1) % list.length];

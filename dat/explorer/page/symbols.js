@@ -8,7 +8,12 @@ import { inkOn, tokenElements } from "./links.js";
 import { headsOf } from "./maps.js";
 import { fillOptions, fillTable, get, isolated, written } from "./tables.js";
 
+/** @import { Explorer, Recording } from "./main.js" */
+
 export class SymbolPage {
+  count; symbol; used; tokens; // of what is shown
+
+  /** @param {Explorer} explorer */
   constructor(explorer) {
     this.on = { choose: (change) => explorer.set(change) };
     this.explorer = explorer;
@@ -42,6 +47,7 @@ export class SymbolPage {
     return true;
   }
 
+  /** @param {Recording} recording */
   load(recording) {
     this.recording = recording;
     this.layers = recording.heads.filter((heads) => heads.assignment);

@@ -8,6 +8,8 @@ import { headsOf, PairMap, VIEW_NAMES } from "./maps.js";
 import { nextOf } from "./state.js";
 import { element, fillOptions, fillTable, get, written } from "./tables.js";
 
+/** @import { Explorer, Recording } from "./main.js" */
+
 const PICTURE_SIDE = 320; // pixels of the longer side of the image
 const MAP_SIDE = 132; // and of a map
 const LIKELIEST = 12;
@@ -24,6 +26,7 @@ function enlarged(canvas, data, side) {
 }
 
 export class VisionPage {
+  /** @param {Explorer} explorer */
   constructor(explorer) {
     this.explorer = explorer;
     this.canvas = get("picture");
@@ -47,6 +50,7 @@ export class VisionPage {
     return Boolean(this.explorer.recording.image);
   }
 
+  /** @param {Recording} recording */
   load(recording) {
     this.recording = recording;
     this.image = recording.image;
@@ -120,7 +124,7 @@ export class VisionPage {
   }
 
   show() {
-    const { state, look } = this.explorer, { grid: [rows, columns], first } = this.image;
+    const { look } = this.explorer, { grid: [rows, columns], first } = this.image;
     this.build();
     const { chosen, receiver } = this, views = chosen.heads.views(chosen.relation);
     fillOptions(get("vision-view"), views.map((view) => [view, VIEW_NAMES[view]]), chosen.view);
@@ -238,6 +242,7 @@ export class VisionPage {
 }
 
 // The form of the image: a sample, or a file of this machine, which goes to the server on it and no further.
+/** @param {Explorer} explorer */
 export function listenForImages(explorer) {
   const file = get("image-file"), sample = get("sample");
   get("ask-image").hidden = false;

@@ -1,4 +1,7 @@
-"""The scripts of the page are ES modules, joined into one: what each imports exists, and no two names are the same."""
+"""The scripts of the page are ES modules, joined into one: what each imports exists, and no two names are the same.
+
+They and their types are checked by the tools of ``tests/support/page_tools.py``.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,11 @@ import pytest
 
 import dat.explorer
 from dat.explorer.html import join_modules
+from tests.support import page_tools
 
 FOLDER = Path(dat.explorer.__file__).parent / "page"
 MODULES = sorted(FOLDER.glob("*.js"))
+TESTS = Path(__file__).parent / "page"
 IMPORT = re.compile(r'^import \{ (?P<names>.+) \} from "\./(?P<source>\w+\.js)";$', re.MULTILINE)
 NAME = re.compile(r"^(?:export )?(?:async )?(?:const|let|class|function\*?) (\w+)", re.MULTILINE)
 
@@ -58,3 +63,15 @@ def test_an_import_from_no_file_fails(tmp_path):
     (tmp_path / "one.js").write_text('import { two } from "./two.js";\n')
     with pytest.raises(FileNotFoundError, match=r"two\.js"):
         join_modules(tmp_path / "one.js")
+
+
+@pytest.mark.parametrize(
+    ("program", "arguments"),
+    [
+        ("typescript/bin/tsc", ["-p", TESTS / "tsconfig.json"]),
+        ("oxlint/bin/oxlint", ["-c", TESTS / "oxlint.json", FOLDER]),
+    ],
+)
+def test_checkers_find_nothing(program, arguments):
+    done = page_tools.node(page_tools.tool(program), *arguments)
+    assert done.returncode == 0, done.stdout
