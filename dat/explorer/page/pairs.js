@@ -10,6 +10,7 @@ import { fragmentOf, INITIAL, nextOf, stateOf } from "./state.js";
 import { get, written } from "./tables.js";
 
 /** @import { Explorer, Recording } from "./main.js" */
+/** @import { State } from "./state.js" */
 
 const SCALE_NAMES = ["linear", "root", "log"];
 
@@ -47,6 +48,7 @@ export class PairPage {
     return this.explorer.page;
   }
 
+  /** @param {Partial<State>} change */
   set(change) {
     this.explorer.set(change);
   }

@@ -1,13 +1,9 @@
 // What is seen, as the fragment of the address: #page=relations&layer=1&relation=3&view=attended&i=5&j=2
+// Names, first values and ranges are those of Python's View.
 
-export const INITIAL = {
-  page: "relations", layer: "", kind: "", relation: null, head: 0, view: "raw", scale: "fitting", contrast: 0, i: null, j: null,
-  cell: null, x: 0, y: 0, theme: "system", pinned: null, part: 0, symbol: null, off: "", change: "zero", factor: 2, place: null,
-  maps: "relations", shared: 0, letters: 1, tokens: 40, temperature: 0.8, top_k: 0, seed: 0, map: 0, step: null, end: "high",
-  generated: 0, dictionary: 0, draws: 5, measure: "kl", ablated: 0, text: "", weights: "", own: 0,
-};
-const COUNTED = ["relation", "head", "i", "j", "part", "symbol", "place", "tokens", "top_k", "seed", "map", "step", "shared", "letters", "generated", "dictionary", "draws", "ablated", "own"];
-const MEASURED = { contrast: [0, 6], factor: [-100, 100], temperature: [0, 100], cell: [0.001, 1000], x: [0, 1e9], y: [0, 1e9] };
+import VIEW from "./view.json" with { type: "json" };
+
+export const INITIAL = VIEW.initial;
 const MOST_TEXT = 2 ** 20;
 
 /** @typedef {typeof INITIAL} State */
@@ -17,12 +13,12 @@ export function stateOf(fragment) {
   const state = { ...INITIAL };
   for (const [name, text] of new URLSearchParams(fragment.replace(/^#/, ""))) {
     const number = text === "" ? NaN : Number(text);
-    if (COUNTED.includes(name)) {
+    if (VIEW.counts.includes(name)) {
       if (Number.isSafeInteger(number) && number >= 0) state[name] = number;
-    } else if (name in MEASURED) {
-      const [least, most] = MEASURED[name];
+    } else if (Object.hasOwn(VIEW.ranges, name)) {
+      const [least, most] = VIEW.ranges[name];
       if (number >= least && number <= most) state[name] = number;
-    } else if (name in INITIAL) {
+    } else if (Object.hasOwn(INITIAL, name)) {
       state[name] = text;
     }
   }

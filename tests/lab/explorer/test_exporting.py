@@ -243,6 +243,7 @@ def test_a_browser_shows_the_same(visit, session, tmp_path):
         ("heads=3", "view: expected layer and kind in place of heads, as in layer=1&kind=sensory"),
         ("head=x", "view: expected a number as head, got 'x'"),
         ("relation=-1", "view: expected a number of 0 or more as relation"),
+        ("factor=nan", "view: expected a number from -100 to 100 as factor, got 'nan'"),
         ("layer=2", "view: expected a layer of 0, 1, got '2'"),
         ("layer=0&kind=sensory", "view: expected kind relational of blocks.0, got 'sensory'"),
         ("relation=4", "view: expected relation from 0 to 3, got 4"),
