@@ -69,7 +69,7 @@ def test_an_import_from_no_file_fails(tmp_path):
     ("program", "arguments"),
     [
         ("typescript/bin/tsc", ["-p", TESTS / "tsconfig.json"]),
-        ("oxlint/bin/oxlint", ["-c", TESTS / "oxlint.json", FOLDER]),
+        ("oxlint/bin/oxlint", ["-c", TESTS / "oxlint.json", FOLDER, TESTS]),
     ],
 )
 def test_checkers_find_nothing(program, arguments):
