@@ -41,6 +41,7 @@ fmt: $(READY) ## Repair style and format
 
 pytest: $(READY) ## Run the tests alone; ARGS="-m 'not slow' tests/test_imports.py" narrows them
 	@$(BIN)/python -m tests.support.chromium
+	@$(BIN)/python -m tests.support.page_tools
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 docs: $(READY) ## Build the site of these pages and of the reference into build/site (Python >= 3.11), without network

@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import textwrap
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -120,29 +120,32 @@ def seen_pairs(recording: Recording, view: View) -> Seen:
 
 
 def seen_patches(recording: Recording, shown: Shown, view: View) -> Seen:
-    """The maps of a layer from one patch of an image, the class token, or all receivers that are no patches."""
+    """The maps of a layer from one patch of an image, the class token, or all receivers that are no patches, as a view
+    sees them.
+    """
     attends = any(heads.weights is not None for heads in recording.heads)
     compares = any(heads.relations is not None for heads in recording.heads)
     relational = compares and not (attends and view.maps == "attention")
     heads = heads_of(recording, view, relational=relational)
     patches, n = recording.sequences[heads.senders], heads.visible.receivers
     i = shown.chosen if view.i is None else within("i", view.i, len(patches))
-    factors = heads.relations if relational else heads.weights
+    word, factors = ("relation", heads.relations) if relational else ("head", heads.weights)
     assert factors is not None
-    word = "relation" if relational else "head"
-    maps = factors.values(0, n, heads.visible)[:, :, shown.first :]  # (F, N, patches)
+    views = [replace(view, **{word: number}) for number in range(factors.maps)]
+    drawn = [pair_map(heads, one, relational=relational) for one in views]
+    maps = torch.stack([values for _, values in drawn])[:, :, shown.first :]  # (F, N, patches)
     if heads.receivers == heads.senders:
         receivers, whose = [i], f" of {patches[i]}"
     else:
         receivers, whose = list(range(n)), ""
     labels = recording.sequences[heads.receivers]
     table = [
-        [f"{heads.layer} {heads.kind} {word} {number}", labels[receiver], patches[shown.first + patch], value]
-        for number, of in enumerate(maps.tolist())
+        [name, labels[receiver], patches[shown.first + patch], value]
+        for (name, _), of in zip(drawn, maps.tolist(), strict=True)
         for receiver in receivers
         for patch, value in enumerate(of[receiver])
     ]
-    title = f"{heads.layer} {heads.kind} {word}s{whose}"
+    title = f"{heads.layer} {heads.kind} {word}s{whose}{'' if view.view == 'raw' else f', {view.view}'}"
 
     def draw() -> Any:
         if i < shown.first:

@@ -1,56 +1,32 @@
 """The page of the explorer: one HTML file with everything in it, which asks nothing of any other place.
 
-The parts are the files of the folder ``page``. A Content-Security-Policy lets only this script and this style in, by
-their hashes, and no request out; a page of a server may ask its own server.
+The parts are the files of the folder ``page``; its scripts are ES modules, which are joined here into one script. A
+Content-Security-Policy lets only this script and this style in, by their hashes, and no request out; a page of a server
+may ask its own server.
 """
 
 from __future__ import annotations
 
 import html
+import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from dual_attention._files import json_text
-from dual_attention.model_analysis.views.colours import colour_stops
 from dual_attention.model_analysis.views.page import Page, hash_source, json_in_html
 
 from .citation import BIBTEX
 from .packing import Bits, pack
 from .recording import Recording
 
-__all__ = ["page_html", "recording_page"]
+__all__ = ["join_modules", "page_html", "recording_page"]
 
 _FOLDER = Path(__file__).parent / "page"
 
-SCRIPTS = (
-    "arrays.js",
-    "maps.js",
-    "colours.js",
-    "work.js",
-    "tables.js",
-    "drawing.js",
-    "state.js",
-    "explanations.js",
-    "mapview.js",
-    "gallery.js",
-    "links.js",
-    "pairs.js",
-    "vision.js",
-    "symbols.js",
-    "switches.js",
-    "effects.js",
-    "dictionary.js",
-    "card.js",
-    "generate.js",
-    "model.js",
-    "exports.js",
-    "server.js",
-    "tour.js",
-    "cite.js",
-    "main.js",
-)
-"""Files of the script, in order."""
+_IMPORT = re.compile(r'^import (?:{ .+ }|(\w+)) from "(.+?)"(?: with { type: "json" })?;\n', re.MULTILINE)
+_COMMENT = re.compile(r"^ *//.*\n|(^ *)?/\*\*[^*]*(\*(?!/)[^*]*)*\*/(?(1)\n| ?)", re.MULTILINE)
 
 
 def page_html(
@@ -70,8 +46,7 @@ def page_html(
         view: what is shown at first, as the fragment of an address has it.
         command: the command that opens the model, for those who have the page as a file.
     """
-    colours = f"const SCALES = {json_text(colour_stops())};"
-    script = "\n".join(['(() => {\n"use strict";', colours, *map(_part, SCRIPTS), "})();"])
+    script = "\n".join(['(() => {\n"use strict";', *join_modules(_FOLDER / "main.js").values(), "})();"])
     style = _part("style.css")
     policy = {
         "default-src": "'none'",
@@ -104,6 +79,28 @@ def recording_page(recording: Recording, bits: Bits | None = None) -> Page:
         bits: of the numbers in it, see :func:`~dat.explorer.packing.pack`.
     """
     return page_html(pack(recording, bits).json)
+
+
+def join_modules(path: Path, parts: dict[Path, str] | None = None) -> dict[Path, str]:
+    """A module of the page after those that it imports, as parts of one script, without comments.
+
+    In that script their names stand side by side, so those of two modules must differ. A file of JSON becomes a
+    constant.
+
+    Args:
+        path: of the module.
+        parts: modules that stand before it already, by their path.
+    """
+    parts, text = {} if parts is None else parts, path.read_text(encoding="utf-8")
+    for constant, source in _IMPORT.findall(text):
+        other = (path.parent / source).resolve()
+        if constant:
+            parts[other] = f"const {constant} = {json_text(json.loads(other.read_text(encoding='utf-8')))};"
+        elif other not in parts:
+            join_modules(other, parts)
+    code = re.sub(r"^export ", "", _IMPORT.sub("", text), flags=re.MULTILINE)
+    parts[path] = _COMMENT.sub("", code).strip()
+    return parts
 
 
 def _part(name: str) -> str:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
+import json
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
@@ -26,6 +28,9 @@ PAGES = (
     "generate",
     "model",
 )
+
+_ADDRESS = json.loads((Path(__file__).parent / "page" / "view.json").read_text(encoding="utf-8"))  # as pages read it
+_INITIAL: dict[str, Any] = _ADDRESS["initial"]
 
 
 @dataclass(frozen=True)
@@ -54,33 +59,33 @@ class View:
         rest: what only a browser shows: colours, size, what is pinned.
     """
 
-    page: str = "relations"
-    layer: str = ""
-    kind: str = ""
-    relation: int = 0
-    head: int = 0
-    view: str = "raw"
-    i: int | None = None
-    j: int | None = None
-    part: int = 0
-    symbol: int | None = None
-    off: str = ""
-    change: str = "zero"
-    factor: float = 2.0
-    place: int | None = None
-    draws: int = 5
-    measure: str = "kl"
-    maps: str = "relations"
-    tokens: int = 40
-    temperature: float = 0.8
-    top_k: int = 0
-    seed: int = 0
-    map: int = 0
-    step: int | None = None
-    end: str = "high"
-    text: str = ""
-    weights: str = ""
-    own: int = 0
+    page: str = _INITIAL["page"]
+    layer: str = _INITIAL["layer"]
+    kind: str = _INITIAL["kind"]
+    relation: int = _INITIAL["relation"]
+    head: int = _INITIAL["head"]
+    view: str = _INITIAL["view"]
+    i: int | None = _INITIAL["i"]
+    j: int | None = _INITIAL["j"]
+    part: int = _INITIAL["part"]
+    symbol: int | None = _INITIAL["symbol"]
+    off: str = _INITIAL["off"]
+    change: str = _INITIAL["change"]
+    factor: float = _INITIAL["factor"]
+    place: int | None = _INITIAL["place"]
+    draws: int = _INITIAL["draws"]
+    measure: str = _INITIAL["measure"]
+    maps: str = _INITIAL["maps"]
+    tokens: int = _INITIAL["tokens"]
+    temperature: float = _INITIAL["temperature"]
+    top_k: int = _INITIAL["top_k"]
+    seed: int = _INITIAL["seed"]
+    map: int = _INITIAL["map"]
+    step: int | None = _INITIAL["step"]
+    end: str = _INITIAL["end"]
+    text: str = _INITIAL["text"]
+    weights: str = _INITIAL["weights"]
+    own: int = _INITIAL["own"]
     rest: tuple[tuple[str, str], ...] = ()
 
     @classmethod
@@ -95,18 +100,18 @@ class View:
         fragment = text.rpartition("#")[2]
         named = [("page", fragment)] if fragment and "=" not in fragment else []
         parts = named or parse_qsl(fragment, keep_blank_values=True)
-        known = {one.name: one.type for one in fields(cls) if one.name != "rest"}
+        own = {one.name for one in fields(cls)} - {"rest"}
         found: dict[str, Any] = {}
         rest = []
         for name, value in parts:
-            if name in _OF_BROWSERS:
-                rest.append((name, value))
-            elif name == "heads":  # of addresses of older versions, which counted through layers and kinds
+            if name == "heads":  # of addresses of older versions, which counted through layers and kinds
                 raise ValueError("view: expected layer and kind in place of heads, as in layer=1&kind=sensory")
-            elif name not in known:
-                raise ValueError(f"view: there is no {name!r} in a view{suggestion(name, known)}")
+            elif name not in _INITIAL:
+                raise ValueError(f"view: there is no {name!r} in a view{suggestion(name, _INITIAL)}")
+            elif name not in own:
+                rest.append((name, value))
             else:
-                found[name] = unpacked_text(value) if name == "text" else _read(name, value, known[name])
+                found[name] = unpacked_text(value) if name == "text" else _read(name, value)
         if "off" in found and "#" not in text:
             found.setdefault("page", "interventions")
         if found.get("page", "relations") not in PAGES:
@@ -171,31 +176,19 @@ VIEW_GRAMMAR = (
 )
 """How a view is written."""
 
-_OF_BROWSERS = (
-    "shared",
-    "letters",
-    "generated",
-    "dictionary",
-    "ablated",
-    "scale",
-    "contrast",
-    "cell",
-    "x",
-    "y",
-    "theme",
-    "pinned",
-)
 
-
-def _read(name: str, value: str, kind: Any) -> Any:
-    if kind == "str":
+def _read(name: str, value: str) -> Any:
+    counted, least, most = name in _ADDRESS["counts"], *_ADDRESS["ranges"].get(name, (None, None))
+    if not counted and least is None:
         return value
     try:
-        number = float(value) if kind == "float" else int(value)
+        number = int(value) if counted else float(value)
     except ValueError as error:
         raise ValueError(f"view: expected a number as {name}, got {value!r}") from error
-    if kind != "float" and number < 0:
+    if counted and number < 0:
         raise ValueError(f"view: expected a number of 0 or more as {name}, got {value!r}")
+    if not counted and not least <= number <= most:
+        raise ValueError(f"view: expected a number from {least} to {most} as {name}, got {value!r}")
     return number
 
 

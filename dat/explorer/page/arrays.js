@@ -1,8 +1,13 @@
 // Arrays as Python packed them: little-endian bytes in base64, rows of integers with a scale each.
 
+/** @typedef {{ type: string, shape: number[], data: string }} Packed An array, as Python packs it. */
+/** @typedef {(Uint8Array | Int8Array | Int16Array | Int32Array | Float32Array) & { shape: number[] }} Values */
+/** @typedef {{ values: Packed, scales: Packed | null }} PackedRows A factor: integers, and a scale of each row. */
+
 const TYPES = { u1: Uint8Array, i1: Int8Array, i2: Int16Array, i4: Int32Array, f4: Float32Array };
 
-function unpacked(packed) {
+/** @type {(packed: Packed) => Values} */
+export function unpacked(packed) {
   const text = atob(packed.data);
   const bytes = new Uint8Array(text.length);
   for (let place = 0; place < text.length; place++) bytes[place] = text.charCodeAt(place);
@@ -12,7 +17,10 @@ function unpacked(packed) {
 }
 
 // A factor (maps, rows, width). A map of it becomes floating point when it is first used; the last few are kept.
-class Rows {
+export class Rows {
+  maps; rows; width;
+
+  /** @param {PackedRows} packed */
   constructor(packed) {
     this.values = unpacked(packed.values);
     this.scales = packed.scales ? unpacked(packed.scales) : null;
@@ -20,6 +28,7 @@ class Rows {
     this.ready = new Map();
   }
 
+  /** @type {(number: number) => Float32Array} */
   map(number) {
     let found = this.ready.get(number);
     if (!found) {

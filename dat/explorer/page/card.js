@@ -1,9 +1,19 @@
 // Cards: one relation on one page, with a name and a note of one's own, as a file that can be opened again.
 
+import { withIndices } from "./explanations.js";
+import { fileName, save } from "./exports.js";
+import { isNamed, shortOf } from "./maps.js";
+import { element, fillTable, get, signed, written } from "./tables.js";
+
+/** @import { Explorer, Recording } from "./main.js" */
+
 const MOST_CARD = 2 ** 20; // bytes of a file
 const keyOf = ({ layer, relation }) => `${layer} ${relation}`;
 
-class CardPage {
+export class CardPage {
+  askedFor; // key of the relation whose card is awaited
+
+  /** @param {Explorer} explorer */
   constructor(explorer) {
     this.explorer = explorer;
     get("card-relations").addEventListener("click", (event) => {
@@ -25,6 +35,7 @@ class CardPage {
     return Boolean(kept.cards || (server && server.paths.includes("card")));
   }
 
+  /** @param {Recording} recording */
   load(recording) {
     this.recording = recording;
     this.relations = recording.heads.filter((heads) => heads.relations).flatMap((heads) => [...Array(heads.relations.maps).keys()].map((relation) => ({ layer: heads.layer, relation })));

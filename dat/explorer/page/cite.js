@@ -1,5 +1,9 @@
 // A view to cite: its link, the command that opens it, and BibTeX entries, each copied with one click.
 
+import { get } from "./tables.js";
+
+/** @import { Explorer } from "./main.js" */
+
 async function copyFrom(field) {
   try {
     await navigator.clipboard.writeText(field.value);
@@ -10,7 +14,8 @@ async function copyFrom(field) {
   }
 }
 
-function listenForCitations(explorer) {
+/** @param {Explorer} explorer */
+export function listenForCitations(explorer) {
   get("cite-button").addEventListener("click", () => {
     const { server, state, citation, view } = explorer, { command } = server || citation;
     const parts = {

@@ -1,5 +1,11 @@
 // Colour scales: blue to orange for signed values, one hue order for others; both with rising contrast to the ground,
-// and told apart with every common kind of colour blindness. SCALES is colours.json of the library, which figures share.
+// and told apart with every common kind of colour blindness. Figures of the library have the same.
+
+import SCALES from "../../../dual_attention/model_analysis/views/static/colours.json" with { type: "json" };
+import { element, written } from "./tables.js";
+
+/** @typedef {{ theme: string, gain: number, scale?: string }} Look */
+/** @typedef {{ most: number, diverging: boolean }} Scale Where a scale of colours ends, and whether it has two sides. */
 
 const TABLE = 511; // colours from -255 to 255
 const DECADES = 4; // powers of ten on a logarithmic scale; smaller values look like zero
@@ -28,6 +34,7 @@ function colourTable(theme, diverging) {
 }
 
 // Place of a value in a table of colours.
+/** @type {(value: number, most: number, look: Look) => number} */
 function colourStep(value, most, look) {
   let share = most > 0 ? Math.min(1, (Math.abs(value) / most) * look.gain) : 0;
   if (look.scale === "root") share = Math.sqrt(share);
@@ -35,13 +42,15 @@ function colourStep(value, most, look) {
   return 255 + Math.sign(value) * Math.round(share * 255);
 }
 
-function colourOf(value, map, look) {
+/** @type {(value: number, map: Scale, look: Look) => number[]} */
+export function colourOf(value, map, look) {
   const table = colourTable(look.theme, map.diverging), step = colourStep(value, map.most, look) * 3;
   return [table[step], table[step + 1], table[step + 2]];
 }
 
 // A bar of colours with the values at its ends; what is between them, and what else is to be known, in words.
-function fillScale(box, { most, diverging }, look, note = "") {
+/** @type {(box: HTMLElement, scale: Scale, look: Look, note?: string) => void} */
+export function fillScale(box, { most, diverging }, look, note = "") {
   const end = most / look.gain, bar = element("span", { className: "bar", role: "img", "aria-label": "Colour scale" });
   const colours = Array.from({ length: 65 }, (_, step) => `rgb(${colourOf((diverging ? step / 32 - 1 : step / 64) * end, { most, diverging }, look)})`);
   bar.style.background = `linear-gradient(to right, ${colours})`;
@@ -49,7 +58,8 @@ function fillScale(box, { most, diverging }, look, note = "") {
 }
 
 // Values of a grid as pixels; hidden ones are clear.
-function paint(values, rows, columns, map, look) {
+/** @type {(values: ArrayLike<number>, rows: number, columns: number, map: Scale, look: Look) => ImageData} */
+export function paint(values, rows, columns, map, look) {
   const pixels = new ImageData(columns, rows), table = colourTable(look.theme, map.diverging);
   for (let place = 0; place < values.length; place++) {
     const value = values[place];

@@ -1,8 +1,15 @@
 // Dictionary: the pairs of a text that excite each relation most, in their contexts, beside pairs like them.
 
+import { tokenElements } from "./links.js";
+import { isNamed, shortOf } from "./maps.js";
+import { element, fillOptions, get, written } from "./tables.js";
+
+/** @import { Explorer, Recording } from "./main.js" */
+
 const END_NAMES = { high: "largest values", low: "smallest values" };
 
-class DictionaryPage {
+export class DictionaryPage {
+  /** @param {Explorer} explorer */
   constructor(explorer) {
     this.explorer = explorer;
     fillOptions(get("dictionary-end"), Object.entries(END_NAMES), "high");
@@ -24,6 +31,7 @@ class DictionaryPage {
     return recording.heads.some((heads) => heads.relations) && Boolean(kept.dictionary || (server && server.paths.includes("make-dictionary")));
   }
 
+  /** @param {Recording} recording */
   load(recording) {
     this.recording = recording;
   }

@@ -1,5 +1,8 @@
 // Drawings in SVG, for the page, for files, and as pictures.
 
+import { colourOf } from "./colours.js";
+import { written } from "./tables.js";
+
 const INKS = {
   light: { ink: "#1d1c1a", ground: "#fbfaf8", faint: "#66635c", edge: "#d9d6cf", marks: ["#8d8a83", "#0b5fa5", "#c46a14"] },
   dark: { ink: "#eceae5", ground: "#16171a", faint: "#a5a29b", edge: "#3a3d44", marks: ["#8b8880", "#79b8f3", "#f0a24a"] },
@@ -10,14 +13,18 @@ const escaped = (text) => `${text}`.replace(/[&<>"']/g, (sign) => `&#${sign.char
 // XML has no characters for most control codes, and none for half of a pair.
 const allowed = (text) => `${text}`.replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\ufffe\uffff]/g, "\ufffd").replace(/\p{Cs}/gu, "\ufffd");
 
-class Drawing {
+export class Drawing {
+  width; height; title; ink; ground; faint; edge; marks;
+  parts = [];
+
+  /** @type {(width: number, height: number, title: string, theme: string) => Drawing} */
   constructor(width, height, title, theme) {
-    Object.assign(this, { width, height, title, parts: [] }, INKS[theme]);
+    Object.assign(this, { width, height, title }, INKS[theme]);
   }
 
   add(tag, attributes, content = "") {
-    const written = Object.entries(attributes).map(([name, value]) => ` ${name}="${escaped(typeof value === "number" ? +value.toFixed(2) : value)}"`);
-    this.parts.push(`<${tag}${written.join("")}>${content}</${tag}>`);
+    const inTag = Object.entries(attributes).map(([name, value]) => ` ${name}="${escaped(typeof value === "number" ? +value.toFixed(2) : value)}"`);
+    this.parts.push(`<${tag}${inTag.join("")}>${content}</${tag}>`);
   }
 
   text(x, y, text, attributes = {}) {
@@ -60,8 +67,8 @@ class Drawing {
 }
 
 // A table as a drawing: a page that has no figure of its own is saved as the table that it shows.
-function tableDrawing({ caption, headings, rows }, theme) {
-  const size = 18, columns = headings.map((heading, place) => 24 + 7 * Math.max(...[headings, ...rows].map((row) => Math.min(60, [...`${row[place]}`].length))));
+export function tableDrawing({ caption, headings, rows }, theme) {
+  const size = 18, columns = headings.map((_, place) => 24 + 7 * Math.max(...[headings, ...rows].map((row) => Math.min(60, [...`${row[place]}`].length))));
   const width = columns.reduce((sum, wide) => sum + wide, 20), drawing = new Drawing(width, (rows.length + 2) * size + 20, caption, theme);
   drawing.text(10, 20, caption, { "font-weight": 600 });
   [headings, ...rows].forEach((row, line) => {

@@ -1,12 +1,22 @@
 // Effects: every head, relation and symbol path taken away in turn, beside changes as large in random directions.
 
+import { colourOf, fillScale } from "./colours.js";
+import { Drawing } from "./drawing.js";
+import { inkOn } from "./links.js";
+import { shortOf } from "./maps.js";
+import { switchesOf } from "./switches.js";
+import { element, fillOptions, fillTable, get, signed, written } from "./tables.js";
+
+/** @import { Explorer, Recording } from "./main.js" */
+
 const MEASURES = { kl: "divergence", loss: "change of the loss" };
 const REMOVALS = { zero: "set to zero", mean: "set to its mean over the example", scale: "multiplied by" };
 const PARTS_SHOWN = 40;
 
 const partName = ({ mediator, layer, kind, number }) => `${layer} ${{ head: `${kind} head`, relation: "relation", symbol: "symbols of head" }[mediator]} ${number}`;
 
-class EffectsPage {
+export class EffectsPage {
+  /** @param {Explorer} explorer */
   constructor(explorer) {
     this.explorer = explorer;
     fillOptions(get("effects-change"), Object.entries(REMOVALS), "zero");
@@ -28,6 +38,7 @@ class EffectsPage {
     return this.parts.length > 0 && Boolean(kept.effects || (server && server.paths.includes("ablate")));
   }
 
+  /** @param {Recording} recording */
   load(recording) {
     this.recording = recording;
     this.parts = recording.heads.flatMap((heads) => [...switchesOf(heads)].map(([, part]) => part));
@@ -132,9 +143,9 @@ class EffectsPage {
   }
 
   showFound(found, busy) {
-    const { done, sorted, measure } = this, { look } = this.explorer, values = sorted.map((row) => Math.abs(row.value));
+    const { done, sorted, measure } = this, { look } = this.explorer;
     [get("effects-busy").max, get("effects-busy").value] = [found.passes, done];
-    const scale = { most: Math.max(1e-9, ...values), diverging: measure === "loss" }, seen = { ...look, scale: "root", gain: 1 };
+    const scale = { most: Math.max(1e-9, ...sorted.map((row) => Math.abs(row.value))), diverging: measure === "loss" }, seen = { ...look, scale: "root", gain: 1 };
     get("measure").querySelector("option[value=loss]").disabled = found.loss === null;
     if (!busy) get("effects-note").textContent = this.said(found, sorted);
     fillScale(get("effects-scale"), scale, seen, `nats, square-root scale${found.draws ? "; framed: beyond every random direction" : ""}`);

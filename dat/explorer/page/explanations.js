@@ -1,11 +1,13 @@
 // What a map shows, in one sentence with its formula and unit. The formula of a model's relations comes from Python.
 
+import { element } from "./tables.js";
+
 const INDEX = /([_^][\p{L}\d]{1,2})(?![\p{L}\d])/u;
 
 // A text with its indices, as r_ij or α^h_ij, set as such.
-const withIndices = (text) => text.split(INDEX).map((part, number) => (number % 2 ? element(part[0] === "_" ? "sub" : "sup", { text: part.slice(1) }) : part));
+export const withIndices = (text) => text.split(INDEX).map((part, number) => (number % 2 ? element(part[0] === "_" ? "sub" : "sup", { text: part.slice(1) }) : part));
 
-function explained({ view, relation, head, heads: { kind, relationOfHead, weights } }, formula = "r_ij") {
+export function explained({ view, relation, head, heads: { kind, relationOfHead, weights } }, formula = "r_ij") {
   if (relation === null) {
     const scores = weights.activation !== "softmax" ? "" : ` = softmax_j(⟨q_i, k_j⟩ / √d${weights.offsets ? " + position" : ""})`;
     const object = kind === "relational" ? ["‖W^h_o s_j‖", "symbol"] : ["‖W^h_o v_j‖", "value"];

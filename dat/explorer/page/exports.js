@@ -1,11 +1,19 @@
 // Views as files: pages, pictures, and the numbers on the screen. Nothing leaves this machine.
 
-const MOST_NUMBERS = 4e6;
-const MOST_FIELDS = 40000;
+import { colourOf, paint } from "./colours.js";
+import { Drawing, tableDrawing } from "./drawing.js";
+import { pooled } from "./maps.js";
+import { element } from "./tables.js";
+
+/** @import { Explorer } from "./main.js" */
+/** @import { MapView } from "./mapview.js" */
+
+export const MOST_NUMBERS = 4e6;
+export const MOST_FIELDS = 40000;
 const SIDE = 1024; // most pixels of a side of a map in a picture
 const SHARPNESS = 2; // pixels of a picture for each of a drawing
 
-function save(name, content) {
+export function save(name, content) {
   const link = document.createElement("a");
   link.href = URL.createObjectURL(content);
   link.download = name;
@@ -13,14 +21,15 @@ function save(name, content) {
   setTimeout(() => URL.revokeObjectURL(link.href), 10000);
 }
 
-const fileName = (title, ending) => `${title.replace(/[^\w.]+/g, "-").replace(/^-+|-+$/g, "") || "view"}.${ending}`;
+export const fileName = (title, ending) => `${title.replace(/[^\w.]+/g, "-").replace(/^-+|-+$/g, "") || "view"}.${ending}`;
 // A text that a spreadsheet would compute follows an apostrophe; numbers stay as they are.
 const harmless = (text) => text.replace(/^'*(?![-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?$)[=+\-@＝＋－＠\t\r\n](?=[^])/i, "'$&");
 const quoted = (text) => (/[",\n\r]/.test(text) ? `"${text.replace(/"/g, '""')}"` : text);
 const csvOfRows = (headings, rows) => `${[headings, ...rows].map((row) => row.map((one) => quoted(harmless(`${one ?? ""}`))).join(",")).join("\n")}\n`;
 
 // Pairs in view, a line each: places, tokens and value.
-function pairRows(view) {
+/** @param {MapView} view */
+export function pairRows(view) {
   const { r0, r1, c0, c1 } = view.window, { map, labels } = view;
   if ((r1 - r0) * (c1 - c0) > MOST_NUMBERS) throw new Error("CSV: too many pairs are in view; make the map larger first");
   const rows = [], row = new Float32Array(c1 - c0);
@@ -36,7 +45,8 @@ function pairRows(view) {
 
 // Pairs in view as a drawing, with title, scale, and tokens above and at the left, for papers: squares, or pixels where they
 // are many, each then the strongest of some pairs.
-function pairDrawing(view) {
+/** @param {MapView} view */
+export function pairDrawing(view) {
   const { r0, r1, c0, c1 } = view.window, { map, labels, look } = view, rows = r1 - r0, columns = c1 - c0;
   if (map.most === null) throw new Error("The map is still being measured; save it when it is drawn.");
   const size = Math.min(12, SIDE / Math.max(rows, columns)), every = Math.ceil(10 / size), left = 110, top = 150, small = { "font-size": 9.6 };
@@ -76,7 +86,7 @@ async function pictureOf(drawing) {
 
 // The page as it came, without its data, which may be large.
 const SOURCE = (() => {
-  const page = document.documentElement.cloneNode(true);
+  const page = /** @type {HTMLElement} */ (document.documentElement.cloneNode(true));
   page.querySelector("#data").textContent = "";
   return page.outerHTML;
 })();
@@ -85,14 +95,15 @@ const SOURCE = (() => {
 function pageWith(data) {
   const page = new DOMParser().parseFromString(`<!DOCTYPE html>${SOURCE}`, "text/html");
   page.getElementById("data").textContent = JSON.stringify(data).replace(/[<>&]/g, (sign) => `\\u00${sign.charCodeAt(0).toString(16)}`);
-  const policy = page.querySelector("meta[http-equiv]");
+  const policy = /** @type {HTMLMetaElement} */ (page.querySelector("meta[http-equiv]"));
   policy.content = policy.content.replace("connect-src 'self'", "connect-src 'none'");
   page.title = data.recording.title;
   return `<!DOCTYPE html>\n${page.documentElement.outerHTML}\n`;
 }
 
 // What a page shows, in one of the kinds of file; a page gives its numbers, and its drawing if it has one.
-async function saveAs(kind, page, explorer) {
+/** @type {(kind: string, page: any, explorer: Explorer) => Promise<void>} */
+export async function saveAs(kind, page, explorer) {
   const { theme } = explorer.look, name = fileName(page.exported.title, kind);
   if (kind === "html") return save(name, new Blob([pageWith(explorer.contents)], { type: "text/html" }));
   if (kind === "csv") {

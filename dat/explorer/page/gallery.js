@@ -1,10 +1,20 @@
 // Thumbnails of all maps of a page, painted when they come into view.
 
+import { paint } from "./colours.js";
+import { pooled } from "./maps.js";
+import { element } from "./tables.js";
+import { work } from "./work.js";
+
+/** @import { Look } from "./colours.js" */
+/** @import { PairMap } from "./maps.js" */
+
 const THUMB = 48; // fields of a thumbnail at most; each is the strongest of a block, of one receiver where there are many
 
-class Gallery {
-  constructor(element, on) {
-    this.element = element;
+export class Gallery {
+  end; colours; // of the thumbnails as they are
+
+  constructor(list, on) {
+    this.element = list;
     this.on = on;
     this.thumbs = [];
     this.seen = new IntersectionObserver((entries) => {
@@ -15,7 +25,7 @@ class Gallery {
         if (thumb) work.add(() => this.paint(thumb), false);
       }
     }, { root: null });
-    element.addEventListener("keydown", (event) => {
+    list.addEventListener("keydown", (event) => {
       const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
       if (!step) return;
       event.preventDefault();
@@ -24,7 +34,7 @@ class Gallery {
     });
   }
 
-  // choices: {heads, relation, head, map} of every thumbnail, in order
+  /** @type {(choices: { number: number, map: PairMap }[], look: Look) => void} */
   show(choices, look) {
     this.look = look;
     const list = document.createDocumentFragment();

@@ -1,8 +1,19 @@
 // Generate: a continuation of the text, token by token, and what each step attended to.
 
+import { unpacked } from "./arrays.js";
+import { colourOf, fillScale, paint } from "./colours.js";
+import { Drawing } from "./drawing.js";
+import { MOST_FIELDS } from "./exports.js";
+import { inkOn, tokenElements } from "./links.js";
+import { INITIAL } from "./state.js";
+import { fillOptions, fillTable, get, isolated, written } from "./tables.js";
+
+/** @import { Explorer } from "./main.js" */
+
 const MOST_ROWS = 400; // pixels of the picture of all steps
 
-class GeneratePage {
+export class GeneratePage {
+  /** @param {Explorer} explorer */
   constructor(explorer) {
     this.explorer = explorer;
     for (const name of ["tokens", "temperature", "top_k", "seed"]) {

@@ -1,5 +1,11 @@
 // The text beside a map: senders coloured by what the chosen receiver gets from them, the strongest joined to it by lines.
 
+import { colourOf } from "./colours.js";
+import { element, fillTable, get, isolated, written } from "./tables.js";
+
+/** @import { Labels, Pair, PairMap } from "./maps.js" */
+/** @import { Look } from "./colours.js" */
+
 const LINES = 8;
 const ROWS = 12;
 const RIGHT_TO_LEFT = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]/;
@@ -9,7 +15,8 @@ const hasLetters = (label) => /\p{L}/u.test(label);
 
 // For each token, whether it belongs to a run that is read from right to left: its own letters say so, or those on both
 // sides of a run without letters; where these differ, the direction of the whole text does.
-function directions(labels, whole) {
+/** @type {(labels: string[], whole: boolean) => boolean[]} */
+export function directions(labels, whole) {
   const found = labels.map((label) => (hasLetters(label) ? isRightToLeft(label) : null));
   for (let place = 0; place < found.length; place++) {
     if (found[place] !== null) continue;
@@ -25,7 +32,8 @@ const PART = /^(.+?)([⁰¹²³⁴⁵⁶⁷⁸⁹]+)⁄[₀₁₂₃₄₅₆₇
 
 // Tokens as elements. A label is text and never markup. Tokens keep to themselves, and runs in the order they are read. A
 // character that several tokens hold is written once, above a line for each.
-function tokenElements(labels, container) {
+/** @type {(labels: string[], container: HTMLElement) => HTMLElement[]} */
+export function tokenElements(labels, container) {
   const letters = labels.filter(hasLetters), whole = letters.filter(isRightToLeft).length * 2 > letters.length;
   const list = document.createDocumentFragment(), elements = [], rightToLeft = directions(labels, whole);
   let run = list, parts = null;
@@ -56,18 +64,24 @@ function tokenElements(labels, container) {
 }
 
 // Black or white, whichever has more contrast (WCAG 2), which is never less than 4.5.
-function inkOn(colour) {
+/** @type {(colour: number[]) => string} */
+export function inkOn(colour) {
   const [red, green, blue] = colour.map((part) => (part <= 10 ? part / 3295 : ((part / 255 + 0.055) / 1.055) ** 2.4));
   return 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.1791 ? "#000000" : "#ffffff";
 }
 
-class Links {
+export class Links {
+  /** @type {PairMap} */
+  map;
+  /** @type {Pair} */
+  chosen;
+
   constructor(on) {
-    this.box = document.getElementById("links");
+    this.box = get("links");
     this.text = this.box.querySelector(".text");
     this.lines = this.box.querySelector("svg");
-    this.table = document.getElementById("row-table");
-    this.title = document.getElementById("links-title");
+    this.table = get("row-table");
+    this.title = get("links-title");
     this.labels = null;
     this.text.addEventListener("pointerover", (event) => {
       const token = event.target.closest("bdi");
@@ -81,6 +95,7 @@ class Links {
     new ResizeObserver(() => this.map && this.drawLines()).observe(this.box);
   }
 
+  /** @type {(map: PairMap, labels: Labels, look: Look, chosen: Pair) => void} */
   show(map, labels, look, chosen) {
     if (this.labels !== labels) {
       this.labels = labels;
@@ -142,7 +157,7 @@ class Links {
         const lift = 10 + Math.min(40, Math.hypot(x - a, y - b) / 4);
         const path = document.createElementNS("http://www.w3.org/2000/svg", "path");
         path.setAttribute("d", `M${x + origin},${y + above} Q${(x + a) / 2 + origin},${Math.min(y, b) - lift + above} ${a + origin},${b + above}`);
-        path.setAttribute("stroke-width", Math.max(0.75, (4 * Math.abs(value)) / (this.map.most || 1)));
+        path.setAttribute("stroke-width", `${Math.max(0.75, (4 * Math.abs(value)) / (this.map.most || 1))}`);
         paths.push(path);
       }
     }

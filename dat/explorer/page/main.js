@@ -1,10 +1,39 @@
 // The page: what is seen follows from the state, which stands in the address; controls only change the state.
 
+import { CardPage } from "./card.js";
+import { listenForCitations } from "./cite.js";
+import { DictionaryPage } from "./dictionary.js";
+import { EffectsPage } from "./effects.js";
+import { saveAs } from "./exports.js";
+import { GeneratePage } from "./generate.js";
+import { Heads } from "./maps.js";
+import { ModelPage } from "./model.js";
+import { PairPage } from "./pairs.js";
+import { listenForTexts, markPrompt, Server } from "./server.js";
+import { fragmentOf, nextOf, packedText, stateOf, unpackedText } from "./state.js";
+import { SwitchPage } from "./switches.js";
+import { SymbolPage } from "./symbols.js";
+import { all, get } from "./tables.js";
+import { Tour } from "./tour.js";
+import { listenForImages, VisionPage } from "./vision.js";
+
+/** @import { State } from "./state.js" */
+
+/**
+ * @typedef {{
+ *   title: string, facts: Record<string, string>, sequences: Record<string, string[]>, heads: Heads[],
+ *   reads: string, source?: string | null, image?: any,
+ * }} Recording
+ */
+
 const THEMES = ["system", "light", "dark"];
 // What belongs to a text and leads nowhere in another one.
 const ELSEWHERE = { i: null, j: null, cell: null, x: 0, y: 0, place: null, step: null, generated: 0, dictionary: 0, ablated: 0 };
 
-class Explorer {
+export class Explorer {
+  /** @type {Recording} */
+  recording;
+
   constructor(data) {
     this.server = data.server ? new Server(data.server) : null;
     this.citation = data.citation;
@@ -62,14 +91,14 @@ class Explorer {
 
   busy(is) {
     get("busy").hidden = get("image-busy").hidden = !is;
-    for (const control of document.querySelectorAll("#ask button, #ask-image :is(input, select)")) control.disabled = is;
+    for (const control of all("#ask button, #ask-image :is(input, select)")) control.disabled = is;
   }
 
   async load(data) {
     const { state } = this, text = data.source === undefined ? state.text : await packedText(data.source || "");
     if (state !== this.state) return; // Back was pressed meanwhile
     this.packed = data;
-    this.tabs = [...document.querySelectorAll("nav button")];
+    this.tabs = all("nav button");
     this.recording = { ...data, heads: data.heads.map((packed, place) => new Heads(packed, place)) };
     for (const page of new Set(Object.values(this.pages))) page.load(this.recording);
     get("title").textContent = data.title;
@@ -116,6 +145,7 @@ class Explorer {
 
   // -- state ---------------------------------------------------------------------------------------------------------
 
+  /** @param {Partial<State>} change */
   set(change) {
     Object.assign(this.state, change);
     this.show();
@@ -166,7 +196,7 @@ class Explorer {
       tab.tabIndex = chosen ? 0 : -1;
     }
     const shown = this.tabs.find((tab) => tab.dataset.page === page).getAttribute("aria-controls");
-    for (const panel of document.querySelectorAll("main > section")) panel.hidden = panel.id !== shown;
+    for (const panel of all("main > section")) panel.hidden = panel.id !== shown;
     this.pages[page].show();
   }
 

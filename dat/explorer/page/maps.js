@@ -1,5 +1,8 @@
 // Maps of pairs, computed block by block from factors. i counts receivers, j senders.
 
+import { Rows, unpacked } from "./arrays.js";
+import { work } from "./work.js";
+
 const ACTIVATIONS = {
   identity: (x) => x,
   relu: (x) => Math.max(x, 0),
@@ -52,11 +55,14 @@ function assignmentOf(packed) {
 }
 
 // A layer as addresses name it: by number where a model has one stack.
-const shortOf = (layer) => layer.replace(/^blocks\.(?=\d+$)/, "");
-const isNamed = (layer, name) => name === layer || name === shortOf(layer);
+export const shortOf = (layer) => layer.replace(/^blocks\.(?=\d+$)/, "");
+export const isNamed = (layer, name) => name === layer || name === shortOf(layer);
+
+/** @typedef {{ i: number | null, j: number | null }} Pair Receiver and sender. */
+/** @typedef {{ receivers: string[], senders: string[] }} Labels */
 
 // Heads of one kind in one layer.
-class Heads {
+export class Heads {
   constructor(packed, place) {
     this.place = place;
     this.layer = packed.layer;
@@ -98,17 +104,24 @@ class Heads {
 }
 
 // The heads that an address names by layer and kind, or else the first.
-function headsOf(candidates, { layer, kind }) {
+/** @type {(candidates: Heads[], named: { layer: string, kind: string }) => Heads} */
+export function headsOf(candidates, { layer, kind }) {
   const within = layer ? candidates.filter((heads) => isNamed(heads.layer, layer)) : candidates;
   return within.find((heads) => heads.kind === kind) || within[0] || candidates[0];
 }
 
-const VIEW_NAMES = { raw: "raw", attended: "under attention", contribution: "contribution", attention: "attention" };
+export const VIEW_NAMES = { raw: "raw", attended: "under attention", contribution: "contribution", attention: "attention" };
 
 const scratch = []; // attention weights of a block, by head
 
 // One map of one layer: a head's attention, or a relation, seen raw, under a head's attention, or as it contributes.
-class PairMap {
+export class PairMap {
+  /**
+   * @param {Heads} heads
+   * @param {number | null} relation
+   * @param {number} head
+   * @param {string} view
+   */
   constructor(heads, relation, head, view) {
     this.heads = heads;
     this.relation = relation;
@@ -137,6 +150,7 @@ class PairMap {
   }
 
   // Measure the largest value in slices, unless that has been done, or begun with the same urgency.
+  /** @type {(then: () => void, urgent: boolean) => void} */
   measure(then, urgent) {
     const { found } = this.heads, begun = found.get(this.key);
     if (this.largest !== null || (begun && begun.urgent >= urgent)) return;
@@ -152,6 +166,7 @@ class PairMap {
   }
 
   // Call each(value, i, j) for every visible pair, in slices of work, and then something else.
+  /** @type {(each: (value: number, i: number, j: number) => void, urgent: boolean, then: () => void) => void} */
   visit(each, urgent, then) {
     const rows = Math.max(1, Math.floor(2e4 / this.m)), block = new Float32Array(rows * this.m), { first, last } = this.heads.visible;
     let row = 0;
@@ -168,6 +183,7 @@ class PairMap {
 
   // The pair to begin with: the strongest, of all or of a receiver. A token with itself and the first sender, on which
   // much attention falls, count half; a receiver that sees one sender only has no choice, and counts nothing.
+  /** @type {(receiver: number | null, then: (pair: Pair) => void) => void} */
   strongest(receiver, then) {
     const { first, last } = this.heads.visible, same = this.heads.receivers === this.heads.senders;
     let pair = null, most = -1;
@@ -240,7 +256,8 @@ class PairMap {
 }
 
 // The strongest value of each field of a grid of rows × columns over a block of a map; hidden fields are not numbers.
-function pooled(map, r0, r1, c0, c1, rows, columns) {
+/** @type {(map: PairMap, r0: number, r1: number, c0: number, c1: number, rows: number, columns: number) => Float32Array} */
+export function pooled(map, r0, r1, c0, c1, rows, columns) {
   const found = new Float32Array(rows * columns).fill(NaN);
   const width = c1 - c0, line = new Float32Array(width);
   for (let i = r0; i < r1; i++) {

@@ -1,5 +1,12 @@
 // A map on a canvas: tiles of it are computed as they come into view; tokens stand above and at the left.
 
+import { fillScale, paint } from "./colours.js";
+import { pooled } from "./maps.js";
+import { work } from "./work.js";
+
+/** @import { Labels, Pair, PairMap } from "./maps.js" */
+/** @import { Look } from "./colours.js" */
+
 // The ground of pairs that attention does not see.
 function hatched(pen, ground, line) {
   const square = document.createElement("canvas"), size = 6;
@@ -25,12 +32,23 @@ function fitted(pen, text, width) {
   return `${letters.join("")}…`;
 }
 
-
 const TILE = 64; // fields of a tile, each the strongest of a square of pairs where pairs are smaller than pixels
 const MOST_TILES = 3000;
 const LARGEST_CELL = 64;
 
-class MapView {
+export class MapView {
+  /** @type {PairMap} */
+  map = null;
+  /** @type {Labels} */
+  labels;
+  /** @type {Look} */
+  look;
+  /** @type {{ cell: number | null, x: number, y: number }} */
+  frame;
+  /** @type {Pair} */
+  chosen;
+  colours = "";
+
   constructor(figure, on) {
     this.figure = figure;
     this.canvas = figure.querySelector("canvas");
@@ -38,12 +56,12 @@ class MapView {
     this.on = on;
     this.tiles = new Map();
     this.wanted = new Set();
-    this.map = null;
     this.drawing = false;
     new ResizeObserver(() => this.draw()).observe(this.canvas.parentElement);
     this.listen();
   }
 
+  /** @type {(map: PairMap, labels: Labels, look: Look, frame: MapView["frame"], chosen: Pair) => void} */
   show(map, labels, look, frame, chosen) {
     const colours = JSON.stringify([look, map.most]);
     if (!this.map || this.map.key !== map.key || this.map.heads !== map.heads || this.labels !== labels) {

@@ -1,6 +1,12 @@
 // Model: sizes, configuration and costs.
 
-class ModelPage {
+import { Drawing } from "./drawing.js";
+import { element, fillTable, get } from "./tables.js";
+
+/** @import { Explorer } from "./main.js" */
+
+export class ModelPage {
+  /** @param {Explorer} explorer */
   constructor(explorer) {
     this.explorer = explorer;
   }

@@ -1,8 +1,21 @@
 // The pages of relations and of attention: thumbnails, one map, and the text with links.
 
+import { explained, withIndices } from "./explanations.js";
+import { pairDrawing, pairRows } from "./exports.js";
+import { Gallery } from "./gallery.js";
+import { Links } from "./links.js";
+import { headsOf, PairMap, VIEW_NAMES } from "./maps.js";
+import { MapView } from "./mapview.js";
+import { fragmentOf, INITIAL, nextOf, stateOf } from "./state.js";
+import { get, written } from "./tables.js";
+
+/** @import { Explorer, Recording } from "./main.js" */
+/** @import { State } from "./state.js" */
+
 const SCALE_NAMES = ["linear", "root", "log"];
 
-class PairPage {
+export class PairPage {
+  /** @param {Explorer} explorer */
   constructor(explorer) {
     this.explorer = explorer;
     this.hovered = { i: null, j: null };
@@ -14,6 +27,7 @@ class PairPage {
     this.listen();
   }
 
+  /** @param {Recording} recording */
   load(recording) {
     this.recording = recording;
     get("links").classList.toggle("apart", recording.reads === "image"); // labels of patches are words
@@ -34,6 +48,7 @@ class PairPage {
     return this.explorer.page;
   }
 
+  /** @param {Partial<State>} change */
   set(change) {
     this.explorer.set(change);
   }
@@ -145,7 +160,7 @@ class PairPage {
     }
     const heads = map.heads.count, select = get("head");
     get("head-choice").hidden = map.view !== "attended" || map.heads.relationOfHead;
-    if (select.options.length !== heads) select.replaceChildren(...[...Array(heads).keys()].map((head) => new Option(head, head)));
+    if (select.options.length !== heads) select.replaceChildren(...[...Array(heads).keys()].map((head) => new Option(`${head}`)));
     select.value = map.head;
     get("map-note").replaceChildren(...withIndices(explained(map, this.recording.facts.formula)));
     get("scale").value = this.look.scale;

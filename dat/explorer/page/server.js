@@ -1,8 +1,14 @@
 // What a server on this machine is asked for, and its answers.
 
+import { get } from "./tables.js";
+
+/** @import { Explorer } from "./main.js" */
+
 const GONE = "The server does not answer; dat explore may have been stopped.";
 
-class Server {
+export class Server {
+  token; paths; samples; command;
+
   constructor(own) {
     Object.assign(this, own); // token, and what else there is to choose from
   }
@@ -55,14 +61,16 @@ class Server {
   }
 }
 
-function markPrompt(explorer) {
+/** @param {Explorer} explorer */
+export function markPrompt(explorer) {
   const due = get("prompt").value !== explorer.recording.source, button = get("ask").querySelector("button");
   button.classList.toggle("due", due);
   button.textContent = due ? "Show this text" : "Show";
 }
 
 // The form of the text; what is recorded of it takes the place of what the page shows.
-function listenForTexts(explorer) {
+/** @param {Explorer} explorer */
+export function listenForTexts(explorer) {
   const form = get("ask"), prompt = get("prompt");
   form.hidden = false;
   form.addEventListener("submit", (event) => {

@@ -1,10 +1,21 @@
 // Interventions: switches of heads, relations and symbols, and what they do to the predictions for the text.
 
+import { colourOf } from "./colours.js";
+import { Drawing } from "./drawing.js";
+import { inkOn, tokenElements } from "./links.js";
+import { element, fillOptions, fillTable, get, isolated, signed, written } from "./tables.js";
+
+/** @import { Explorer, Recording } from "./main.js" */
+/** @import { Heads } from "./maps.js" */
+
 const CHANGE_NAMES = { zero: "puts zero", mean: "puts the mean over the text", scale: "multiplies by" };
 const PATIENCE = 250; // milliseconds without another switch after which the model is asked
 
+/** @typedef {{ mediator: string, layer: string, kind: string, number: number }} Part */
+
 // What can be switched of heads, by codes.
-function* switchesOf(heads) {
+/** @type {(heads: Heads) => Generator<[string, Part]>} */
+export function* switchesOf(heads) {
   for (const mediator of heads.mediators) {
     const letters = { head: heads.kind === "sensory" ? "sa" : "ra", relation: "r", symbol: "s" }[mediator];
     const count = mediator === "relation" ? heads.relations.maps : heads.count;
@@ -14,7 +25,8 @@ function* switchesOf(heads) {
   }
 }
 
-class SwitchPage {
+export class SwitchPage {
+  /** @param {Explorer} explorer */
   constructor(explorer) {
     this.explorer = explorer;
     fillOptions(get("change"), Object.entries(CHANGE_NAMES), "zero");
@@ -45,6 +57,7 @@ class SwitchPage {
     return true;
   }
 
+  /** @param {Recording} recording */
   load(recording) {
     this.recording = recording;
     this.switches = new Map(recording.heads.flatMap((heads) => [...switchesOf(heads)]));
@@ -61,7 +74,7 @@ class SwitchPage {
 
   toggle(codes) {
     const off = new Set(this.off), were = codes.every((code) => off.has(code));
-    for (const code of codes) were ? off.delete(code) : off.add(code);
+    for (const code of codes) off[were ? "delete" : "add"](code);
     this.explorer.set({ off: [...off].join("_") });
   }
 

@@ -1,6 +1,19 @@
 // The symbols that a library lends to tokens: how much each is used, and which tokens receive it.
 
-class SymbolPage {
+import { colourOf, fillScale } from "./colours.js";
+import { Drawing } from "./drawing.js";
+import { withIndices } from "./explanations.js";
+import { MOST_NUMBERS } from "./exports.js";
+import { inkOn, tokenElements } from "./links.js";
+import { headsOf } from "./maps.js";
+import { fillOptions, fillTable, get, isolated, written } from "./tables.js";
+
+/** @import { Explorer, Recording } from "./main.js" */
+
+export class SymbolPage {
+  count; symbol; used; tokens; // of what is shown
+
+  /** @param {Explorer} explorer */
   constructor(explorer) {
     this.on = { choose: (change) => explorer.set(change) };
     this.explorer = explorer;
@@ -34,6 +47,7 @@ class SymbolPage {
     return true;
   }
 
+  /** @param {Recording} recording */
   load(recording) {
     this.recording = recording;
     this.layers = recording.heads.filter((heads) => heads.assignment);

@@ -1,8 +1,12 @@
 // Tables, and texts as elements. What comes from a text or a model is text and never markup.
 
-const get = (id) => document.getElementById(id);
+/** @type {(id: string) => any} The element of the page with an id. */
+export const get = (id) => document.getElementById(id);
+/** @type {(selector: string) => any[]} */
+export const all = (selector) => [...document.querySelectorAll(selector)];
 
-function element(tag, { text, ...properties } = {}, ...children) {
+/** @type {(tag: string, properties?: { text?: string, [name: string]: any }, ...children: (string | Node)[]) => any} */
+export function element(tag, { text, ...properties } = {}, ...children) {
   const made = document.createElement(tag);
   if (text !== undefined) made.textContent = text;
   for (const [name, value] of Object.entries(properties)) {
@@ -13,7 +17,7 @@ function element(tag, { text, ...properties } = {}, ...children) {
   return made;
 }
 
-const isolated = (text) => element("bdi", { text });
+export const isolated = (text) => element("bdi", { text });
 
 function cellOf(tag, content) {
   const cell = document.createElement(tag);
@@ -22,7 +26,8 @@ function cellOf(tag, content) {
   return cell;
 }
 
-function fillTable(table, caption, headings, rows) {
+/** @type {(table: HTMLElement, caption: string, headings: string[], rows: (string | Node)[][]) => void} */
+export function fillTable(table, caption, headings, rows) {
   const head = element("thead", {}, element("tr", {}, ...headings.map((heading) => cellOf("th", heading))));
   const body = element("tbody");
   for (const row of rows) {
@@ -33,15 +38,17 @@ function fillTable(table, caption, headings, rows) {
   table.replaceChildren(element("caption", { text: caption }), head, body);
 }
 
-const written = (value) => (value === null ? "–" : value === 0 ? "0" : Math.abs(value) < 0.001 ? value.toExponential(2) : value.toPrecision(4));
-const signed = (value) => `${value < 0 ? "" : "+"}${written(value)}`;
+/** @type {(value: number | null) => string} */
+export const written = (value) => (value === null ? "–" : value === 0 ? "0" : Math.abs(value) < 0.001 ? value.toExponential(2) : value.toPrecision(4));
+export const signed = (value) => `${value < 0 ? "" : "+"}${written(value)}`;
 
 // Options of a select: values and names; it is left alone if it has them already.
-function fillOptions(select, options, chosen) {
+/** @type {(select: HTMLSelectElement, options: [string | number, string | number][], chosen: string | number) => void} */
+export function fillOptions(select, options, chosen) {
   const key = JSON.stringify(options);
   if (select.dataset.key !== key) {
     select.dataset.key = key;
-    select.replaceChildren(...options.map(([value, name]) => new Option(name, value)));
+    select.replaceChildren(...options.map(([value, name]) => new Option(`${name}`, `${value}`)));
   }
-  select.value = chosen;
+  select.value = `${chosen}`;
 }

@@ -1,5 +1,9 @@
 // A tour: a few stops, each a text beside what it is about. A page of a server begins it by itself, once for each browser.
 
+import { all, get } from "./tables.js";
+
+/** @import { Explorer } from "./main.js" */
+
 const TOURED = "dat_tour=seen"; // a cookie, which all ports of a machine share; other storage is of one port
 const STOPS = {
   pairs: [
@@ -19,9 +23,13 @@ const STOPS = {
   ],
 };
 
-class Tour {
+export class Tour {
+  /** @param {Explorer} explorer */
   constructor(explorer) {
-    Object.assign(this, { explorer, dialog: get("tour"), stops: [], at: 0 });
+    this.explorer = explorer;
+    this.dialog = get("tour");
+    this.stops = [];
+    this.at = 0;
     get("tour-button").addEventListener("click", () => this.start());
     get("tour-next").addEventListener("click", () => this.go(1));
     get("tour-back").addEventListener("click", () => this.go(-1));
@@ -50,7 +58,7 @@ class Tour {
     const { explorer, page } = this;
     if (explorer.server) document.cookie = `${TOURED}; max-age=31536000; samesite=strict`;
     if (!this.dialog.open) this.from = explorer.page;
-    this.stops = [...STOPS[page === "vision" ? page : "pairs"], ...STOPS.all].filter(([which]) => !document.querySelector(which).hidden);
+    this.stops = [...STOPS[page === "vision" ? page : "pairs"], ...STOPS.all].filter(([which]) => !all(which)[0].hidden);
     this.at = 0;
     if (!this.dialog.open) this.dialog.show();
     this.go(0);

@@ -1,5 +1,15 @@
 // Vision: an image, and from a patch of it the maps to all other patches.
 
+import { unpacked } from "./arrays.js";
+import { colourOf, paint } from "./colours.js";
+import { Drawing } from "./drawing.js";
+import { explained, withIndices } from "./explanations.js";
+import { headsOf, PairMap, VIEW_NAMES } from "./maps.js";
+import { nextOf } from "./state.js";
+import { element, fillOptions, fillTable, get, written } from "./tables.js";
+
+/** @import { Explorer, Recording } from "./main.js" */
+
 const PICTURE_SIDE = 320; // pixels of the longer side of the image
 const MAP_SIDE = 132; // and of a map
 const LIKELIEST = 12;
@@ -15,7 +25,8 @@ function enlarged(canvas, data, side) {
   return pen;
 }
 
-class VisionPage {
+export class VisionPage {
+  /** @param {Explorer} explorer */
   constructor(explorer) {
     this.explorer = explorer;
     this.canvas = get("picture");
@@ -39,6 +50,7 @@ class VisionPage {
     return Boolean(this.explorer.recording.image);
   }
 
+  /** @param {Recording} recording */
   load(recording) {
     this.recording = recording;
     this.image = recording.image;
@@ -112,7 +124,7 @@ class VisionPage {
   }
 
   show() {
-    const { state, look } = this.explorer, { grid: [rows, columns], first } = this.image;
+    const { look } = this.explorer, { grid: [rows, columns], first } = this.image;
     this.build();
     const { chosen, receiver } = this, views = chosen.heads.views(chosen.relation);
     fillOptions(get("vision-view"), views.map((view) => [view, VIEW_NAMES[view]]), chosen.view);
@@ -230,7 +242,8 @@ class VisionPage {
 }
 
 // The form of the image: a sample, or a file of this machine, which goes to the server on it and no further.
-function listenForImages(explorer) {
+/** @param {Explorer} explorer */
+export function listenForImages(explorer) {
   const file = get("image-file"), sample = get("sample");
   get("ask-image").hidden = false;
   fillOptions(sample, [["", "–"], ...explorer.server.samples.map((name) => [name, name])], "");

@@ -32,4 +32,4 @@ class Work {
   }
 }
 
-const work = new Work();
+export const work = new Work();

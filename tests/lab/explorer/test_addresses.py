@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
+from pathlib import Path
 
 import pytest
 
-from dat.explorer import command
+from dat.explorer import command, view_state
 from dat.explorer.images import ImageSession
 from dat.explorer.session import Session
 from dat.explorer.view_state import View, packed_text, unpacked_text
@@ -42,6 +44,16 @@ def test_a_text_in_an_address(text):
 def test_a_damaged_text_in_an_address(packed):
     with pytest.raises(ValueError, match=r"view: .*text"):
         unpacked_text(packed)
+
+
+def test_numbers_of_an_address_are_read_as_the_fields_of_a_view_are_declared():
+    address = json.loads((Path(view_state.__file__).parent / "page" / "view.json").read_text(encoding="utf-8"))
+    own = {field.name: field.type.removesuffix(" | None") for field in dataclasses.fields(View) if field.name != "rest"}
+    kinds = {**dict.fromkeys(address["counts"], "int"), **dict.fromkeys(address["ranges"], "float")}
+    assert own == {name: kinds.get(name, "str") for name in own} and own.keys() < address["initial"].keys()
+    assert kinds.keys() < address["initial"].keys()
+    for name, (least, most) in address["ranges"].items():
+        assert address["initial"][name] is None or least <= address["initial"][name] <= most
 
 
 def test_a_digest_tells_models_apart():

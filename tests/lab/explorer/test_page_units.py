@@ -1,0 +1,70 @@
+"""Parts of the page by themselves, in Node and without a browser: the laws of ``page/*.test.js``."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import torch
+
+from dat.explorer.figures import pair_map
+from dat.explorer.packing import PackedRows, pack, packed_array
+from dat.explorer.session import Session
+from dat.explorer.view_state import View, packed_text
+from dual_attention.generation.tokenizer import ByteTokenizer
+from dual_attention.model_analysis.views.colours import colour_of
+from tests.lab.explorer.conftest import TEXT, dat, transformer
+from tests.support import page_tools
+
+LAWS = Path(__file__).parent / "page"
+
+
+def cases():
+    """What Python computes, and the page has to."""
+    kinds = {torch.uint8: 200, torch.int8: -100, torch.int16: -30_000, torch.int32: 1 << 30, torch.float32: 0.1}
+    arrays = [torch.tensor([[number, 0, 1]], dtype=kind) for kind, number in kinds.items()]
+    packed = PackedRows.of(torch.randn(30, 4, 5), 16)
+    rows = {"scales": None, **packed.json()}
+    shares = torch.linspace(-1, 1, 255).tolist()
+    texts = ["", TEXT, "語 𝔘\n\0" * 50, "a" * 100_000]
+    return {
+        "arrays": [{"packed": packed_array(x), "values": x.flatten().tolist(), "shape": [*x.shape]} for x in arrays],
+        "rows": {"packed": rows, "values": packed.unpacked.flatten(1).tolist()},
+        "colours": [[share, colour_of(share)] for share in shares],
+        "texts": [[text, packed_text(text)] for text in texts],
+        "maps": [case for model in models() for case in maps(model)],
+        "long": pack(Session(transformer(256), ByteTokenizer(), "").record(TEXT * 9), 8).json["heads"][0],
+    }
+
+
+def models():
+    yield transformer()
+    yield dat()
+    shared = {"n_relations": 3, "n_kv_heads": 1, "rel_activation": "tanh"}
+    yield dat(ra_kwargs=shared, sa_kwargs={"shaw_max_rel_pos": 2})
+
+
+def maps(model):
+    """All maps of the last layer, in every view."""
+    recording = Session(model, ByteTokenizer(), "").record("the cat sat")
+    for heads, packed in zip(recording.heads[-2:], pack(recording, 32).json["heads"][-2:], strict=True):
+        for relational, factors in ((False, heads.weights), (True, heads.relations)):
+            for number in range(0 if factors is None else factors.maps):
+                ways = ("raw", "attended", "contribution") if relational else ("attention", "contribution")
+                for view in ways:
+                    if view == "contribution" and not relational and heads.sender_norms is None:
+                        continue
+                    head = 1 if relational else number
+                    _, values = pair_map(heads, View(relation=number, head=head, view=view), relational=relational)
+                    relation = number if relational else None
+                    case = {"heads": packed, "relation": relation, "head": head, "view": view}
+                    yield {**case, "values": values.tolist()}
+
+
+def test_laws_of_the_parts_of_the_page(tmp_path):
+    file = tmp_path / "cases.json"
+    file.write_text(json.dumps(cases()), encoding="utf-8")
+    laws = sorted(LAWS.glob("*.test.js"))
+    done = page_tools.node("--test", *laws, env={**os.environ, "CASES": str(file)})
+    assert done.returncode == 0, done.stdout
