@@ -331,7 +331,7 @@ def _frozen(norm: nn.Module, x: Tensor) -> _Frozen:
 def _linear(out: nn.Module, like: Tensor) -> tuple[Tensor, Tensor | None]:
     """Weights ``(V, d)`` and bias ``(V,)`` of an output layer; of an adapter what it computes."""
     if type(out) is nn.Linear:
-        return out.weight.to(like), None if out.bias is None else out.bias.to(like)
+        return out.weight.detach().to(like), None if out.bias is None else out.bias.detach().to(like)
     dtype = next(out.parameters()).dtype
     with evaluating(out):
         inputs = torch.eye(like.shape[-1], dtype=dtype, device=like.device)

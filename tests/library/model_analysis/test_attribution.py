@@ -49,6 +49,7 @@ def test_parts_add_up_to_the_logits(name):
         found = attribute_logits(model, x, place)
         assert len(set(found.parts)) == len(found.parts) == found.vectors.shape[1]
         for one in (found, found.merged("head"), found.merged("relation")):
+            assert not one.logits().requires_grad
             close(one.logits().sum(1), wanted[:, place], 1e-10)
         target, foil = torch.tensor([3, 1, 4]), 2
         difference = wanted[:, place].gather(1, target[:, None])[:, 0]
