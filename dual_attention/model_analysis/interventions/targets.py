@@ -10,11 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from ..._layers.inputs import check_choice
+from ..maps import Quantity
 from ..sites import ChosenSite, HeadChoice, LayerChoice, RelationChoice, choose_sites
 
 Mediator = Literal["head", "relation", "symbol", "selection", "value"]
 
-TAPS = {
+TAPS: dict[str, Quantity] = {
     "head": "head_output",
     "relation": "relations",
     "symbol": "symbol_values",
