@@ -109,17 +109,19 @@ def patched(session: Session, request: Mapping[str, Any]) -> Json:
 
 
 def cell_in_words(cell: Mapping[str, Any]) -> str:
-    """A mediator, such as ``blocks.0 relational selection`` or ``blocks.0 relation 3``."""
-    mediator, number = cell["mediator"], "" if cell["number"] is None else f" {cell['number']}"
-    plural = "s" if not number else ""
+    """A mediator, such as ``blocks.0 relational selections`` or ``blocks.0 relation 3``."""
+    layer, kind, mediator, number = (cell[name] for name in ("layer", "kind", "mediator", "number"))
+    if number is None:
+        names = {"selection": f"{kind} selections", "head": "all heads"}
+        return f"{layer} {names.get(mediator, f'{mediator}s')}"
     names = {
-        "selection": f"{cell['kind']} selection{plural}",
-        "value": f"value{plural}",
-        "relation": f"relation{plural}",
-        "symbol": f"symbol{plural}",
-        "head": f"{cell['kind']} head" if number else "all heads",
+        "relation": "relation",
+        "head": f"{kind} head",
+        "selection": f"selection of {kind} head",
+        "value": "values of head",
+        "symbol": "symbols of head",
     }
-    return f"{cell['layer']} {names[mediator]}{number}"
+    return f"{layer} {names[mediator]} {number}"
 
 
 def _targets(model: Any, layer: str, by: Any) -> dict[str, Target]:
