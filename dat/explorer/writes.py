@@ -30,7 +30,7 @@ _CHUNK = 1 << 24  # logits at a time
 
 
 def written(session: Session, request: Mapping[str, Any]) -> Json:
-    """What each part of a model writes into the logits of the token after one of a text.
+    """Contribution of each part of a model to the logits of the token after one of a text.
 
     Args:
         request: ``text``; ``place`` of the token after which the next one is predicted, by default the last; ``by``,

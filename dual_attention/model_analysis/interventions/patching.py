@@ -150,7 +150,7 @@ def measure_patching(
 
 
 def _gaps(start: Prediction, goal: Prediction) -> list[float]:
-    """How far the logit differences of two predictions are apart, by the answers and foils of the first."""
+    """Gaps between the logit differences of two predictions, by the answers and foils of the first."""
     if goal.logits.shape[1:] != start.logits.shape[1:] or len(goal.logits) not in (1, len(start.logits)):
         raise ValueError(f"other: expected logits {tuple(start.logits.shape)}, got {tuple(goal.logits.shape)}")
     there = Prediction(goal.logits.expand_as(start.logits), start.targets, start.foils)
