@@ -130,5 +130,3 @@ def test_files(session, tmp_path):
         assert set(kept["kept"]) == {view.page}
     values = [float(row["recovery"]) for row in table]
     assert values == sorted(values, key=lambda value: -abs(value))
-    with pytest.raises(ValueError, match="the page patching needs a second text"):
-        Exporter(session, TEXT, View.of("page=patching"))
