@@ -69,7 +69,7 @@ class Attention(Heads):
     (torch.Size([2, 9, 64]), torch.Size([2, 4, 9, 9]))
     """
 
-    _observed = "visible", "weights", "head_output"
+    _observed = "visible", "weights", "values", "head_output"
 
     def __init__(
         self,

@@ -10,10 +10,12 @@ from .cards import card
 from .dictionaries import made_dictionary
 from .images import IMAGE_BYTES, ImageSession
 from .opening import Explored
+from .patching import patching
 from .requests import TEXT_BYTES, Answer, Json, text_of
 from .session import Session
 from .streaming import generated
 from .switches import switch_effects
+from .writes import written
 
 MOST_CORPUS = 4 << 20
 """Bytes of a text that a dictionary is made of."""
@@ -66,6 +68,8 @@ def _of_language(session: Session) -> Mapping[str, Answer]:
     found = {
         "/intervene": Answer(lambda request: switch_effects(session, request)),
         "/card": Answer(lambda request: card(session, request)),
+        "/writes": Answer(lambda request: written(session, request)),
+        "/patch": Answer(lambda request: patching(session, request)),
         "/generate": Answer(lambda request: generated(session, request)),
         "/make-dictionary": Answer(lambda request: made_dictionary(session, request), MOST_CORPUS),
     }

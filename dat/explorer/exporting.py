@@ -27,18 +27,22 @@ from .figures import (
     seen_model,
     seen_pairs,
     seen_patches,
+    seen_patching,
     seen_steps,
     seen_symbols,
+    seen_writes,
 )
 from .html import page_html
 from .images import ImageSession, Shown
 from .opening import Explored
+from .patching import patched
 from .recording import Recording
 from .requests import Json
 from .session import Session
 from .streaming import collected, map_of_step, maps_of
 from .switches import Switch, switch_effects
 from .view_state import SWITCH_CODES, View, heads_of, named_heads, within
+from .writes import written
 
 
 @dataclass(frozen=True)
@@ -58,11 +62,13 @@ class Exporter:
     command: str = ""
 
     def __post_init__(self) -> None:
-        page, of_language = self.view.page, ("card", "interventions", "dictionary", "generate")
+        page, of_language = self.view.page, ("card", "dictionary", "generate", "interventions", "patching", "writes")
         if page in of_language and not isinstance(self.session, Session):
             raise ValueError(f"view: the page {page} is of language models, and this is none")
         if page == "effects" and not isinstance(self.session, ABLATED):
             raise ValueError("view: this model predicts nothing, so that nothing can be taken away")
+        if page == "patching" and not self.view.other:
+            raise ValueError("view: the page patching needs a second text, as in page=patching&other=TEXT")
         if page == "vision" and not isinstance(self.session, ImageSession):
             raise ValueError("view: the page vision is of images, and this model reads texts")
 
@@ -108,6 +114,10 @@ class Exporter:
             return seen_card(found)
         if page == "interventions":
             return seen_effects(found)
+        if page == "writes":
+            return seen_writes(found)
+        if page == "patching":
+            return seen_patching(found)
         if page == "dictionary":
             return seen_dictionary(found, self._recording, self.view)
         if page == "generate":
@@ -142,6 +152,11 @@ class Exporter:
             return "cards", {f"{found['layer']} {found['relation']}": found}
         if view.page == "interventions":
             return "interventions", switch_effects(session, self._switches)
+        if view.page == "writes":
+            return "writes", written(session, {"by": view.by, **self._at("target")})
+        if view.page == "patching":
+            by = "head" if view.each else "kind"
+            return "patching", patched(session, {"other": view.other, "by": by, **self._at("answer", "foil")})
         if view.page == "dictionary":
             return "dictionary", session.dictionary or _last(made_dictionary(session, {"text": self.source}))
         if view.page == "generate":
@@ -152,8 +167,12 @@ class Exporter:
     @property
     def _switches(self) -> Json:
         found = [switch_of(code, self._recording)._asdict() for code in self.view.off.split("_") if code]
-        place = {} if self.view.place is None else {"place": self.view.place}
-        return {"text": self.source, "switches": found, **self._change, **place}
+        return {"switches": found, **self._change, **self._at()}
+
+    def _at(self, *more: str) -> Json:
+        """The text, and of the place and more numbers of the view those that it has."""
+        given = {name: getattr(self.view, name) for name in ("place", *more)}
+        return {"text": self.source, **{name: value for name, value in given.items() if value is not None}}
 
     @property
     def _change(self) -> Json:

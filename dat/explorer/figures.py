@@ -22,9 +22,11 @@ from dual_attention.model_analysis.views.tokens import drawable
 
 from .factors import Visible
 from .images import Shown
+from .patching import cell_in_words
 from .recording import RecordedHeads, Recording
 from .requests import Json
 from .view_state import View, heads_of, named_heads, within
+from .writes import part_in_words
 
 PICTURES = (".png", ".svg", ".pdf")
 
@@ -261,6 +263,52 @@ def seen_ablations(found: Json, view: View) -> Seen:
         return figure
 
     return Seen("the effects", [*headings, "beyond_random", "change"], rows, draw)
+
+
+def seen_writes(found: Json) -> Seen:
+    """Effects of parts on a logit, and the tokens that they write, as :func:`~.writes.written` returns them."""
+    order = sorted(range(len(found["parts"])), key=lambda place: -abs(found["effects"][place]))
+    rows = []
+    for place in order:
+        part, writes = found["parts"][place], found["writes"][place] or {}
+        about = [part[name] if part[name] is not None else "" for name in ("layer", "what", "kind", "head", "relation")]
+        rows.append([*about, "effect", found["target"]["token"], found["effects"][place]])
+        rows += [[*about, end, token, value] for end, tokens in writes.items() for token, value in tokens]
+    drawn = order[:_PARTS_DRAWN]
+    title = f"what parts write into “{found['target']['token']}” after {found['place']}"
+
+    def draw() -> Any:
+        names = [part_in_words(found["parts"][place]) for place in drawn]
+        return _bars(names, [found["effects"][place] for place in drawn], title, "logit less the mean of all, nats")
+
+    return Seen(title, ["layer", "part", "kind", "head", "relation", "measure", "token", "value"], rows, draw)
+
+
+def seen_patching(found: Json) -> Seen:
+    """Recovery of the answer by mediator, as :func:`~.patching.patched` returns it, the largest first."""
+    cells = sorted(found["cells"], key=lambda cell: -abs(cell["recovery"] or 0))
+    tokens = found["answer"]["token"], found["foil"]["token"]
+    names = ("layer", "kind", "mediator", "number", "recovery", "change", "kl")
+    rows = [[*("" if cell[name] is None else cell[name] for name in names), *tokens] for cell in cells]
+    drawn = [cell for cell in cells if cell["recovery"] is not None][:_PARTS_DRAWN]
+    title = f"recovery of “{tokens[0]}” against “{tokens[1]}” by each mediator of the second text"
+
+    def draw() -> Any:
+        return _bars(list(map(cell_in_words, drawn)), [cell["recovery"] for cell in drawn], title, "recovery")
+
+    headings = ["layer", "kind", "mediator", "number", "recovery", "logit_difference_change", "divergence"]
+    return Seen(title, [*headings, "answer", "foil"], rows, draw)
+
+
+def _bars(names: Sequence[str], values: Sequence[float], title: str, label: str) -> Any:
+    figure = empty_figure((6.4, 0.24 * len(names) + 1.0))
+    axis = figure.subplots()
+    axis.barh(drawable(names), values, color=[_MARKS[2 if value > 0 else 1] for value in values])
+    axis.invert_yaxis()
+    axis.axvline(0.0, color="#606060", linewidth=0.8)
+    axis.set_title(textwrap.fill(drawable([title])[0], 60), parse_math=False)
+    axis.set_xlabel(label)
+    return figure
 
 
 def _ends(values: Sequence[float]) -> list[Any]:

@@ -22,8 +22,10 @@ PAGES = (
     "vision",
     "symbols",
     "effects",
+    "writes",
     "card",
     "interventions",
+    "patching",
     "dictionary",
     "generate",
     "model",
@@ -47,6 +49,9 @@ class View:
         part, symbol: numbers, on the page of symbols.
         off: switches, see :data:`SWITCHES`, such as ``r1.3_sa0.1``.
         change, factor, place: what switches do, and the token after which predictions are compared.
+        by, target, chosen: of what parts write: parts, one of :data:`~.writes.BY`; the id of the token that effects are
+            of; and the number of the part whose tokens are shown.
+        other, each, answer, foil: of patching: the second text; 1 for each head and relation; and ids of two tokens.
         draws, measure: of ablations, random directions and ``kl`` or ``loss``.
         maps: ``relations`` or ``attention``, on the page of an image.
         tokens, temperature, top_k, seed: of generation.
@@ -73,6 +78,13 @@ class View:
     change: str = _INITIAL["change"]
     factor: float = _INITIAL["factor"]
     place: int | None = _INITIAL["place"]
+    by: str = _INITIAL["by"]
+    target: int | None = _INITIAL["target"]
+    chosen: int | None = _INITIAL["chosen"]
+    other: str = _INITIAL["other"]
+    each: int = _INITIAL["each"]
+    answer: int | None = _INITIAL["answer"]
+    foil: int | None = _INITIAL["foil"]
     draws: int = _INITIAL["draws"]
     measure: str = _INITIAL["measure"]
     maps: str = _INITIAL["maps"]

@@ -10,6 +10,7 @@ name                          shape                       what is observed
 ============================  ==========================  =========================================================
 ``visible``                   ``(B|1, H|1, N, M)`` bool   pairs that may be attended
 ``weights``                   ``(B, H, N, M)``            alpha, before dropout
+``values``                    ``(B, H, M, d_h)``          v of sensory heads, ``y_j W_v^h``
 ``relations``                 ``(B, N, M, R)``            r, unmasked; padded senders have relations of a zero key
 ``relational_message``        ``(B, H, N, d_h)``          ``W_r^h sum_j alpha^h_ij r_ij``
 ``symbol_values``             ``(B|1, H, M|K, d_h)``      ``s_j W_s^h``; of relative symbols the K rows of the library
@@ -50,6 +51,7 @@ class Observe(Protocol):
     >>> output = attention(q, q, q, scale=1.0, observe=Names())
     visible
     weights
+    values
     """
 
     def __call__(self, name: str, x: Tensor, /) -> Tensor: ...
@@ -248,7 +250,8 @@ def attention(
     """
     mask = visible_pairs(observe, mask, bias, (q.shape[2], k.shape[2]), q.device)
     alpha = drop(observe("weights", attention_weights(q, k, scale=scale, mask=mask, bias=bias)), dropout)
-    return alpha @ repeat_heads(v, q.shape[1]), alpha
+    v = repeat_heads(v, q.shape[1])
+    return alpha @ (observe("values", v) if observe.watches("values") else v), alpha
 
 
 def relations(

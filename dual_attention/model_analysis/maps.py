@@ -22,6 +22,7 @@ from .sites import KINDS, Kind
 Quantity = Literal[
     "visible",
     "weights",
+    "values",
     "relations",
     "symbols",
     "symbol_values",
@@ -36,6 +37,7 @@ QUANTITIES: tuple[Quantity, ...] = get_args(Quantity)
 _AXES: dict[str, tuple[str, ...]] = {
     "visible": ("example", "head", "receiver", "sender"),
     "weights": ("example", "head", "receiver", "sender"),
+    "values": ("example", "head", "sender", "feature"),
     "relations": ("example", "receiver", "sender", "relation"),
     "symbols": ("example", "token", "feature"),
     "symbol_values": ("example", "head", "sender", "feature"),
@@ -60,6 +62,7 @@ class HeadMaps:
         relative_symbols: whether symbols belong to pairs, as rows of a library.
         visible: pairs that may be attended, boolean ``(B or 1, H or 1, N, M)``.
         weights: of attention, before dropout, ``(B, H, N, M)``.
+        values: of sensory heads, features of the senders as projected for each head, ``(B, H, M, d_h)``.
         relations: r_ij, not masked, ``(B, N, M, R)``. The heads of a layer share them, but for disentangled RCA, where
             each is that of the head with its number.
         symbols: as they come to the layer, ``(B or 1, L, d)``; of relative symbols the library, ``(K, d)``.
@@ -83,6 +86,7 @@ class HeadMaps:
     relative_symbols: bool = False
     visible: Tensor | MaybeNone = None
     weights: Tensor | MaybeNone = None
+    values: Tensor | MaybeNone = None
     relations: Tensor | MaybeNone = None
     symbols: Tensor | MaybeNone = None
     symbol_values: Tensor | MaybeNone = None

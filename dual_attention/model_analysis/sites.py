@@ -105,8 +105,22 @@ class Site:
             alone = alone.permute(1, 0, 3, 2, 4).flatten(3)
             with evaluating(wo):
                 found = wo(alone) - wo(torch.zeros_like(alone))
-        after = self.width - self.first_feature - found.shape[-1]
-        return nn.functional.pad(found, (self.first_feature, after))
+        return self._among_features(found)
+
+    def output_bias(self) -> Tensor | None:
+        """Output of the layer where heads bring nothing, ``(width,)``; None if its projection has no bias."""
+        wo = self.module.wo
+        if wo is None or (type(wo) is nn.Linear and wo.bias is None):
+            return None
+        if type(wo) is nn.Linear:
+            return self._among_features(wo.bias)
+        like = next(wo.parameters())
+        with evaluating(wo):
+            return self._among_features(wo(like.new_zeros(self.n_heads * self.module.head_dim)))
+
+    def _among_features(self, x: Tensor) -> Tensor:
+        """Output of these heads as part of that of the layer, ``(..., width)``."""
+        return nn.functional.pad(x, (self.first_feature, self.width - self.first_feature - x.shape[-1]))
 
     def contribution_norms(self, head_output: Tensor) -> Tensor:
         """Lengths of the contributions of all heads, ``(B, H, N)``, without the contributions.

@@ -81,3 +81,21 @@ export function tableDrawing({ caption, headings, rows }, theme) {
   });
   return drawing;
 }
+
+// Named values as bars from zero, a line each.
+/** @type {(title: string, rows: [string, number][], shown: (value: number) => string, theme: string) => Drawing} */
+export function barDrawing(title, rows, shown, theme) {
+  const left = 250, wide = 640, right = 62, high = 20, top = 36, values = rows.map(([, value]) => value);
+  const drawing = new Drawing(wide, top + rows.length * high + 10, title, theme), { marks } = drawing;
+  const least = Math.min(0, ...values), most = Math.max(0, ...values), start = left + (least < 0 ? right : 0);
+  const x = (value) => start + ((wide - start - right) * (value - least)) / (most - least || 1);
+  drawing.text(10, 20, title, { "font-weight": 600 });
+  rows.forEach(([name, value], number) => {
+    const y = top + number * high;
+    drawing.text(left - 10, y + 12, name, { "text-anchor": "end" });
+    drawing.rect(x(Math.min(0, value)), y + 2, Math.abs(x(value) - x(0)), 12, marks[value < 0 ? 1 : 2]);
+    drawing.text(x(value) + (value < 0 ? -5 : 5), y + 12, shown(value), { "text-anchor": value < 0 ? "end" : "start", fill: drawing.faint, "font-size": 11 });
+  });
+  drawing.line(x(0), top - 4, x(0), top + rows.length * high, { stroke: drawing.faint });
+  return drawing;
+}

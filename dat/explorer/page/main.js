@@ -9,6 +9,7 @@ import { GeneratePage } from "./generate.js";
 import { Heads } from "./maps.js";
 import { ModelPage } from "./model.js";
 import { PairPage } from "./pairs.js";
+import { PatchingPage } from "./patching.js";
 import { listenForTexts, markPrompt, Server } from "./server.js";
 import { fragmentOf, nextOf, packedText, stateOf, unpackedText } from "./state.js";
 import { SwitchPage } from "./switches.js";
@@ -16,6 +17,7 @@ import { SymbolPage } from "./symbols.js";
 import { all, get } from "./tables.js";
 import { Tour } from "./tour.js";
 import { listenForImages, VisionPage } from "./vision.js";
+import { WritesPage } from "./writes.js";
 
 /** @import { State } from "./state.js" */
 
@@ -28,7 +30,7 @@ import { listenForImages, VisionPage } from "./vision.js";
 
 const THEMES = ["system", "light", "dark"];
 // What belongs to a text and leads nowhere in another one.
-const ELSEWHERE = { i: null, j: null, cell: null, x: 0, y: 0, place: null, step: null, generated: 0, dictionary: 0, ablated: 0 };
+const ELSEWHERE = { i: null, j: null, cell: null, x: 0, y: 0, place: null, step: null, generated: 0, dictionary: 0, ablated: 0, target: null, chosen: null, answer: null, foil: null };
 
 export class Explorer {
   /** @type {Recording} */
@@ -41,8 +43,8 @@ export class Explorer {
     this.state = stateOf(location.hash || data.state || "");
     const pairs = new PairPage(this);
     this.pages = {
-      relations: pairs, attention: pairs, vision: new VisionPage(this), symbols: new SymbolPage(this), effects: new EffectsPage(this), card: new CardPage(this), interventions: new SwitchPage(this),
-      dictionary: new DictionaryPage(this), generate: new GeneratePage(this), model: new ModelPage(this),
+      relations: pairs, attention: pairs, vision: new VisionPage(this), symbols: new SymbolPage(this), effects: new EffectsPage(this), writes: new WritesPage(this), card: new CardPage(this),
+      interventions: new SwitchPage(this), patching: new PatchingPage(this), dictionary: new DictionaryPage(this), generate: new GeneratePage(this), model: new ModelPage(this),
     };
     document.documentElement.dataset.theme = this.theme;
     if (this.server && data.recording.reads === "text") listenForTexts(this);

@@ -8,6 +8,7 @@
 ``direct``        :func:`intervene_directly`: the same, but later layers do not see them
 ``predictions``   :class:`Prediction`: logits and right answers, and the metrics of effects
 ``effects``       :func:`measure_effects`: exact effects with intervals; :func:`faithfulness`
+``patching``      :func:`measure_patching`: mediators of another input, one at a time, and how far they carry its answer
 ``approximate``   :func:`approximate_effects`: effects to first order, of many interventions at once
 ``files``         interventions as JSON
 ================  =====================================================================================
@@ -19,6 +20,7 @@ from .direct import intervene_directly
 from .effects import Effect, Faithfulness, faithfulness, measure_effects
 from .files import intervention_from_json, load_interventions, save_interventions
 from .kinds import Ablate, Intervention, Patch, Scale, Steer
+from .patching import measure_patching, mediator_targets, predict_answers
 from .predictions import Prediction, predict_next_tokens
 from .rotated import Rotated
 from .targets import Target
@@ -41,6 +43,9 @@ __all__ = [
     "intervention_from_json",
     "load_interventions",
     "measure_effects",
+    "measure_patching",
+    "mediator_targets",
+    "predict_answers",
     "predict_next_tokens",
     "save_interventions",
 ]

@@ -76,7 +76,8 @@ class Edit:
         """The tensor that takes the place of ``x`` everywhere."""
         site = self.choice.site
         examples = self.seen["weights"].shape[0] if self.mediator == "symbol" else x.shape[0]
-        alike = not (site.has_relative_symbols if self.mediator == "symbol" else site.layer.endswith(".cross"))
+        of_library = self.mediator == "symbol" and site.has_relative_symbols
+        alike = not (of_library or (self.mediator == "head" and site.layer.endswith(".cross")))
         about = Situation(self.mediator, examples, self.seen.get("visible"), alike, *self._source_of(x))
         new = self.intervention.replacement(x, about).to(x.dtype)
         strength = self.intervention.strength

@@ -39,7 +39,7 @@ class Rotated(Intervention):
     of some of them becomes one of all.
 
     Args:
-        change: an ablation of heads, relations or symbols, a scaling or a steering.
+        change: an ablation of anything except a selection, a scaling or a steering.
         seed: of the rotations, which layers that the change has in common share.
 
     >>> Rotated(Ablate(Target("relation")), seed=1).target.mediator
@@ -57,7 +57,7 @@ class Rotated(Intervention):
         if not isinstance(self.change, Intervention):
             raise TypeError(f"change: expected an intervention, got {type(self.change).__name__}")
         if self.change.needs_source or self.change.target.mediator == "selection":
-            raise ValueError("change: expected an ablation, scaling or steering of heads, relations or symbols")
+            raise ValueError("change: expected an ablation, scaling or steering of heads, relations, symbols or values")
         if isinstance(self.seed, bool) or not isinstance(self.seed, int) or not 0 <= self.seed < 1 << 63:
             raise ValueError(f"seed: expected a number from 0 to 2**63 - 1, got {self.seed!r}")
         target = self.change.target

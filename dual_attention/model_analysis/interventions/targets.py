@@ -10,11 +10,18 @@ import torch
 from torch import Tensor, nn
 
 from ..._layers.inputs import check_choice
+from ..maps import Quantity
 from ..sites import ChosenSite, HeadChoice, LayerChoice, RelationChoice, choose_sites
 
-Mediator = Literal["head", "relation", "symbol", "selection"]
+Mediator = Literal["head", "relation", "symbol", "selection", "value"]
 
-TAPS = {"head": "head_output", "relation": "relations", "symbol": "symbol_values", "selection": "weights"}
+TAPS: dict[str, Quantity] = {
+    "head": "head_output",
+    "relation": "relations",
+    "symbol": "symbol_values",
+    "selection": "weights",
+    "value": "values",
+}
 """The tap that each mediator passes through; taps are named as the quantities of a capture."""
 
 AXES = {
@@ -22,18 +29,23 @@ AXES = {
     "relation": ("example", "receiver", "sender", "relation"),
     "symbol": ("example", "head", "sender", "feature"),
     "selection": ("example", "head", "receiver", "sender"),
+    "value": ("example", "head", "sender", "feature"),
 }
 _HAS_NO = {
     "head": ("relations", "senders", "pairs"),
     "relation": ("heads",),
     "symbol": ("relations", "receivers"),
     "selection": ("relations",),
+    "value": ("relations", "receivers", "pairs"),
 }
+_KIND = {"relation": "relational", "symbol": "relational", "value": "sensory"}
+"""Kind of the heads that have a mediator, if it is one kind only."""
 _WHY = {
     "head": "the output of a head belongs to a receiver",
     "relation": "the heads of a layer share relations",
     "symbol": "a symbol names a sender; to change what some receivers read, give pairs",
     "selection": "attention weights belong to heads",
+    "value": "a value belongs to a sender, and all receivers read it",
 }
 
 
@@ -42,15 +54,16 @@ class Target:
     """A mediator of the attention of some layers, and the part of it that is meant.
 
     What a relational head does has three mediators, which interventions keep apart: the selection chooses senders,
-    relations compare them with the receiver, symbols name them.
+    relations compare them with the receiver, symbols name them. A sensory head has two: the selection, and values.
 
     Args:
         mediator: ``"head"``: the output of heads before the output projection; ``"relation"``: relations r_ij;
-            ``"symbol"``: symbols as projected for a head, ``W_s^h s_j``; ``"selection"``: attention weights.
-        layers, heads, relations: as in :func:`~dual_attention.model_analysis.capture.capture`. Heads mean relational
-            ones where only these have the mediator. Layers without it are left out.
+            ``"symbol"``: symbols as projected for a head, ``W_s^h s_j``; ``"selection"``: attention weights;
+            ``"value"``: what sensory heads read of senders, ``W_v^h y_j``.
+        layers, heads, relations: as in :func:`~dual_attention.model_analysis.capture.capture`. Heads mean those of the
+            kind that has the mediator, if it is one kind only. Layers without it are left out.
         receivers, senders: places in the sequence, counted from 0; by default all. Of heads only receivers can be
-            chosen, of symbols only senders.
+            chosen, of symbols and values only senders.
         pairs: places (receiver, sender), instead of receivers and senders. Of symbols: those which these receivers read
             of these senders; with shared symbols only.
 
@@ -84,12 +97,12 @@ class Target:
     def locate(self, model: nn.Module) -> list[ChosenSite]:
         """The sites of a model that have this mediator, one at least, with the chosen heads and relations."""
         heads: Any = self.heads
-        relational = self.mediator in ("relation", "symbol")
+        kind = _KIND.get(self.mediator)
         if not any(site.site.tap(TAPS[self.mediator]) for site in choose_sites(model, self.layers)):
-            kind = "relational heads" if relational else "heads"
-            raise ValueError(f"target: expected layers with {kind} that have a {self.mediator}, got none")
-        if relational:
-            heads = heads if isinstance(heads, Mapping | str) else {"relational": heads}
+            which = "heads" if kind is None else f"{kind} heads"
+            raise ValueError(f"target: expected layers with {which} that have a {self.mediator}, got none")
+        if kind is not None:
+            heads = heads if isinstance(heads, Mapping | str) else {kind: heads}
         found = choose_sites(model, self.layers, heads, self.relations)
         return [choice for choice in found if choice.site.tap(TAPS[self.mediator]) is not None]
 

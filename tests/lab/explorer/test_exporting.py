@@ -220,6 +220,8 @@ def test_pages_hold_what_the_view_needs(session, tmp_path, view, kept):
         "page=relations&layer=1&relation=1&head=1&view=attended",
         "page=attention&layer=1&kind=relational&head=1&view=contribution",
         "page=vision&i=3&head=1&view=attended",
+        "page=writes&place=3&by=each",
+        "page=patching&other=the+dog+sat+on+the+logthe+cat+lay+on+the+mat",
         "page=vision&i=3&maps=attention",
         "page=symbols&layer=1&part=1",
         "page=effects&draws=2&measure=loss",
@@ -275,6 +277,7 @@ def test_a_browser_shows_the_same(visit, session, tmp_path, view):
         ("page=generate&tokens=3&map=99", "view: expected map from 0 to 15, got 99"),
         ("page=model", "checkpoint: this model was not opened from one"),
         ("page=vision", "page vision is of images"),
+        ("page=patching", "page patching needs a second text, as in page=patching&other=TEXT"),
     ],
 )
 def test_wrong_views(session, tmp_path, view, message):

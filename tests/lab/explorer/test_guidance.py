@@ -41,6 +41,8 @@ SAID = {
     "attention&view=contribution": ("αhij ‖Who vj‖", "length in the residual stream"),
     "symbols": ("sj = Σk wjk ck", "K = 12", "no unit"),
     "effects": ("D = Σ p ln(p / p′)", "nats"),
+    "writes": ("zt − z̄ = Σp ⟨wt − w̄, N(xp)⟩", "nats"),
+    "patching&other=the+dog+sat": ("recovery = (D′ − D) / (D₂ − D)", "no unit"),
     "card": ("rij = tanh(⟨Wq xi, Wk xj⟩ / √p)", "no unit"),
     "interventions": ("ΔL = L′ − L", "nats"),
     "dictionary": ("rij", "no unit"),

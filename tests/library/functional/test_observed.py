@@ -111,7 +111,9 @@ def test_what_is_seen_has_the_shapes_that_are_told(kind):
     operation(*inputs, **options, **masks()["mask"], observe=watch)
     shapes = {name: tuple(x.shape) for name, x in watch.seen.items()}
     wanted = {"visible": (B, 1, N, M), "weights": (B, H, N, M)}
-    if kind != "attention":
+    if kind == "attention":
+        wanted["values"] = (B, H, M, D)
+    else:
         values = {"relative": (1, H, 5, D), "rca relu": (1, H, 5, D), "one for all": (1, H, M, D)}
         wanted |= {"symbol_values": values.get(kind, (B, H, M, D)), "symbol_message": (B, H, N, D)}
     if kind in ("relational", "reference", "one for all", "relative", "softmax"):

@@ -350,7 +350,7 @@ def test_padded_batches_of_transformers_classes(make):
         ({"heads": {}}, ValueError, "heads: expected at least one kind"),
         ({"relations": 2}, ValueError, "relations: expected numbers from 0 to 1, the relations of blocks.0, got 2"),
         ({"relations": 0, "heads": "sensory"}, ValueError, "relations: the chosen layers and heads have no relations"),
-        ({"quantities": "values"}, ValueError, "quantities: expected some of visible"),
+        ({"quantities": "keys"}, ValueError, "quantities: expected some of visible"),
         ({"quantities": []}, ValueError, "quantities: expected at least one"),
         ({"quantities": "relations", "heads": "sensory"}, ValueError, "quantities: .* compute no relations"),
     ],

@@ -15,7 +15,7 @@ from dual_attention.model_analysis.interventions import (
 )
 from tests.library.model_analysis.models import FAMILIES
 
-MEDIATORS = ("head", "relation", "symbol", "selection")
+MEDIATORS = ("head", "relation", "symbol", "selection", "value")
 DUAL = [name for name in FAMILIES if "transformer" not in name]
 
 

@@ -23,9 +23,9 @@ from tests.support.language import lm, tokens
     ("make", "error", "message"),
     [
         (
-            lambda: Target("value"),
+            lambda: Target("key"),
             ValueError,
-            "mediator: expected 'head', 'relation', 'symbol' or 'selection'",
+            "mediator: expected 'head', 'relation', 'symbol', 'selection' or 'value'",
         ),
         (lambda: Target("relation", heads=0), ValueError, "heads: expected None for 'relation'"),
         (lambda: Target("head", senders=[0]), ValueError, "senders: expected None for 'head'"),

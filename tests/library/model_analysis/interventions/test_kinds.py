@@ -15,6 +15,7 @@ from dual_attention.model_analysis.interventions import (
     Target,
     intervene,
 )
+from dual_attention.model_analysis.interventions.targets import TAPS
 from tests.library.model_analysis.interventions.support import MEDIATORS, captured, every, logits
 from tests.library.model_analysis.models import FAMILIES, call, hooks
 from tests.support.language import close, lm, tokens
@@ -34,15 +35,13 @@ def test_strength_zero_changes_nothing_and_strength_is_linear(mediator):
         for one, other in zip(maps.heads(), unchanged.heads(), strict=True):
             for name, values in one.kept.items():
                 assert torch.equal(values, other.get(name))
-        tap = {"head": "head_output", "relation": "relations", "symbol": "symbol_values", "selection": "weights"}[
-            mediator
-        ]
+        tap, kind = TAPS[mediator], "sensory" if mediator == "value" else "relational"
         found = []
         for intervention in (half, whole):
             with intervene(model, intervention, source=source), capture(model, tap, layers=0) as maps:
                 assert (model(x).logits - before).abs().max() > 1e-4
-            found.append(maps[0].relational.get(tap))
-        close(2 * found[0], found[1] + unchanged[0].relational.get(tap))
+            found.append(getattr(maps[0], kind).get(tap))
+        close(2 * found[0], found[1] + getattr(unchanged[0], kind).get(tap))
     assert not hooks(model)
 
 

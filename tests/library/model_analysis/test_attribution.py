@@ -1,0 +1,145 @@
+"""Logit attribution: parts add up to the logits, and each is what taking it away changes while scales are held."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from dual_attention.hf import DualAttnConfig, DualAttnForCausalLM
+from dual_attention.model_analysis.attribution import LogitPart, attribute_logits
+from dual_attention.model_analysis.capture import capture
+from dual_attention.model_analysis.interventions import Ablate, Target, intervene, intervene_directly
+from tests.library.model_analysis.models import FAMILIES, encoder, hooks
+from tests.support.language import close, lm, tokens
+
+
+class Adapted(torch.nn.Linear):
+    """A projection that computes more than its weights say, as adapters do."""
+
+    def forward(self, input):
+        return super().forward(input) + 0.5 * input.flip(-1)[..., :1]
+
+
+def adapted():
+    model = lm("symbolic_attention", output_bias=True, ra_kwargs={"add_bias_out": True})
+    for module in (model.layers, model.layers.blocks[0].dual_attn.relational_attention):
+        name = "final_out" if module is model.layers else "wo"
+        old = getattr(module, name)
+        new = Adapted(old.in_features, old.out_features, dtype=torch.float64)
+        new.load_state_dict(old.state_dict())
+        setattr(module, name, new)
+    return model
+
+
+LANGUAGE = {name: make for name, make in FAMILIES.items() if name.startswith("language")}
+LANGUAGE |= {
+    "post-norm": lambda: lm("symbolic_attention", norm_first=False, output_bias=True),
+    "rmsnorm": lambda: lm("symbolic_attention", norm_type="rmsnorm", ra_kwargs={"add_bias_out": True}),
+    "no norm": lambda: lm("symbolic_attention", norm_type="none"),
+    "adapted": adapted,
+    "transformer post-norm": lambda: lm("transformer", norm_first=False, norm_type="rmsnorm"),
+}
+
+
+@pytest.mark.parametrize("name", LANGUAGE)
+def test_parts_add_up_to_the_logits(name):
+    model, x = LANGUAGE[name](), tokens(3, 9)
+    wanted = model(x).logits.detach()
+    for place in (0, 5, -1):
+        found = attribute_logits(model, x, place)
+        assert len(set(found.parts)) == len(found.parts) == found.vectors.shape[1]
+        for one in (found, found.merged("head"), found.merged("relation")):
+            assert not one.logits().requires_grad
+            close(one.logits().sum(1), wanted[:, place], 1e-10)
+        target, foil = torch.tensor([3, 1, 4]), 2
+        difference = wanted[:, place].gather(1, target[:, None])[:, 0]
+        close(found.effects(target, foil).sum(1), difference - wanted[:, place, foil], 1e-10)
+        close(found.effects(target).sum(1), difference - wanted[:, place].mean(-1), 1e-10)
+    assert not hooks(model)
+    assert torch.equal(model(x).logits, wanted)
+
+
+def test_a_part_is_what_its_removal_changes_directly():
+    """Of a model without a last norm, whose logits are linear in the stream."""
+    model, x = (
+        lm("symbolic_attention", final_norm=False, sa_kwargs={"out_dim": 16}, ra_kwargs={"out_dim": 16}),
+        tokens(3, 9),
+    )
+    found, place = attribute_logits(model, x, 6), 6
+    before = model(x).logits[:, place]
+    heads = found.merged("head")
+    cases = [
+        (
+            found.merged("relation"),
+            LogitPart("relation", "blocks.0", "relational", None, 1),
+            Target("relation", layers=0, relations=1),
+        )
+    ]
+    cases += [
+        (heads, LogitPart("head", "blocks.0", kind, 1), Target("head", layers=0, heads={kind: 1}))
+        for kind in ("sensory", "relational")
+    ]
+    cases += [(found, LogitPart("symbol", "blocks.1", "relational", 0), Target("symbol", layers=1, heads=0))]
+    for attribution, part, target in cases:
+        with torch.no_grad(), intervene_directly(model, Ablate(target)):
+            without = model(x).logits[:, place]
+        close(attribution.logits(attribution.parts.index(part))[:, 0], before - without, 1e-10)
+
+
+def test_a_relation_is_its_column_of_the_message():
+    model, x = lm("symbolic_attention"), tokens(1, 9)
+    with capture(model, layers=1) as maps:
+        model(x)
+    record, layer = maps[1].relational, model.layers.blocks[1].dual_attn.relational_attention
+    found, place = attribute_logits(model, x, 4), 4
+    final = model.layers.norm
+    seen = []
+    handle = final.register_forward_pre_hook(lambda _, args: seen.append(args[0][0, place]))
+    model(x)
+    handle.remove()
+    message = layer.wr[1, :, 0] * (record.weights[0, 1, place] * record.relations[0, place, :, 0]).sum()
+    written = torch.cat([torch.zeros(8, dtype=torch.float64), layer.wo.weight[:, 4:] @ message])
+    scale = (seen[0].var(unbiased=False) + final.eps).sqrt()
+    wanted = model.layers.final_out.weight @ ((written - written.mean()) / scale * final.weight)
+    index = found.parts.index(LogitPart("relation", "blocks.1", "relational", 1, 0))
+    close(found.logits(index)[0, 0], wanted, 1e-10)
+
+
+def test_interventions_before_are_seen():
+    model, x = lm("symbolic_attention"), tokens(2, 9)
+    with intervene(model, Ablate(Target("relation", layers=0, relations=0))):
+        found, wanted = attribute_logits(model, x), model(x).logits[:, -1].detach()
+    close(found.logits().sum(1), wanted, 1e-10)
+    parts = [number for number, part in enumerate(found.parts) if (part.layer, part.relation) == ("blocks.0", 0)]
+    assert len(parts) == 2 and not found.logits(parts).any()
+
+
+def test_models_for_transformers():
+    config = DualAttnConfig(vocab_size=20, d_model=16, n_layers=2, n_heads_sa=2, n_heads_ra=2, max_block_size=16)
+    model, x = DualAttnForCausalLM(config).double().train(), torch.randint(20, (2, 7))
+    found = attribute_logits(model, x)
+    assert model.training
+    close(found.logits().sum(1), model.eval()(x).logits[:, -1].detach(), 1e-10)
+
+
+def test_what_is_refused():
+    model, x = lm("symbolic_attention"), tokens(2, 9)
+    for arguments, error, message in (
+        ((encoder(), x), TypeError, "model: logits are attributed in language models"),
+        ((model, x[0]), ValueError, r"tokens: expected token ids \(B, N\)"),
+        ((model, x, 9), ValueError, "place: expected a number from -9 to 8, got 9"),
+    ):
+        with pytest.raises(error, match=message):
+            attribute_logits(*arguments)
+    found = attribute_logits(model, x)
+    for call, error, message in (
+        (lambda: found.effects(11), ValueError, "token: expected token ids from 0 to 10, got 11"),
+        (lambda: found.effects(0, 1.5), TypeError, "foil: expected a token id"),
+        (lambda: found.merged("layer"), ValueError, "by: expected 'head' or 'relation', got 'layer'"),
+    ):
+        with pytest.raises(error, match=message):
+            call()
+    model.layers.norm = torch.nn.GroupNorm(1, 9).double()
+    with pytest.raises(TypeError, match="model: expected LayerNorm, RMSNorm or no normalisation of the stream"):
+        attribute_logits(model, x)
+    assert not hooks(model)
