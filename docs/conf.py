@@ -69,11 +69,12 @@ include_patterns = [
 
 # The order of the pages in the margin. A page that is in none of these fails the build.
 SECTIONS = {
+    "Start": "start use-a-layer reproduce pretrain look-inside study-attention migrating faq",
     "Learn": "tour choosing masks-and-positions long-sequences attention-toolbox attention-gallery attention-at-work",
     "Models": "language-models sequence-to-sequence encoders vision-models hugging-face babylm models costs "
     "equal-arithmetic mup",
     "Look inside": "explorer looking-inside relations-seen other-tools",
-    "Experiments": "relational-games experiments sweeps clusters",
+    "Experiments": "relational-games experiments runs extending-training sweeps clusters",
     "Reference": "reference architecture reliability transformers-tests log",
 }
 STUDIES = [str(path.relative_to(ROOT).with_suffix("")) for path in sorted(ROOT.glob("studies/*/*.md"))]
