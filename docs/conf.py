@@ -70,7 +70,7 @@ include_patterns = [
 # The order of the pages in the margin. A page that is in none of these fails the build.
 SECTIONS = {
     "Start": "start use-a-layer reproduce pretrain look-inside study-attention migrating faq",
-    "Learn": "tour choosing masks-and-positions long-sequences attention-toolbox attention-gallery attention-at-work",
+    "Learn": "tour choosing masks-and-positions long-sequences attention-toolbox attention-gallery composed-attention attention-at-work",
     "Models": "language-models sequence-to-sequence encoders vision-models hugging-face babylm models costs "
     "equal-arithmetic mup",
     "Look inside": "explorer looking-inside relations-seen other-tools",
