@@ -74,7 +74,7 @@ def test_the_drawings_are_on_the_readme_and_in_the_repository(gallery: ModuleTyp
 
 
 def test_every_mechanism_is_shown():
-    """Each part, each mechanism and each recipe stands on these pages, apart from base classes and what parts return."""
+    """Each part, each mechanism and each recipe stands on a page, apart from base classes and what parts return."""
     shown = set(re.findall(r"\w+", text(PAGES[0]) + text(PAGES[1]) + text("attention-toolbox.md")))
     bases = {"Align", "Message", "Messages", "Score", "ScoreFactory", "Select", "Selection"}
     returned = {name for name in mechanisms.__all__ if name.endswith(("Output", "Messages", "Values"))}

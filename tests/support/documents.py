@@ -32,7 +32,7 @@ PLACES = (
     "docs/*.md",
     "studies/README.md",
     "studies/*/README.md",
-    "benchmarks/README.md",
+    "benchmarks/*.md",
     "benchmarks/results/README.md",
 )
 PAGES = {
