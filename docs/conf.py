@@ -63,24 +63,29 @@ include_patterns = [
     "docs/reference/*.rst",
     "studies/README.md",
     "studies/*/*.md",
-    "benchmarks/README.md",
+    "benchmarks/*.md",
     "benchmarks/results/README.md",
 ]
 
 # The order of the pages in the margin. A page that is in none of these fails the build.
 SECTIONS = {
-    "Learn": "tour choosing masks-and-positions long-sequences attention-toolbox attention-gallery attention-at-work",
+    "Start": "start use-a-layer reproduce pretrain look-inside study-attention migrating faq",
+    "Learn": "tour choosing masks-and-positions long-sequences attention-toolbox attention-gallery composed-attention "
+    "attention-at-work",
     "Models": "language-models sequence-to-sequence encoders vision-models hugging-face babylm models costs "
     "equal-arithmetic mup",
-    "Look inside": "explorer looking-inside relations-seen other-tools",
-    "Experiments": "relational-games experiments sweeps clusters",
+    "Look inside": "explorer explorer-effects explorer-files looking-inside relations-seen other-tools",
+    "Experiments": "relational-games experiments runs extending-training sweeps clusters",
     "Reference": "reference architecture reliability transformers-tests log",
 }
 STUDIES = [str(path.relative_to(ROOT).with_suffix("")) for path in sorted(ROOT.glob("studies/*/*.md"))]
 TREES = {
     **{name: [f"docs/{page}" for page in pages.split()] for name, pages in SECTIONS.items()},
     "Studies": ["studies/README", *sorted(STUDIES, key=lambda page: (Path(page).parent, Path(page).stem != "README"))],
-    "Project": ["benchmarks/README", "benchmarks/results/README", *sorted(path.stem for path in ROOT.glob("[!R]*.md"))],
+    "Project": [
+        *(f"benchmarks/{page}" for page in ("README", "NOTEBOOK", "results/README")),
+        *sorted(path.stem for path in ROOT.glob("[!R]*.md")),
+    ],
 }
 MODULES = [f"docs/reference/{module}" for module in NAMES]
 

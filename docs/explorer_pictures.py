@@ -1,4 +1,4 @@
-"""Take the pictures of explorer.md: every page of the explorer in both colour schemes, in a headless browser.
+"""Take the pictures of the explorer's pages: each in both colour schemes, in a headless browser.
 
     dat train relational-games --preset dat-0+2-sym --task occurs --data.n_train 2000 --data.n_val 500 \\
         --data.n_test 500 --data.n_heldout 500 --loop.epochs 12 --output.folder runs --output.name occurs

@@ -23,7 +23,7 @@ import torch
 
 DOCS = Path(__file__).resolve().parent
 PICTURES = gallery_pictures.PICTURES | gallery_at_work.PICTURES | equal_arithmetic.PICTURES
-PAGES = ("attention-gallery.md", "attention-at-work.md", "equal-arithmetic.md")
+PAGES = ("attention-gallery.md", "composed-attention.md", "attention-at-work.md", "equal-arithmetic.md")
 FENCE = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 PICTURE = re.compile(r"^!\[.*?\]\(images/gallery/(\w[\w-]*)\.png\)$", re.MULTILINE)
 

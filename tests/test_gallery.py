@@ -17,7 +17,7 @@ from tests.support.depth import of_all_layers
 from tests.support.documents import wrong_outputs
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
-PAGES = ("attention-gallery.md", "attention-at-work.md", "equal-arithmetic.md")
+PAGES = ("attention-gallery.md", "composed-attention.md", "attention-at-work.md", "equal-arithmetic.md")
 LARGEST, LARGEST_OF_ALL = 40_000, 600_000  # bytes, of what a reader loads
 
 
@@ -37,7 +37,7 @@ def quick_estimate(name: str, **options: Any) -> SimpleNamespace:
     return SimpleNamespace(step_flops=flops)
 
 
-@pytest.mark.parametrize("page", [PAGES[0], *(pytest.param(page, marks=pytest.mark.slow) for page in PAGES[1:])])
+@pytest.mark.parametrize("page", [*PAGES[:2], *(pytest.param(page, marks=pytest.mark.slow) for page in PAGES[2:])])
 def test_a_page_prints_what_it_says_and_is_drawn(
     page: str, gallery: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -74,8 +74,8 @@ def test_the_drawings_are_on_the_readme_and_in_the_repository(gallery: ModuleTyp
 
 
 def test_every_mechanism_is_shown():
-    """Each part, each mechanism and each recipe stands on the page, apart from base classes and what parts return."""
-    shown = set(re.findall(r"\w+", text(PAGES[0])))
+    """Each part, each mechanism and each recipe stands on a page, apart from base classes and what parts return."""
+    shown = set(re.findall(r"\w+", text(PAGES[0]) + text(PAGES[1]) + text("attention-toolbox.md")))
     bases = {"Align", "Message", "Messages", "Score", "ScoreFactory", "Select", "Selection"}
     returned = {name for name in mechanisms.__all__ if name.endswith(("Output", "Messages", "Values"))}
     assert set(mechanisms.__all__) - bases - returned <= shown

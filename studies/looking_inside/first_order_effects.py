@@ -1,7 +1,7 @@
 """Effects of ablations in a small DAT that has learned to copy: exactly, and to first order.
 
 ``python -m studies.looking_inside.first_order_effects`` trains it for half a minute on one core and
-prints how far the two agree, in the form of the table in docs/log.md.
+prints how far the two agree, as the notebook beside it quotes.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ PLACES = (
     "docs/*.md",
     "studies/README.md",
     "studies/*/README.md",
-    "benchmarks/README.md",
+    "benchmarks/*.md",
     "benchmarks/results/README.md",
 )
 PAGES = {
@@ -40,7 +40,12 @@ PAGES = {
     for place in PLACES
     for path in sorted(ROOT.glob(place))
 }
-GALLERY = ("docs/attention-gallery.md", "docs/attention-at-work.md", "docs/equal-arithmetic.md")
+GALLERY = (
+    "docs/attention-gallery.md",
+    "docs/composed-attention.md",
+    "docs/attention-at-work.md",
+    "docs/equal-arithmetic.md",
+)
 
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\((?!https?://)([^)\s]+)\)")
@@ -85,10 +90,14 @@ def commands(markdown: str) -> list[list[str]]:
     return [words for words in found if words]
 
 
+def prose(markdown: str) -> str:
+    """A page without its fenced blocks."""
+    return re.sub(r"^ *```.*?^ *```$", "", markdown, flags=re.MULTILINE | re.DOTALL)
+
+
 def links(markdown: str) -> list[tuple[str, str]]:
     """Links of a page within the repository: the file, empty for the page itself, and the anchor, if any."""
-    prose = re.sub(r"^```.*?^```$", "", markdown, flags=re.MULTILINE | re.DOTALL)
-    targets = (match.partition("#") for match in LINK.findall(prose))
+    targets = (match.partition("#") for match in LINK.findall(prose(markdown)))
     return [(file, anchor) for file, _, anchor in targets]
 
 

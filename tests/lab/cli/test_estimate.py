@@ -102,10 +102,10 @@ def test_costs_on_several_devices(capsys):
 
 
 def test_the_planned_model():
-    """The file of the page on clusters, with the number of parameters that stands there."""
+    """The file that the page on costs plans for, with the number of parameters that stands there."""
     name, model = find_model(str(ROOT / "examples" / "DAT-7B.yaml"))
     assert sum(parameter.numel() for parameter in model.parameters()) == 6_435_778_560
-    assert name == "DualAttnTransformerLM" and "6.44 B" in PAGES["docs/clusters.md"]
+    assert name == "DualAttnTransformerLM" and "6.44 B" in PAGES["docs/costs.md"]
 
 
 @pytest.mark.parametrize(
