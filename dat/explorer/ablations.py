@@ -23,9 +23,9 @@ from .images import ImageSession
 from .opening import Explored
 from .questions import QuestionSession
 from .recording import SWITCHED
-from .requests import Json, integer_of, number_of, text_of
+from .requests import Json, integer_of, text_of
 from .session import Session
-from .switches import CONTROLS, MOST_FACTOR, Switch, interventions_of
+from .switches import CONTROLS, Switch, change_in_words, change_of, interventions_of
 
 MOST_CONTROLS = 20
 """Random directions that a page may ask for, each of which takes a forward pass for each part."""
@@ -184,8 +184,7 @@ def ablations(
         ValueError: for what the model cannot read, and a change or number out of range.
     """
     draws = integer_of(request, "draws", 0, MOST_CONTROLS, CONTROLS)
-    change = str(request.get("change", "zero"))
-    factor = number_of(request, "factor", -MOST_FACTOR, MOST_FACTOR, 0.0)
+    change, factor = change_of(request)
     parts = switched_parts(session) if parts is None else parts
     changes = [interventions_of([part.switch], change, factor)[0] for part in parts]
     subject = subject_of(session, request)
@@ -194,7 +193,7 @@ def ablations(
     loss = _losses(before, subject.answers)
     yield {
         "parts": [part.switch._asdict() for part in parts],
-        "change": {"zero": "zero", "mean": "mean over the example", "scale": f"times {factor:g}"}[change],
+        "change": change_in_words(change, factor, "example"),
         "draws": draws,
         "passes": 1 + len(parts) * (1 + draws),
         "scored": subject.scored,

@@ -6,8 +6,7 @@ Shapes: N tokens of the text, H heads, R relations, S scores of each pair, d wid
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -79,14 +78,20 @@ def card(session: Session, request: Mapping[str, Any]) -> Json:
         in nats, and those of random directions, ``effects_random``.
 
     Raises:
-        ValueError: for a text that the model cannot read, or a layer or relation that it does not have.
+        ValueError: for a text that the model cannot read, or a layer or relation that it does not have; and for
+            relations that are not finite.
     """
     text = text_of(request)
     tokens = session.tensor(session.tokens(text)[:MOST_TOKENS])
     site = _site(session, request.get("layer"))
     number = integer_of(request, "relation", 0, site.n_relations - 1, 0)
+    entered: list[Tensor] = []  # the layer, as its receivers
+
+    def keep(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        entered.append(args[0] if args else kwargs["x"])
+
     with session.reserved() as model, evaluating(model):
-        with _entering(site.module) as entered:
+        with site.module.register_forward_pre_hook(keep, with_kwargs=True):
             maps = _captured(model, site, tokens)
         labels = _detected(_scores(model, site, maps, entered[0], tokens), number, _labels(session, text, tokens, maps))
         share = _share(model, site, maps, number)
@@ -125,21 +130,6 @@ def _site(session: Session, layer: Any) -> Site:
     if layer not in sites:
         raise ValueError(f"layer: expected one with relations ({', '.join(sites) or 'there is none'}), got {layer!r}")
     return sites[layer]
-
-
-@contextmanager
-def _entering(module: nn.Module) -> Iterator[list[Tensor]]:
-    """A list of what enters a layer as its receivers."""
-    found: list[Tensor] = []
-
-    def keep(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        found.append(args[0] if args else kwargs["x"])
-
-    handle = module.register_forward_pre_hook(keep, with_kwargs=True)
-    try:
-        yield found
-    finally:
-        handle.remove()
 
 
 def _captured(model: nn.Module, site: Site, tokens: Tensor) -> HeadMaps:
@@ -191,19 +181,18 @@ def _detected(
         For each label its ``name``; the number of ``pairs`` that were compared; ``auc``; ``p`` against the best of all
         relations of the layer for shuffled labels; the least and the largest AUC of each of the ``controls``; and
         whether the AUC is ``beyond`` all of these, further from 1/2. Of a label without pairs only the first two.
+
+    Raises:
+        ValueError: for scores that are not finite.
     """
     found = []
     for name, (label, mask, strata) in labels.items():
-        try:
-            own = detect(scores["relations"].cpu(), label, mask, strata, permutations=SHUFFLES)
-        except ValueError:  # no pair without the label in the stratum of one with it
+        ranked = {one: RankedScores(x[0].cpu()[mask], strata[mask]).auc(label[mask]) for one, x in scores.items()}
+        if not ranked["relations"].positives:  # no pair without the label in the stratum of one with it
             found.append({"name": name, "pairs": 0})
             continue
-        controls = {
-            one: RankedScores(x[0].cpu()[mask], strata[mask]).auc(label[mask]).auc
-            for one, x in scores.items()
-            if one != "relations"
-        }
+        own = detect(scores["relations"].cpu(), label, mask, strata, permutations=SHUFFLES)
+        controls = {one: measured.auc for one, measured in ranked.items() if one != "relations"}
         auc = float(own.auc[number])
         furthest = max(float((one - 0.5).abs().max()) for one in controls.values())
         found.append(

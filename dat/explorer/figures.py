@@ -25,6 +25,7 @@ from .images import Shown
 from .patching import cell_in_words
 from .recording import RecordedHeads, Recording
 from .requests import Json
+from .switches import Switch
 from .view_state import View, heads_of, named_heads, within
 from .writes import part_in_words
 
@@ -35,7 +36,6 @@ MOST_ROWS = 4_000_000
 
 _MARKS = ("#8d8a83", "#0b5fa5", "#c46a14")  # as it is, switched, random direction; those of the pages
 
-_PARTS = {"head": "{kind} head {number}", "relation": "relation {number}", "symbol": "symbols of head {number}"}
 _PARTS_DRAWN = 40
 
 
@@ -242,7 +242,7 @@ def seen_ablations(found: Json, view: View) -> Seen:
         loss, divergence = ([one[measure] for one in found["controls"][place]] for measure in (0, 1))
         controls = loss if by_loss else divergence
         beyond = int(abs(effect[which]) > max(map(abs, controls))) if controls else ""
-        lines.append((f"{part['layer']} {_PARTS[part['mediator']].format(**part)}", effect[which], controls))
+        lines.append((f"{part['layer']} {Switch(**part).part}", effect[which], controls))
         measured = effect[1], *_ends(divergence), effect[0], *_ends([] if effect[0] is None else loss)
         names = part["layer"], part["kind"], part["mediator"], part["number"]
         rows.append([*names, *measured, beyond, found["change"]])

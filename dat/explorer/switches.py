@@ -39,6 +39,12 @@ class Switch(NamedTuple):
     kind: str
     number: int
 
+    @property
+    def part(self) -> str:
+        """Its name within its layer, such as ``relation 3``."""
+        names = {"head": f"{self.kind} head", "relation": "relation", "symbol": "symbols of head"}
+        return f"{names[self.mediator]} {self.number}"
+
 
 def switches_of(given: Any) -> list[Switch]:
     """Switches in a request: objects with the fields of :class:`Switch`."""
@@ -78,10 +84,18 @@ def interventions_of(switches: Iterable[Switch], change: str = "zero", factor: f
 
 def switches_in_words(switches: Iterable[Switch], change: str, factor: float) -> str:
     """Switches and what they do, such as ``relation 3 of blocks.1: zero``."""
-    names = {"head": "{kind} head {number}", "relation": "relation {number}", "symbol": "symbols of head {number}"}
-    found = [f"{names[one.mediator].format(**one._asdict())} of {one.layer}" for one in switches]
-    done = {"zero": "zero", "mean": "mean over the text", "scale": f"times {factor:g}"}[change]
-    return f"{', '.join(found)}: {done}"
+    found = [f"{one.part} of {one.layer}" for one in switches]
+    return f"{', '.join(found)}: {change_in_words(change, factor, 'text')}"
+
+
+def change_in_words(change: str, factor: float, over: str) -> str:
+    """One of :data:`CHANGES`, with what a mean is over."""
+    return {"zero": "zero", "mean": f"mean over the {over}", "scale": f"times {factor:g}"}[change]
+
+
+def change_of(request: Mapping[str, Any]) -> tuple[str, float]:
+    """The ``change`` and its ``factor`` in a request."""
+    return str(request.get("change", "zero")), number_of(request, "factor", -MOST_FACTOR, MOST_FACTOR, 0.0)
 
 
 def controls_of(interventions: Sequence[Intervention]) -> list[list[Intervention]]:
@@ -136,15 +150,15 @@ def switch_effects(session: Session, request: Mapping[str, Any]) -> Json:
     """
     ids = session.tokens(text_of(request))
     switches = switches_of(request.get("switches"))
-    factor = number_of(request, "factor", -MOST_FACTOR, MOST_FACTOR, 0.0)
-    interventions = interventions_of(switches, str(request.get("change", "zero")), factor)
+    change, factor = change_of(request)
+    interventions = interventions_of(switches, change, factor)
     place = integer_of(request, "place", 0, len(ids) - 1, len(ids) - 1)
     tokens = session.tensor(ids)
     with session.reserved() as model:
         before, after = predicted(model, tokens), predicted(model, tokens, interventions)
         controls = [predicted(model, tokens, control) for control in controls_of(interventions)]
     return {
-        "switched": switches_in_words(switches, str(request.get("change", "zero")), factor),
+        "switched": switches_in_words(switches, change, factor),
         "tokens": token_labels(session.tokenizer, ids),
         "place": place,
         "losses": {

@@ -3,6 +3,7 @@
 import { withIndices } from "./explanations.js";
 import { fileName, save } from "./exports.js";
 import { isNamed, shortOf } from "./maps.js";
+import { PATIENCE } from "./switches.js";
 import { element, fillTable, get, signed, written } from "./tables.js";
 
 /** @import { Explorer, Recording } from "./main.js" */
@@ -73,6 +74,8 @@ export class CardPage {
     if (this.asking) this.asking.abort();
     Object.assign(this, { asking, askedFor: key });
     explorer.complain("");
+    await new Promise((then) => setTimeout(then, PATIENCE)); // while somebody steps from card to card
+    if (asking.signal.aborted) return;
     try {
       const found = await explorer.server.ask("card", { text: this.recording.source, ...chosen }, asking.signal);
       explorer.kept.cards = { ...explorer.kept.cards, [key]: found };

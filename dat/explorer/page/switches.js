@@ -9,7 +9,7 @@ import { element, fillOptions, fillTable, get, isolated, signed, written } from 
 /** @import { Heads } from "./maps.js" */
 
 const CHANGE_NAMES = { zero: "puts zero", mean: "puts the mean over the text", scale: "multiplies by" };
-const PATIENCE = 250; // milliseconds without another switch after which the model is asked
+export const PATIENCE = 250; // milliseconds without another choice after which the model is asked
 
 /** @typedef {{ mediator: string, layer: string, kind: string, number: number }} Part */
 

@@ -78,3 +78,19 @@ def test_a_model_without_relations_says_what_it_has(visit, serve):
     for key in ("[", "]"):
         page.keyboard.press(key)
     assert not visitor.complaints
+
+
+def test_cards_that_somebody_steps_over_are_not_asked_for(visit, serve):
+    server = serve(session=session_of(0), text=TEXT)
+    visitor = visit()
+    page = visitor.open(f"{server.address}#page=card")
+    page.wait_for_function(SHOWN)
+    before = len(visitor.requests)
+    page.evaluate("""() => {
+        for (let step = 0; step < 3; step++) {
+            document.body.dispatchEvent(new KeyboardEvent("keydown", {key: "]", bubbles: true}));
+        }
+    }""")
+    last = "document.getElementById('card-title').textContent === 'blocks.0 relation 3'"
+    page.wait_for_function(f"() => {last} && ({SHOWN})()")
+    assert len(visitor.requests) == before + 1

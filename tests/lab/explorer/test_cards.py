@@ -153,3 +153,11 @@ def test_bad_requests(serve, request_, status, message):
     found, body, _ = ask(server, json.dumps(asked), path="/card")
     assert found == status and message in json.loads(body)["error"]
     assert works(server)
+
+
+def test_relations_that_are_not_finite_are_refused():
+    model = dat()
+    with torch.no_grad():
+        model.get_parameter("layers.blocks.0.dual_attn.relational_attention.wq_rel.weight").fill_(torch.nan)
+    with pytest.raises(ValueError, match="scores: expected finite values"):
+        card(Session(model, ByteTokenizer(), "a model"), {"text": TEXT, "layer": "blocks.0", "relation": 0})
