@@ -61,6 +61,7 @@ include_patterns = [
     "*.md",
     "docs/*.md",
     "docs/reference/*.rst",
+    "examples/README.md",
     "studies/README.md",
     "studies/*/*.md",
     "benchmarks/*.md",
@@ -81,6 +82,7 @@ SECTIONS = {
 STUDIES = [str(path.relative_to(ROOT).with_suffix("")) for path in sorted(ROOT.glob("studies/*/*.md"))]
 TREES = {
     **{name: [f"docs/{page}" for page in pages.split()] for name, pages in SECTIONS.items()},
+    "Examples": ["examples/README"],
     "Studies": ["studies/README", *sorted(STUDIES, key=lambda page: (Path(page).parent, Path(page).stem != "README"))],
     "Project": [
         *(f"benchmarks/{page}" for page in ("README", "NOTEBOOK", "results/README")),

@@ -30,6 +30,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PLACES = (
     "*.md",
     "docs/*.md",
+    "examples/README.md",
     "studies/README.md",
     "studies/*/README.md",
     "benchmarks/*.md",
