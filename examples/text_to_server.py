@@ -12,6 +12,7 @@ import sys
 from glob import glob
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from typing import Any
 
 import torch
 from peft import LoraConfig, get_peft_model
@@ -55,8 +56,9 @@ def adapt(exported: Path, other: str, folder: Path, steps: int) -> tuple[float, 
         optimizer.step()
     with torch.no_grad():
         after = loss(held_out).item()
-    model.save_pretrained(folder / "adapter")  # small, for use with the exported model
-    model.merge_and_unload().save_pretrained(folder / "adapted")
+    model.save_pretrained(str(folder / "adapter"))  # small, for use with the exported model
+    merged: Any = model.merge_and_unload()
+    merged.save_pretrained(folder / "adapted")
     tokenizer.save_pretrained(folder / "adapted")
     print(f"loss on the other text: {before:.3f}, adapted {after:.3f} nats a byte")
     return before, after

@@ -71,7 +71,8 @@ def check_outputs(name: str) -> dict[str, Any]:
     for before, after in zip(code_cells(kept), code_cells(new), strict=True):
         assert before["execution_count"] == after["execution_count"]
         for was, found in zip(before["outputs"], after["outputs"], strict=True):
-            assert len("".join(was.get("data", {}).get("image/png", ""))) < 100_000
+            assert was["output_type"] == found["output_type"]
+            assert len(was.get("data", {}).get("image/png", "")) < 100_000
             texts = ["".join(output.get("text") or output["data"]["text/plain"]) for output in (was, found)]
             words = [re.sub(r" +", " ", NUMBER.sub("0", text)) for text in texts]
             assert words[0] == words[1]

@@ -21,35 +21,36 @@ def code_cells(notebook: dict[str, Any]) -> list[dict[str, Any]]:
     return [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
 
 
+def source_of(cell: dict[str, Any]) -> str:
+    """The Python of a cell, without the lines that are Jupyter's own."""
+    return "".join("\n" if line.startswith("%") else line for line in cell["source"])
+
+
 def script(path: Path) -> str:
     """The code of a notebook as one file."""
-    return (
-        "\n\n".join("".join(cell["source"]) for cell in code_cells(json.loads(path.read_text(encoding="utf-8")))) + "\n"
-    )
+    return "\n\n".join(map(source_of, code_cells(json.loads(path.read_text(encoding="utf-8"))))) + "\n"
 
 
 def run_cell(code: str, namespace: dict[str, Any], name: str) -> list[dict[str, Any]]:
-    """Outputs of a cell, as a notebook keeps them: what is printed, and the value of an expression that ends it."""
-    *body, last = ast.parse(code).body
-    if not isinstance(last, ast.Expr):
-        body.append(last)
-    printed, value = io.StringIO(), None
-    with contextlib.redirect_stdout(printed):
-        exec(compile(ast.Module(body, []), name, "exec"), namespace)
+    """Outputs of a cell, as a notebook keeps them: what is printed, and the figure of an expression that ends it."""
+    tree = ast.parse(code)
+    last, value = tree.body[-1], None
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
         if isinstance(last, ast.Expr):
+            exec(compile(ast.Module(tree.body[:-1], []), name, "exec"), namespace)
             value = eval(compile(ast.Expression(last.value), name, "eval"), namespace)
+        else:
+            exec(compile(tree, name, "exec"), namespace)
     outputs: list[dict[str, Any]] = []
-    if printed.getvalue():
-        outputs.append(
-            {"output_type": "stream", "name": "stdout", "text": printed.getvalue().splitlines(keepends=True)}
-        )
-    if value is not None:
-        data = {"text/plain": [type(value).__name__ if isinstance(value, Figure) else repr(value)]}
-        if isinstance(value, Figure):
-            picture = io.BytesIO()
-            value.savefig(picture, dpi=80, bbox_inches="tight")
-            data["image/png"] = [base64.b64encode(picture.getvalue()).decode()]
-        outputs.append({"output_type": "execute_result", "execution_count": None, "metadata": {}, "data": data})
+    if text := printed.getvalue():
+        outputs.append({"output_type": "stream", "name": "stdout", "text": text.splitlines(keepends=True)})
+    if isinstance(value, Figure):
+        picture = io.BytesIO()
+        value.savefig(picture, dpi=80, bbox_inches="tight")
+        data = {"text/plain": ["<Figure>"], "image/png": base64.b64encode(picture.getvalue()).decode()}
+        outputs.append({"output_type": "display_data", "metadata": {}, "data": data})
+    elif value is not None:
+        raise TypeError(f"{name}: expected a last line that prints or draws, got a {type(value).__name__}")
     return outputs
 
 
@@ -61,19 +62,12 @@ def run_notebook(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """
     notebook, namespace = json.loads(path.read_text(encoding="utf-8")), {"__name__": "__main__"}
     for number, cell in enumerate(code_cells(notebook), start=1):
-        cell["outputs"] = run_cell("".join(cell["source"]), namespace, f"{path.name}[{number}]")
+        cell["outputs"] = run_cell(source_of(cell), namespace, f"{path.name}[{number}]")
         cell["execution_count"] = number
-        for output in cell["outputs"]:
-            if "execution_count" in output:
-                output["execution_count"] = number
     return notebook, namespace
 
 
-def main(names: list[str]) -> None:
-    for name in names:
-        notebook, _ = run_notebook(Path(name))
-        Path(name).write_text(json.dumps(notebook, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    for file in map(Path, sys.argv[1:]):
+        written, _ = run_notebook(file)
+        file.write_text(json.dumps(written, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
