@@ -14,8 +14,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from matplotlib.figure import Figure
-
 
 def code_cells(notebook: dict[str, Any]) -> list[dict[str, Any]]:
     return [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
@@ -44,7 +42,7 @@ def run_cell(code: str, namespace: dict[str, Any], name: str) -> list[dict[str, 
     outputs: list[dict[str, Any]] = []
     if text := printed.getvalue():
         outputs.append({"output_type": "stream", "name": "stdout", "text": text.splitlines(keepends=True)})
-    if isinstance(value, Figure):
+    if hasattr(value, "savefig"):
         picture = io.BytesIO()
         value.savefig(picture, dpi=80, bbox_inches="tight")
         data = {"text/plain": ["<Figure>"], "image/png": base64.b64encode(picture.getvalue()).decode()}
