@@ -162,7 +162,7 @@ def wrong_outputs(
 
 
 def write_scripts(folder: Path) -> None:
-    """Write the Python of each page and notebook that has any as a file, for a type checker; the folder is made anew."""
+    """Write the Python of each page and notebook as a file, for a type checker; the folder is made anew."""
     shutil.rmtree(folder, ignore_errors=True)
     for name, page in PAGES.items():
         if "```python\n" in page:
