@@ -30,6 +30,7 @@ ROOT = DOCS.parent
 sys.path[:0] = [str(ROOT), str(DOCS)]
 
 import markdown_pages  # noqa: E402
+import notebook_pages  # noqa: E402
 from picture_makers import has_maker  # noqa: E402
 from public_names import has_docstring, public_names, without_example  # noqa: E402
 
@@ -61,6 +62,8 @@ include_patterns = [
     "*.md",
     "docs/*.md",
     "docs/reference/*.rst",
+    "examples/README.md",
+    "examples/*.ipynb",
     "studies/README.md",
     "studies/*/*.md",
     "benchmarks/*.md",
@@ -81,6 +84,7 @@ SECTIONS = {
 STUDIES = [str(path.relative_to(ROOT).with_suffix("")) for path in sorted(ROOT.glob("studies/*/*.md"))]
 TREES = {
     **{name: [f"docs/{page}" for page in pages.split()] for name, pages in SECTIONS.items()},
+    "Examples": ["examples/README", *(f"examples/{path.stem}" for path in sorted(ROOT.glob("examples/*.ipynb")))],
     "Studies": ["studies/README", *sorted(STUDIES, key=lambda page: (Path(page).parent, Path(page).stem != "README"))],
     "Project": [
         *(f"benchmarks/{page}" for page in ("README", "NOTEBOOK", "results/README")),
@@ -249,7 +253,7 @@ def add_trees(app: Sphinx, docname: str, source: list[str]) -> None:
 def complain(app: Sphinx, doctree: nodes.document) -> None:
     """Tell of pictures that no script makes, and of public names without an example."""
     for picture in doctree.findall(nodes.image):
-        if not has_maker(picture["uri"]):
+        if not picture["uri"].startswith("data:") and not has_maker(picture["uri"]):
             logger.warning("no script makes the picture %s", picture["uri"], location=picture)
     module = app.env.docname.rpartition("/")[2]
     for name in without_example(module, NAMES.get(module, {})):
@@ -269,4 +273,5 @@ def setup(app: Sphinx) -> None:
     app.connect("autodoc-skip-member", skip_fields)
     app.connect("missing-reference", find_name)
     app.connect("doctree-read", complain)
+    notebook_pages.setup(app)
     app.connect("build-finished", markdown_pages.write)

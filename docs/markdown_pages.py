@@ -7,6 +7,7 @@ import inspect
 import re
 from pathlib import Path
 
+from notebook_pages import markdown_of
 from public_names import has_docstring, public_names
 from sphinx.application import Sphinx
 
@@ -36,7 +37,8 @@ def write(app: Sphinx, error: Exception | None) -> None:
     ordered = [page for page in (app.config.root_doc, *pages) if page in app.env.found_docs]
     for page in ordered:
         source = Path(app.srcdir, app.env.doc2path(page))
-        text = source.read_text(encoding="utf-8") if source.suffix == ".md" else reference_page(source.stem)
+        text = source.read_text(encoding="utf-8") if source.suffix != ".rst" else reference_page(source.stem)
+        text = markdown_of(text) if source.suffix == ".ipynb" else text
         (site / f"{page}.md").write_text(text, encoding="utf-8")
         full.append(f"<!-- {page}.md -->\n\n{text}")
         section = pages.get(page, "")

@@ -1,6 +1,6 @@
 """A whole experiment: can a network tell from four numbers whether their sum is positive?
 
-dat train examples/my_experiment.py --kind deep
+dat train examples/my_experiment.py --kind deep --n_train 1000 --loop.epochs 20
 dat reproduce examples/my_experiment.py --out runs/sums && dat plot examples/my_experiment.py runs/sums --out plots
 """
 

@@ -26,10 +26,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.support import notebooks
+
 ROOT = Path(__file__).resolve().parents[2]
 PLACES = (
     "*.md",
     "docs/*.md",
+    "examples/README.md",
     "studies/README.md",
     "studies/*/README.md",
     "benchmarks/*.md",
@@ -159,13 +162,15 @@ def wrong_outputs(
 
 
 def write_scripts(folder: Path) -> None:
-    """Write the Python of each page that has any as a file, for a type checker; the folder is made anew."""
+    """Write the Python of each page and notebook as a file, for a type checker; the folder is made anew."""
     shutil.rmtree(folder, ignore_errors=True)
     for name, page in PAGES.items():
         if "```python\n" in page:
             path = folder / f"{name.removesuffix('.md').replace('-', '_')}.py"
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(script(page), encoding="utf-8")
+    for notebook in ROOT.glob("examples/*.ipynb"):
+        (folder / f"{notebook.stem}.py").write_text(notebooks.script(notebook), encoding="utf-8")
 
 
 if __name__ == "__main__":
