@@ -9,6 +9,7 @@ code. All is written into the folder text-to-server, which must not exist.
 
 import json
 import sys
+from contextlib import suppress
 from glob import glob
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -83,7 +84,8 @@ def main(text: str = str(ROOT / "docs/*.md"), other: str = str(ROOT / "dual_atte
     folder = Path("text-to-server")
     adapt(train_and_export(text, folder, steps=500), other, folder, steps=300)
     print("waiting for prompts at http://127.0.0.1:8000; Ctrl-C ends")
-    server(folder / "adapted").serve_forever()
+    with suppress(KeyboardInterrupt), server(folder / "adapted") as waiting:
+        waiting.serve_forever()
 
 
 if __name__ == "__main__":
