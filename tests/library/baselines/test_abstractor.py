@@ -180,12 +180,6 @@ def test_sinusoidal_symbols_and_other_norms():
     assert not any("symbol" in name for name, _ in model.named_parameters())
 
 
-def test_it_compiles_in_one_graph():
-    model, x = abstractor(), normal(2, 5, 8)
-    compiled = torch.compile(model, fullgraph=True, backend="eager")
-    torch.testing.assert_close(compiled(x), model(x))
-
-
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [

@@ -83,12 +83,6 @@ def test_every_parameter_learns(symmetric):
     assert all(p.grad is not None and p.grad.any() for p in model.parameters())
 
 
-def test_it_compiles_in_one_graph():
-    model, x = build(context_norm=True), normal(2, 4, 6)
-    compiled = torch.compile(model, fullgraph=True, backend="eager")
-    torch.testing.assert_close(compiled(x), model(x))
-
-
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [

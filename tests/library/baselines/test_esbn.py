@@ -92,11 +92,6 @@ def test_gradients():
     assert torch.autograd.gradcheck(lambda x: model(x, padding_mask=mask), (x,))
 
 
-def test_it_compiles_in_one_graph():
-    model, x = build(), normal(2, 3, 6)
-    torch.testing.assert_close(torch.compile(model, fullgraph=True, backend="eager")(x), model(x))
-
-
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [

@@ -80,11 +80,6 @@ def test_every_parameter_learns():
     assert all(p.grad is not None and p.grad.any() for p in model.parameters())
 
 
-def test_it_compiles_in_one_graph():
-    model, x = build(), normal(2, 4, 6)
-    torch.testing.assert_close(torch.compile(model, fullgraph=True, backend="eager")(x), model(x))
-
-
 def test_positions_in_a_grid():
     model = float64(VisionPrediNet((3, 12, 8), (4, 4), 5, 6, 3, 2, positions="grid"))
     images = normal(2, 3, 8, 12)

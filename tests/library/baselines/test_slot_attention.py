@@ -103,12 +103,6 @@ def test_scores_beyond_float16_leave_finite_slots():
     assert model(torch.randn(2, 5, 4).half()).isfinite().all()
 
 
-def test_it_compiles_in_one_graph():
-    model, x = build(), normal(2, 5, 4)
-    compiled = torch.compile(model, fullgraph=True, backend="eager")
-    torch.testing.assert_close(compiled(x), model(x))
-
-
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [

@@ -45,7 +45,7 @@ def check(module, arguments, options):
     x = arguments[0].requires_grad_()
     inputs = (x, *module.parameters())
     torch._dynamo.reset()  # whatever tests before this one have compiled
-    compiled = torch.compile(module, fullgraph=True, backend="eager")
+    compiled = torch.compile(module, fullgraph=True, backend="aot_eager")
     results = []
     for call in (module, compiled):
         context = call(*arguments, **options).context
