@@ -339,3 +339,9 @@ def test_a_run_that_has_no_weights_yet(tmp_path):
     run.config.write_text("x: 1")
     with pytest.raises(ValueError, match="not the configuration of a run"):
         open_checkpoint(run.path)
+
+
+def test_a_path_below_a_home_that_is_not_there(monkeypatch):
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)
+    with pytest.raises(FileNotFoundError, match=r"~/run: no such folder"):
+        open_checkpoint("~/run")
