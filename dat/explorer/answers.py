@@ -8,6 +8,7 @@ from ..description import OPTIMISED_IN, describe, sections_of
 from .ablations import ABLATED, ablations
 from .cards import card
 from .dictionaries import made_dictionary
+from .image_cards import image_card
 from .images import IMAGE_BYTES, ImageSession
 from .opening import Explored
 from .patching import patching
@@ -85,7 +86,9 @@ def _of_images(session: ImageSession) -> Mapping[str, Answer]:
             raise ValueError(f"sample: expected one of {', '.join(session.samples)}, got {name!r}")
         return {"recording": session.packed(name)}
 
+    cards = {"/card": Answer(lambda request: image_card(session, request))} if session.pictures_of else {}
     return {
+        **cards,
         "/sample": Answer(sample),
         "/image": Answer(lambda data: {"recording": session.packed_file(data)}, IMAGE_BYTES, takes_bytes=True),
     }

@@ -39,6 +39,7 @@ from dual_attention.relational_attention import RelationalAttention
 
 from .ablations import SwitchedPart, ablated
 from .dictionaries import example_json
+from .images import ImageSession
 from .opening import relation_formula
 from .requests import Json, Malformed, integer_of, text_of
 from .session import Session
@@ -73,9 +74,9 @@ def card(session: Session, request: Mapping[str, Any]) -> Json:
     Returns:
         ``card``, the number of this format; ``model`` and ``weights``, its title and digest; ``layer``, ``relation``,
         ``text``, ``tokens`` of it that were measured, and the ``formula``. ``pairs``: entries of a dictionary, and
-        ``pairs_of`` what. ``labels``: see :func:`_detected`. ``asymmetry`` and ``share`` of the message, see
-        :func:`_share`, None where they are not defined. ``effect`` of an ablation, change of the loss and divergence
-        in nats, and those of random directions, ``effects_random``.
+        ``pairs_of`` what. ``labels``: see :func:`detected`. ``asymmetry`` and ``share`` of the message, see
+        :func:`share_of_message`, None where they are not defined. ``effect`` of an ablation, change of the loss and
+        divergence in nats, and those of random directions, ``effects_random``.
 
     Raises:
         ValueError: for a text that the model cannot read, or a layer or relation that it does not have; and for
@@ -83,18 +84,13 @@ def card(session: Session, request: Mapping[str, Any]) -> Json:
     """
     text = text_of(request)
     tokens = session.tensor(session.tokens(text)[:MOST_TOKENS])
-    site = _site(session, request.get("layer"))
+    site = site_of(session, request.get("layer"))
     number = integer_of(request, "relation", 0, site.n_relations - 1, 0)
-    entered: list[Tensor] = []  # the layer, as its receivers
-
-    def keep(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        entered.append(args[0] if args else kwargs["x"])
-
     with session.reserved() as model, evaluating(model):
-        with site.module.register_forward_pre_hook(keep, with_kwargs=True):
-            maps = _captured(model, site, tokens)
-        labels = _detected(_scores(model, site, maps, entered[0], tokens), number, _labels(session, text, tokens, maps))
-        share = _share(model, site, maps, number)
+        maps, entered = captured(model, site, tokens)
+        scores = scores_of(model, site, maps, entered, tokens)
+        labels = detected(scores, number, _labels(session, text, tokens, maps))
+        share = share_of_message(model, site, maps, number)
         weights = session.facts.get("weights") or weights_digest(model)
     own = [one for one in (session.dictionary or {"entries": []})["entries"] if one["relation"] == number]
     own = [one for one in own if one["layer"] == site.layer and one["rank"] <= PAIRS]
@@ -111,14 +107,15 @@ def card(session: Session, request: Mapping[str, Any]) -> Json:
         "pairs": own or _pairs(session, tokens[0].cpu(), maps, number),
         "pairs_of": session.dictionary["source"] if session.dictionary and own else "the text",
         "labels": labels,
-        "asymmetry": _finite(relation_asymmetry(maps.get("relations"))[number]),
+        "asymmetry": finite(relation_asymmetry(maps.get("relations"))[number]),
         "share": share,
         "effect": effects["effects"][0],
         "effects_random": effects["controls"][0],
     }
 
 
-def _site(session: Session, layer: Any) -> Site:
+def site_of(session: Session | ImageSession, layer: Any) -> Site:
+    """The layer of a request, which computes relations."""
     if not isinstance(layer, str):
         raise Malformed("The request needs a layer.")
     with session.reserved() as model:
@@ -132,15 +129,24 @@ def _site(session: Session, layer: Any) -> Site:
     return sites[layer]
 
 
-def _captured(model: nn.Module, site: Site, tokens: Tensor) -> HeadMaps:
+def captured(model: nn.Module, site: Site, inputs: Tensor) -> tuple[HeadMaps, Tensor]:
+    """Maps of the relational heads of a layer that reads tokens or images, and what enters it as its receivers."""
     names: list[Quantity] = [name for name in _KEPT if site.tap_of(name) is not None]
-    with capture(model, names, layers=[site.layer], heads="relational") as maps:
-        model(tokens)
-    return maps.heads()[0]
+    entered: list[Tensor] = []
+
+    def keep(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        entered.append(args[0] if args else kwargs["x"])
+
+    with (
+        site.module.register_forward_pre_hook(keep, with_kwargs=True),
+        capture(model, names, layers=[site.layer], heads="relational") as maps,
+    ):
+        model(inputs)
+    return maps.heads()[0], entered[0]
 
 
-def _scores(model: nn.Module, site: Site, maps: HeadMaps, entered: Tensor, tokens: Tensor) -> dict[str, Tensor]:
-    """The layer's relations, and the scores of the same pairs that they should beat, ``(1, N, N, S)`` each."""
+def scores_of(model: nn.Module, site: Site, maps: HeadMaps, entered: Tensor, inputs: Tensor) -> dict[str, Tensor]:
+    """The layer's relations, and the scores of the same pairs that they should beat, ``(B, N, N, S)`` each."""
     found = {"relations": maps.get("relations"), "attention": attention_scores(maps.get("weights"))}
     found["cosine"] = cosine_scores(entered)
     module = site.module
@@ -153,7 +159,7 @@ def _scores(model: nn.Module, site: Site, maps: HeadMaps, entered: Tensor, token
     except ValueError:  # a module that cannot draw its parameters anew
         return found
     (site,) = [choice.site for choice in choose_sites(twin, [site.layer], "relational") if choice.site.tap("relations")]
-    found["untrained"] = _captured(twin, site, tokens).get("relations")
+    found["untrained"] = captured(twin, site, inputs)[0].get("relations")
     return found
 
 
@@ -172,10 +178,19 @@ def _labels(session: Session, text: str, tokens: Tensor, maps: HeadMaps) -> dict
     }
 
 
-def _detected(
-    scores: Mapping[str, Tensor], number: int, labels: Mapping[str, tuple[Tensor, Tensor, Tensor]]
+def detected(
+    scores: Mapping[str, Tensor],
+    number: int,
+    labels: Mapping[str, tuple[Tensor, Tensor, Tensor]],
+    permutations: int = SHUFFLES,
 ) -> list[Json]:
     """Detection of labels by a relation, and by each control, among pairs of one stratum.
+
+    Args:
+        scores: see :func:`scores_of`.
+        number: of the relation.
+        labels: for each its pairs, the pairs that count, and their strata, ``(N, N)`` or ``(B, N, N)``.
+        permutations: shuffles of the labels; without, there is no ``p``.
 
     Returns:
         For each label its ``name``; the number of ``pairs`` that were compared; ``auc``; ``p`` against the best of all
@@ -186,12 +201,14 @@ def _detected(
         ValueError: for scores that are not finite.
     """
     found = []
-    for name, (label, mask, strata) in labels.items():
-        ranked = {one: RankedScores(x[0].cpu()[mask], strata[mask]).auc(label[mask]) for one, x in scores.items()}
+    pairs = scores["relations"].shape[:3]
+    for name, about in labels.items():
+        label, mask, strata = (one.expand(pairs) for one in about)
+        ranked = {one: RankedScores(x.cpu()[mask], strata[mask]).auc(label[mask]) for one, x in scores.items()}
         if not ranked["relations"].positives:  # no pair without the label in the stratum of one with it
             found.append({"name": name, "pairs": 0})
             continue
-        own = detect(scores["relations"].cpu(), label, mask, strata, permutations=SHUFFLES)
+        own = detect(scores["relations"].cpu(), label, mask, strata, permutations=permutations)
         controls = {one: measured.auc for one, measured in ranked.items() if one != "relations"}
         auc = float(own.auc[number])
         furthest = max(float((one - 0.5).abs().max()) for one in controls.values())
@@ -200,7 +217,7 @@ def _detected(
                 "name": name,
                 "pairs": own.positives,
                 "auc": auc,
-                "p": float(own.p[number]),
+                "p": finite(own.p[number]),
                 "controls": {key: [float(one.min()), float(one.max())] for key, one in controls.items()},
                 "beyond": abs(auc - 0.5) > furthest,
             }
@@ -208,16 +225,16 @@ def _detected(
     return found
 
 
-def _share(model: nn.Module, site: Site, maps: HeadMaps, number: int) -> float | None:
+def share_of_message(model: nn.Module, site: Site, maps: HeadMaps, number: int) -> float | None:
     """Share of a relation in what relational heads write into the residual stream, the mean over receivers.
 
     Math: ‖m_i‖ / (‖m_i‖ + ‖a_i - m_i‖), m_i = Σ_h Σ_j α^h_ij r_ij W_o^h W_r^h and a_i all that the heads write
     """
     if not isinstance(site.module, RelationalAttention):
         return None
-    received = torch.einsum("hij,ij->hi", maps.get("weights")[0], maps.get("relations")[0, ..., number])
-    own = torch.einsum("hi,hd->id", received, written_by(model, site.layer)[:, number])
-    return _finite(message_share(own, maps.get("contribution")[0].sum(0) - own).nanmean())
+    received = torch.einsum("bhij,bij->bhi", maps.get("weights"), maps.get("relations")[..., number])
+    own = torch.einsum("bhi,hd->bid", received, written_by(model, site.layer)[:, number])
+    return finite(message_share(own, maps.get("contribution").sum(1) - own).nanmean())
 
 
 def _pairs(session: Session, tokens: Tensor, maps: HeadMaps, number: int) -> list[Json]:
@@ -256,5 +273,6 @@ def _octaves(n: int) -> Tensor:
     return distance_strata(n, [1 << step for step in range(n.bit_length())])
 
 
-def _finite(value: Tensor) -> float | None:
+def finite(value: Tensor) -> float | None:
+    """A number, None where it is none."""
     return float(value) if math.isfinite(value) else None

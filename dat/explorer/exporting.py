@@ -33,6 +33,7 @@ from .figures import (
     seen_writes,
 )
 from .html import page_html
+from .image_cards import image_card
 from .images import ImageSession, Shown
 from .opening import Explored
 from .patching import patched
@@ -54,15 +55,19 @@ class Exporter:
         source: the text, or the sample or file of an image.
         view: what is shown.
         command: that opens the model, for whoever has the file.
+        caption: of a page.
     """
 
     session: Explored
     source: str
     view: View
     command: str = ""
+    caption: str = ""
 
     def __post_init__(self) -> None:
-        page, of_language = self.view.page, ("card", "dictionary", "generate", "interventions", "patching", "writes")
+        page, of_language = self.view.page, ("dictionary", "generate", "interventions", "patching", "writes")
+        if page == "card" and not isinstance(self.session, Session | ImageSession):
+            raise ValueError("view: the page card is of language models and image classifiers, and this is neither")
         if page in of_language and not isinstance(self.session, Session):
             raise ValueError(f"view: the page {page} is of language models, and this is none")
         if page == "effects" and not isinstance(self.session, ABLATED):
@@ -93,7 +98,7 @@ class Exporter:
         """The page, with the answers that the view shows."""
         kept = {} if self._answer is None else {self._answer[0]: self._answer[1]}
         recording = self.session.packed(self.source)
-        return page_html(recording, kept=kept, view=self.view.fragment, command=self.command)
+        return page_html(recording, kept=kept, view=self.view.fragment, command=self.command, caption=self.caption)
 
     @property
     def seen(self) -> Seen:
@@ -142,14 +147,19 @@ class Exporter:
         session, view = self.session, self.view
         if view.page == "model":
             return "model", model_facts(session)
+        if view.page == "card":
+            heads = heads_of(self._recording, view, relational=True)
+            asked = {"layer": heads.layer, "relation": view.relation}
+            if isinstance(session, ImageSession):
+                found = image_card(session, asked)
+            else:
+                assert isinstance(session, Session)
+                found = card(session, {"text": self.source, **asked})
+            return "cards", {f"{found['layer']} {found['relation']}": found}
         if view.page == "effects":
             return "effects", ablated(session, {**self._example, **self._change, "draws": view.draws})
         if not isinstance(session, Session):
             return None
-        if view.page == "card":
-            heads = heads_of(self._recording, view, relational=True)
-            found = card(session, {"text": self.source, "layer": heads.layer, "relation": view.relation})
-            return "cards", {f"{found['layer']} {found['relation']}": found}
         if view.page == "interventions":
             return "interventions", switch_effects(session, self._switches)
         if view.page == "writes":

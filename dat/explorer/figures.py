@@ -382,15 +382,21 @@ def seen_dictionary(found: Json, recording: Recording, view: View) -> Seen:
 
 def seen_card(found: Json) -> Seen:
     """The measures of a relation, as :func:`~.cards.card` returns it."""
-    rows: list[list[Any]] = [[name, found[name]] for name in ("weights", "tokens", "share", "asymmetry")]
-    for which, name in enumerate(("loss_change", "divergence")):
+    of = ("weights", "tokens", "pictures", "share", "asymmetry", "right")
+    rows: list[list[Any]] = [[name, found[name]] for name in of if name in found]
+    for which, name in enumerate(("loss_change", "divergence", "right_without")[: len(found["effect"])]):
         value, random = found["effect"][which], [one[which] for one in found["effects_random"]]
         rows.append([name, value, *(_ends(random) if value is not None else ())])
     for one in found["labels"]:
         name, controls = one["name"], one.get("controls", {})
         rows += [[f"AUC {name}", one.get("auc", "")], [f"pairs {name}", one["pairs"]], [f"p {name}", one.get("p", "")]]
         rows += [[f"AUC {name}, {kind}", "", *ends] for kind, ends in controls.items()]
+    for one in found.get("answers", ()):
+        rows.append([f"strongest pair, {one['name']}", one["median"], one["low"], one["high"]])
     for one in found["pairs"]:
+        if "picture" in (example := one["example"]):
+            rows.append([f"{one['end']} {one['rank']} picture {example['picture']}", example["value"]])
+            continue
         receiver, sender = (one["example"][name] for name in ("receiver", "sender"))
         tokens = "” from “".join(other["labels"][other["at"]] for other in (receiver, sender))
         rows.append([f"{one['end']} {one['rank']} “{tokens}”", one["example"]["value"]])

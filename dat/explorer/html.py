@@ -36,6 +36,7 @@ def page_html(
     kept: Mapping[str, Any] | None = None,
     view: str = "",
     command: str = "",
+    caption: str = "",
 ) -> Page:
     """The page of a packed recording.
 
@@ -45,6 +46,7 @@ def page_html(
         kept: answers of a session that a page without a server shows, by name of the page.
         view: what is shown at first, as the fragment of an address has it.
         command: the command that opens the model, for those who have the page as a file.
+        caption: a sentence or two below the title.
     """
     script = "\n".join(['(() => {\n"use strict";', *join_modules(_FOLDER / "main.js").values(), "})();"])
     style = _part("style.css")
@@ -62,6 +64,7 @@ def page_html(
     parts = {
         "policy": "; ".join(f"{name} {value}" for name, value in policy.items()),
         "title": html.escape(str(recording["title"])),
+        "caption": f'\n  <p id="caption">{html.escape(caption)}</p>' if caption else "",
         "style": style,
         "data": json_in_html(data),
         "script": script,

@@ -28,6 +28,7 @@ from ..data.images.folders import MEAN, STD
 from ..data.images.pictures import decoded
 from ..data.relational_games.dataset import generate_images
 from ..data.relational_games.tasks import EXTRA_TASKS, TASKS, class_names
+from ..experiments.relational_games.config import IMAGE_SHAPE
 from .packing import Bits, pack, packed_array, unpacked_array
 from .recording import Recording, record
 from .requests import Json, Malformed
@@ -40,6 +41,11 @@ GAMES = (*TASKS, *EXTRA_TASKS)
 
 DIGITS = 4
 """Samples of handwritten digits."""
+
+VARIANTS = 8
+"""Samples of the task that a model was trained on."""
+
+_SEED = 1 << 32  # of pictures of cards, away from those of samples
 
 CLASSES_SHOWN = 5
 
@@ -97,7 +103,7 @@ class ImageSession:
         mean, std: of each channel, by which pixels in 0..1 are normalised.
         digits: set of handwritten digits that samples are from; otherwise they are from Relational Games.
         task: that of Relational Games whose sample is shown first.
-        names: of classes; without, they are numbers.
+        names: of the classes of a model of that task; without, they are numbers.
         layers: those that are recorded; by default all.
         checkpoint: what was opened.
     """
@@ -136,12 +142,35 @@ class ImageSession:
         """Names of samples."""
         if self.digits is not None:
             return [f"digit {number}" for number in range(DIGITS)]
-        return [f"game {task}" for task in GAMES]
+        more = [f"game {self.task} {number}" for number in range(1, VARIANTS + 1)] if self.names else []
+        return [name for task in GAMES for name in (f"game {task}", *(more if task == self.task else ()))]
 
     @property
     def default(self) -> str:
         """Sample to show first, if nothing else is asked for."""
         return self.samples[0] if self.digits is not None else f"game {self.task}"
+
+    @property
+    def pictures_of(self) -> str:
+        """In words, what :meth:`pictures` are; empty if there are none."""
+        if self.digits is not None:
+            return f"handwritten digits of {self.digits}"
+        return f"new pictures of the game {self.task}" if self.names and self.size == IMAGE_SHAPE[1:] else ""
+
+    def pictures(self, count: int) -> tuple[Tensor, Tensor]:
+        """Pictures like those of the training, ``(count, C, height, width)`` uint8, and their classes, ``(count,)``.
+
+        Raises:
+            ValueError: if there are none.
+        """
+        if not self.pictures_of:
+            raise ValueError("pictures: there are none of the kind that this model was trained on")
+        if self.digits is not None:
+            images, labels = digit_images(self.digits)
+            images, labels = images[:count], labels[:count]
+        else:
+            images, labels, _ = generate_images(self.task, count, seed=_SEED)
+        return torch.stack([self._fitting(one) for one in images]), labels
 
     def check(self, source: str) -> None:
         """Raise ``ValueError`` or ``OSError`` if :meth:`packed` cannot show this."""
@@ -182,8 +211,10 @@ class ImageSession:
         if kind == "digit":
             images, labels = digit_images(self.digits)
             return images[int(which)], f"a {int(labels[int(which)])}"
-        games = generate_images(which, 1, seed=0)
-        return games.images[0], f"whose answer is “{class_names(which)[int(games.labels[0])]}”"
+        task, _, number = which.partition(" ")
+        place = int(number) - 1 if number else 0
+        games = generate_images(task, VARIANTS if number else 1, seed=int(bool(number)))
+        return games.images[place], f"whose answer is “{class_names(task)[int(games.labels[place])]}”"
 
     def _read(self, data: bytes) -> tuple[Tensor, str]:
         """An image's file, cut to the shape of the model's images and made as large as they are."""
@@ -202,9 +233,10 @@ class ImageSession:
         return found.round().to(torch.uint8)
 
     def normalised(self, pixels: Tensor) -> Tensor:
-        """Pixels ``(C, height, width)`` uint8 as the model reads them, ``(1, C, height, width)``."""
+        """Pixels ``(..., C, height, width)`` uint8 as the model reads them, ``(B, C, height, width)``, B 1 for one."""
         mean, std = (torch.tensor(tuple(part))[:, None, None] for part in (self.mean, self.std))
-        return ((pixels.float() / 255.0 - mean) / std)[None].to(next(self.model.parameters()))
+        found = ((pixels.float() / 255.0 - mean) / std).to(next(self.model.parameters()))
+        return found if found.dim() == 4 else found[None]
 
     def pixels_of_page(self, packed: Any) -> Tensor:
         """Pixels ``(C, height, width)`` uint8 from those that a page has of its image."""

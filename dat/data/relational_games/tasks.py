@@ -271,7 +271,9 @@ _PAIRS = tuple(combinations(range(CELLS), 2))
 _TOP_AND_BOTTOM = ((1, 6, 7, 8),)
 
 _TASKS: dict[str, Task] = {
-    "same": Task(same, "same", "Are the two objects the same?", _PAIRS, independent_share=0.0),
+    "same": Task(
+        same, "same", "Are the two objects the same?", _PAIRS, classes=("different", "same"), independent_share=0.0
+    ),
     "occurs": Task(occurs, "occurs", "Does the top object occur in the bottom row?", _TOP_AND_BOTTOM),
     "xoccurs": Task(xoccurs, "xoccurs", "Does the top object occur exactly once in the bottom row?", _TOP_AND_BOTTOM),
     "between": Task(

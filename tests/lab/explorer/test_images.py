@@ -72,6 +72,10 @@ def test_a_run_opens_on_its_own_task(monkeypatch):
         assert session.default == f"game {task}" and session.default in session.samples
         image = session.packed(session.default)["image"]  # with the right answer, and classes by their names
         names = class_names(task)
+        own = [name for name in session.samples if name.startswith(session.default)]
+        assert own == [session.default, *(f"{session.default} {number}" for number in range(1, 9))]
+        answers = [session.packed(name)["image"]["about"].partition("“")[2] for name in own[1:]]
+        assert {f"{name}”" for name in names} == {*answers}
         assert image["about"].removeprefix(f"sample: game {task}, whose answer is “").removesuffix("”") in names
         assert {name for name, _ in image["classes"]} <= set(names)
 
