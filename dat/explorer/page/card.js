@@ -1,14 +1,20 @@
 // Cards: one relation on one page, with a name and a note of one's own, as a file that can be opened again.
 
+import { unpacked } from "./arrays.js";
+import { colourOf } from "./colours.js";
 import { withIndices } from "./explanations.js";
 import { fileName, save } from "./exports.js";
 import { isNamed, shortOf } from "./maps.js";
 import { PATIENCE } from "./switches.js";
 import { element, fillTable, get, signed, written } from "./tables.js";
+import { framedPicture } from "./vision.js";
 
 /** @import { Explorer, Recording } from "./main.js" */
 
 const MOST_CARD = 2 ** 20; // bytes of a file
+const PAIR_SIDE = 108; // pixels of a picture
+const AREA_OF_TEXTS = "AUC: how often a pair with the label has a larger value than one without it that is as far apart (same token, same word), or as alike (previous, near); ½ says nothing. p: of the labels shuffled, against the best of all relations of the layer. Beyond: further from ½ than all other scores.";
+const AREA_OF_PICTURES = "AUC: how often a pair of equal patches has a larger value than one of different patches at the same two places; ½ says nothing. Beyond: further from ½ than all other scores.";
 const keyOf = ({ layer, relation }) => `${layer} ${relation}`;
 
 export class CardPage {
@@ -28,7 +34,7 @@ export class CardPage {
       get("card-open").value = "";
       if (file) await this.open(file);
     });
-    get("card-map").addEventListener("click", () => explorer.set({ page: "relations", i: null, j: null, cell: null, x: 0, y: 0 }));
+    get("card-map").addEventListener("click", () => explorer.set({ page: this.recording.image ? "vision" : "relations", i: null, j: null, cell: null, x: 0, y: 0 }));
   }
 
   isPossible() {
@@ -158,26 +164,53 @@ export class CardPage {
   }
 
   showCard(card) {
-    const other = card.text === this.recording.source ? "" : " It is of another text than the one above.";
-    get("card-about").replaceChildren(...withIndices(`${card.formula}: how receiver i compares with sender j; no unit. Measured in ${card.tokens} tokens of one text; relations of other texts may differ.${other}`));
+    const other = card.pictures || card.text === this.recording.source ? "" : " It is of another text than the one above.";
+    const of = card.pictures ? `${card.pictures} ${card.pictures_of}` : `${card.tokens} tokens of one text; relations of other texts may differ`;
+    get("card-about").replaceChildren(...withIndices(`${card.formula}: how receiver i compares with sender j; no unit. Measured in ${of}.${other}`));
+    get("card-area").textContent = card.pictures ? AREA_OF_PICTURES : AREA_OF_TEXTS;
     fillTable(get("card-facts"), "Effect of removing it, and its own measures", ["measure", "value", "random directions", "meaning"], this.facts(card));
     const kinds = [...new Set(card.labels.flatMap((one) => Object.keys(one.controls || {})))], range = ([low, high]) => (low === high ? written(low) : `${written(low)} to ${written(high)}`);
+    const shuffled = (...cells) => (card.pictures ? [] : cells); // labels of two objects of a picture are not
     fillTable(get("card-labels"), "How well it detects labels, beside the controls",
-      ["label", "pairs", "AUC", "p", ...kinds, "beyond"], card.labels.map((one) => (one.pairs
-        ? [one.name, `${one.pairs}`, written(one.auc), written(one.p), ...kinds.map((kind) => (one.controls[kind] ? range(one.controls[kind]) : "")), one.beyond ? "yes" : "no"]
-        : [one.name, "0", "–", "", ...kinds.map(() => ""), ""])));
+      ["label", "pairs", "AUC", ...shuffled("p"), ...kinds, "beyond"], card.labels.map((one) => (one.pairs
+        ? [one.name, `${one.pairs}`, written(one.auc), ...shuffled(written(one.p)), ...kinds.map((kind) => (one.controls[kind] ? range(one.controls[kind]) : "")), one.beyond ? "yes" : "no"]
+        : [one.name, "0", "–", ...shuffled(""), ...kinds.map(() => ""), ""])));
     const { dictionary } = this.explorer.pages;
     for (const end of ["high", "low"]) {
-      get(`card-${end}`).replaceChildren(...card.pairs.filter((entry) => entry.end === end).map((entry) => dictionary.entryElement(entry)));
+      const list = get(`card-${end}`);
+      list.classList.toggle("pictures", Boolean(card.pictures));
+      list.replaceChildren(...card.pairs.filter((entry) => entry.end === end).map((entry) => (card.pictures ? this.pictureEntry(card, entry) : dictionary.entryElement(entry))));
     }
-    get("card-pairs-of").textContent = `Of ${card.pairs_of}; beside each, pairs about as far apart, of tokens about as frequent.`;
+    get("card-pairs-of").textContent = card.pictures
+      ? "Of each picture its strongest pair of patches, framed, with its value and the right answer; smaller beside it, other pictures with objects at the same two places."
+      : `Of ${card.pairs_of}; beside each, pairs about as far apart, of tokens about as frequent.`;
   }
 
-  facts({ effect: [loss, divergence], effects_random: random, asymmetry, share }) {
+  // The picture of a pair, and beside it those of others at the same places; the colour of a value is on one scale.
+  pictureEntry(card, { example, counterexamples }) {
+    const most = Math.max(...card.pairs.map((entry) => Math.abs(entry.example.value))), { look } = this.explorer;
+    const figure = ({ value, picture, i, j }, side) => {
+      const { pixels, answer } = card.shown[picture], number = element("span", { className: "value", text: written(value) });
+      number.style.borderColor = `rgb(${colourOf(value, { most, diverging: true }, { ...look, scale: "linear", gain: 1 })})`;
+      const canvas = framedPicture(unpacked(pixels), card.grid, [i, j].map((place) => place - card.first), side);
+      canvas.setAttribute("role", "img");
+      canvas.setAttribute("aria-label", `A picture whose answer is ${answer}`);
+      return element("figure", {}, canvas, element("figcaption", {}, number, element("span", { text: ` ${answer}` })));
+    };
+    return element("li", {}, figure(example, PAIR_SIDE), ...counterexamples.map((one) => figure(one, PAIR_SIDE / 3)));
+  }
+
+  facts({ effect: [loss, divergence, right], effects_random: random, asymmetry, share, answers = [], ...card }) {
+    const percent = (part) => `${(100 * part).toFixed(1)} %`;
     const range = (which, shown) => `${shown(Math.min(...random.map((one) => one[which])))} to ${shown(Math.max(...random.map((one) => one[which])))}`;
+    const ofPictures = card.pictures ? [
+      ["right answers without it", percent(right), range(2, percent), `${percent(card.right)} with it; in its place its mean over the pictures`],
+      ...answers.map((one) => [`strongest pair, ${one.name}`, written(one.median), "", `the median of ${one.pictures} pictures; nine in ten lie between ${written(one.low)} and ${written(one.high)}`]),
+    ] : [];
     return [
-      ["divergence without it", `${written(divergence)} nats`, range(1, written), "Σ p ln(p / p′), the mean over places"],
-      ["change of the loss", loss === null ? "–" : `${signed(loss)} nats`, loss === null ? "" : range(0, signed), "L′ − L, a token"],
+      ...ofPictures,
+      ["divergence without it", `${written(divergence)} nats`, range(1, written), `Σ p ln(p / p′), the mean over ${card.pictures ? "pictures" : "places"}`],
+      ["change of the loss", loss === null ? "–" : `${signed(loss)} nats`, loss === null ? "" : range(0, signed), card.pictures ? "L′ − L, a picture" : "L′ − L, a token"],
       ["share of the message", share === null ? "–" : `${(100 * share).toFixed(1)} %`, "", "‖m‖ / (‖m‖ + ‖a − m‖), m of this relation, a all that relational heads write"],
       ["asymmetry", asymmetry === null ? "–" : written(asymmetry), "", "‖R − Rᵀ‖ / ‖R + Rᵀ‖: 0 alike both ways, about 1 unrelated"],
     ];
@@ -194,13 +227,16 @@ export class CardPage {
     const { card, own } = this;
     if (!card) throw new Error("There is no card to save.");
     const { layer, relation, weights } = card, ends = (values) => [Math.min(...values), Math.max(...values)];
-    const rows = [["name", own.name], ["note", own.note], ["weights", weights], ["tokens", card.tokens], ["share", card.share], ["asymmetry", card.asymmetry]];
-    ["loss_change", "divergence"].forEach((name, which) => rows.push([name, card.effect[which], ...(card.effect[which] === null ? [] : ends(card.effects_random.map((one) => one[which])))]));
+    const rows = [["name", own.name], ["note", own.note], ["weights", weights], card.pictures ? ["pictures", card.pictures] : ["tokens", card.tokens], ["share", card.share], ["asymmetry", card.asymmetry]];
+    if (card.pictures) rows.push(["right", card.right]);
+    ["loss_change", "divergence", "right_without"].slice(0, card.effect.length).forEach((name, which) => rows.push([name, card.effect[which], ...(card.effect[which] === null ? [] : ends(card.effects_random.map((one) => one[which])))]));
     for (const one of card.labels) {
       rows.push([`AUC ${one.name}`, one.pairs ? one.auc : ""], [`pairs ${one.name}`, one.pairs], [`p ${one.name}`, one.pairs ? one.p : ""]);
       for (const [kind, range] of Object.entries(one.controls || {})) rows.push([`AUC ${one.name}, ${kind}`, "", ...range]);
     }
-    for (const { end, rank, example: { value, receiver, sender } } of card.pairs) rows.push([`${end} ${rank} “${receiver.labels[receiver.at]}” from “${sender.labels[sender.at]}”`, value]);
+    for (const one of card.answers || []) rows.push([`strongest pair, ${one.name}`, one.median, one.low, one.high]);
+    if (card.pictures) rows.push(...card.pairs.map(({ end, rank, example: { value, picture } }) => [`${end} ${rank} picture ${picture}`, value]));
+    else for (const { end, rank, example: { value, receiver, sender } } of card.pairs) rows.push([`${end} ${rank} “${receiver.labels[receiver.at]}” from “${sender.labels[sender.at]}”`, value]);
     const whole = rows.map((row) => [layer, relation, ...row, ...Array(4 - row.length).fill("")]);
     return { title: `card of ${layer} relation ${relation}`, numbers: () => ({ headings: ["layer", "relation", "measure", "value", "control_least", "control_largest"], rows: whole }) };
   }
@@ -220,17 +256,24 @@ function checkedCard(text) {
   const number = (value) => typeof value === "number", all = (list, right) => Array.isArray(list) && list.every(right);
   const within = (least, most) => (value) => value === null || (number(value) && value >= least && value <= most);
   is(card && card.card === 1, "this is none, or of another version");
-  is(["model", "weights", "layer", "text", "formula", "pairs_of"].every((name) => typeof card[name] === "string"), "a text in it is missing");
+  const pictures = card.pictures !== undefined;
+  is(["model", "weights", "layer", "formula", ...(pictures ? ["pictures_of"] : ["text", "pairs_of"])].every((name) => typeof card[name] === "string"), "a text in it is missing");
   is(["name", "note"].every((name) => typeof (card[name] ?? "") === "string"), "its name or note is no text");
-  is(Number.isSafeInteger(card.relation) && Number.isSafeInteger(card.tokens), "its relation is no number");
+  is(Number.isSafeInteger(card.relation) && Number.isSafeInteger(pictures ? card.pictures : card.tokens), "its relation is no number");
   is([card.share, card.asymmetry].every(within(0, Infinity)), "a measure is no number");
-  const effect = (pair) => all(pair, within(-Infinity, Infinity)) && pair.length === 2 && number(pair[1]);
+  const effect = (pair) => all(pair, within(-Infinity, Infinity)) && pair.length === (pictures ? 3 : 2) && pair.slice(1).every(number);
   is(effect(card.effect) && all(card.effects_random, effect) && card.effects_random.length > 0, "its effects are no numbers");
   const range = (ends) => all(ends, number) && ends.length === 2;
-  const measured = ({ auc, p, controls }) => number(auc) && number(p) && controls && Object.values(controls).every(range);
+  const measured = ({ auc, p, controls }) => number(auc) && (pictures || number(p)) && controls && Object.values(controls).every(range);
   is(all(card.labels, (one) => one && typeof one.name === "string" && number(one.pairs) && (!one.pairs || measured(one))), "its labels are damaged");
   const object = (one) => one && all(one.labels, (label) => typeof label === "string") && Number.isSafeInteger(one.place) && typeof one.labels[one.at] === "string";
-  const pair = (one) => one && number(one.value) && object(one.receiver) && object(one.sender);
+  const whole = (...numbers) => numbers.every((one) => Number.isSafeInteger(one) && one >= 0);
+  const shown = (one) => one && typeof one.answer === "string" && one.pixels && one.pixels.type === "u1" && typeof one.pixels.data === "string" && all(one.pixels.shape, (side) => whole(side) && side <= 4096) && one.pixels.shape.length === 3;
+  const pair = (one) => one && number(one.value) && (pictures ? whole(one.i, one.j) && shown((card.shown || {})[one.picture]) : object(one.receiver) && object(one.sender));
+  if (pictures) {
+    const answer = (one) => one && typeof one.name === "string" && [one.pictures, one.low, one.median, one.high].every(number);
+    is(number(card.right) && whole(card.first) && all(card.grid, (side) => whole(side) && side > 0) && card.grid.length === 2 && all(card.answers, answer), "its pictures are damaged");
+  }
   is(all(card.pairs, (one) => one && ["high", "low"].includes(one.end) && number(one.rank) && pair(one.example) && all(one.counterexamples, pair)), "its pairs are damaged");
   return { name: "", note: "", ...card };
 }

@@ -59,8 +59,10 @@ export class EffectsPage {
   open({ mediator, layer, kind, number }) {
     const heads = this.recording.heads.find((one) => one.layer === layer && one.kind === kind);
     const own = { layer: shortOf(layer), i: null, j: null, cell: null, x: 0, y: 0 };
-    if (mediator === "relation") this.explorer.set({ ...own, page: "relations", relation: number });
+    const { image } = this.recording;
+    if (mediator === "relation") this.explorer.set({ ...own, page: image ? "vision" : "relations", maps: "relations", relation: number });
     else if (mediator === "symbol" && heads.assignment) this.explorer.set({ ...own, page: "symbols" });
+    else if (image && heads.weights) this.explorer.set({ ...own, page: "vision", maps: "attention", kind, head: number });
     else this.explorer.set({ ...own, page: heads.weights ? "attention" : "relations", kind, head: number });
   }
 

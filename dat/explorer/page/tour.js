@@ -14,11 +14,12 @@ const STOPS = {
   ],
   vision: [
     ["#picture", "The image, in the patches that the model reads. Choose one with the mouse or the arrow keys."],
-    ["#vision-maps", "What the chosen patch gets from every patch, a map for each relation or head, layer by layer. Orange is positive, blue negative."],
+    ["#vision-maps", "How the chosen patch compares with every patch, a map for each relation, layer by layer: the stronger the colour, the larger the value. Choose another sample above: which map differs between the answers?"],
     ["#vision-note", "What these values are: a formula, a sentence and the unit. The menus above show the same pairs in other ways."],
   ],
   all: [
     ["#tab-effects", "Which heads, relations and symbols matter? This page takes each away in turn, and compares it with random changes of the same size."],
+    ["#tab-card", "One relation in figures: what its removal does beside random changes of the same size, how well it tells pairs apart beside other scores, and the pairs at both ends."],
     ["#tools", "Save what you see as a picture, as numbers, or as a file that needs no server. Cite copies a link, the command and the BibTeX entries; Tour comes back here."],
   ],
 };

@@ -8,11 +8,23 @@ import { headsOf, PairMap, VIEW_NAMES } from "./maps.js";
 import { nextOf } from "./state.js";
 import { element, fillOptions, fillTable, get, written } from "./tables.js";
 
+/** @import { Values } from "./arrays.js" */
 /** @import { Explorer, Recording } from "./main.js" */
 
 const PICTURE_SIDE = 320; // pixels of the longer side of the image
 const MAP_SIDE = 132; // and of a map
 const LIKELIEST = 12;
+
+// Pixels (height, width, channels) of a picture.
+/** @type {(pixels: Values) => ImageData} */
+function pictureData(pixels) {
+  const [height, width, channels] = pixels.shape, data = new ImageData(width, height);
+  for (let place = 0; place < width * height; place++) {
+    for (let part = 0; part < 3; part++) data.data[4 * place + part] = pixels[place * channels + (channels === 3 ? part : 0)];
+    data.data[4 * place + 3] = 255;
+  }
+  return data;
+}
 
 // Draw pixels on a canvas, each as a square; returns the pen.
 function enlarged(canvas, data, side) {
@@ -25,6 +37,26 @@ function enlarged(canvas, data, side) {
   return pen;
 }
 
+// A frame around a patch that is seen on dark and on light ground.
+function frame(pen, { x, y, wide, high }, line) {
+  for (const [style, width] of [["#ffffff", 2.5 * line], ["#000000", line]]) {
+    pen.strokeStyle = style;
+    pen.lineWidth = width;
+    pen.strokeRect(x + line, y + line, wide - 2 * line, high - 2 * line);
+  }
+}
+
+// A picture in which some patches are framed.
+/** @type {(pixels: Values, grid: number[], patches: number[], side: number) => HTMLCanvasElement} */
+export function framedPicture(pixels, [rows, columns], patches, side) {
+  const [height, width] = pixels.shape, factor = Math.max(1, Math.round(side / Math.max(width, height))), canvas = element("canvas");
+  const pen = enlarged(canvas, pictureData(pixels), factor), wide = (width * factor) / columns, high = (height * factor) / rows;
+  for (const patch of patches) frame(pen, { x: (patch % columns) * wide, y: Math.floor(patch / columns) * high, wide, high }, 1);
+  return canvas;
+}
+
+const mostOf = (values) => values.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
+
 export class VisionPage {
   /** @param {Explorer} explorer */
   constructor(explorer) {
@@ -34,6 +66,7 @@ export class VisionPage {
     get("vision-what").addEventListener("change", () => explorer.set({ maps: get("vision-what").value, layer: "", kind: "" }));
     get("vision-view").addEventListener("change", () => explorer.set({ view: get("vision-view").value }));
     get("vision-head").addEventListener("change", () => explorer.set({ head: Number(get("vision-head").value) }));
+    get("vision-shared").addEventListener("click", () => explorer.set({ shared: 1 - explorer.state.shared }));
     get("class-token").addEventListener("click", () => explorer.set({ i: 0 }));
     this.canvas.addEventListener("click", (event) => {
       const box = this.canvas.getBoundingClientRect(), { grid: [rows, columns], first } = this.image;
@@ -115,12 +148,17 @@ export class VisionPage {
     return heads.receivers === heads.senders ? [null] : [...heads.visible.first.keys()];
   }
 
-  // Values of the patches of a map; its scale ends at the largest of another patch, beside which that of the patch itself may be far larger.
+  // Values of the patches of a map, and the largest of another patch, at which its scale ends: that of the patch itself may be far larger.
   valuesOf(map) {
     const { first } = this.image, from = map.from === null ? this.receiver : map.from, values = map.row(from).subarray(first);
-    let most = 0;
-    values.forEach((value, patch) => (value === value && (map.from !== null || patch + first !== from) ? (most = Math.max(most, Math.abs(value))) : 0));
-    return { values, scale: { most, diverging: map.diverging } };
+    const others = values.filter((value, patch) => value === value && (map.from !== null || patch + first !== from)), most = mostOf(others);
+    return { values, most, scale: { most: this.shared ?? most, diverging: map.diverging } };
+  }
+
+  // Where one scale of all maps ends: at the largest value, that of the patch itself included, which says how large equal is.
+  get shared() {
+    const { first } = this.image, rowOf = (map) => map.row(map.from === null ? this.receiver : map.from).subarray(first);
+    return this.explorer.state.shared ? Math.max(...this.maps.map((map) => mostOf(rowOf(map).filter((value) => value === value)))) : null;
   }
 
   show() {
@@ -133,6 +171,7 @@ export class VisionPage {
     get("vision-what").value = this.what;
     get("vision-what").parentElement.hidden = !(this.has("relations") && this.has("attention"));
     get("vision-head").parentElement.hidden = chosen.view !== "attended";
+    get("vision-shared").setAttribute("aria-pressed", String(Boolean(this.explorer.state.shared)));
     get("class-token").hidden = first === 0;
     get("class-token").setAttribute("aria-pressed", String(receiver < first));
     const label = this.recording.sequences[chosen.heads.senders][receiver];
@@ -140,10 +179,10 @@ export class VisionPage {
     this.drawPicture();
     const plain = { ...look, scale: "linear" };
     this.maps.forEach((map) => {
-      const { values, scale } = this.valuesOf(map), side = Math.max(2, Math.round(MAP_SIDE / Math.max(rows, columns)));
+      const { values, most, scale } = this.valuesOf(map), side = Math.max(2, Math.round(MAP_SIDE / Math.max(rows, columns)));
       const pen = enlarged(map.canvas, paint(values, rows, columns, scale, plain), side);
       if (map.from === null) this.drawOutline(pen, side, side, 1);
-      map.caption.textContent = `${map.name}${map.whose}, ${scale.diverging ? "±" : "≤ "}${written(scale.most)}`;
+      map.caption.textContent = `${map.name}${map.whose}, ${scale.diverging ? "±" : "≤ "}${written(most)}`;
       map.canvas.parentElement.setAttribute("aria-label", `${map.heads.title} ${map.caption.textContent}`);
       map.canvas.parentElement.setAttribute("aria-pressed", String(map === chosen));
     });
@@ -159,31 +198,20 @@ export class VisionPage {
 
   // The image at a size in which its patches can be told, with the chosen one outlined.
   drawPicture() {
-    const { grid: [rows, columns] } = this.image, [height, width, channels] = this.pixels.shape;
+    const { grid: [rows, columns] } = this.image, [height, width] = this.pixels.shape;
     const factor = Math.max(1, Math.round(PICTURE_SIDE / Math.max(width, height)));
-    const data = new ImageData(width, height);
-    for (let place = 0; place < width * height; place++) {
-      for (let part = 0; part < 3; part++) data.data[4 * place + part] = this.pixels[place * channels + (channels === 3 ? part : 0)];
-      data.data[4 * place + 3] = 255;
-    }
-    this.drawOutline(enlarged(this.canvas, data, factor), (width * factor) / columns, (height * factor) / rows, 2);
+    this.drawOutline(enlarged(this.canvas, pictureData(this.pixels), factor), (width * factor) / columns, (height * factor) / rows, 2);
   }
 
-  // A frame that is seen on dark and on light ground.
   drawOutline(pen, wide, high, line) {
-    const { x, y, wide: some } = this.outline(wide, high);
-    if (!some) return;
-    for (const [style, width] of [["#ffffff", 2.5 * line], ["#000000", line]]) {
-      pen.strokeStyle = style;
-      pen.lineWidth = width;
-      pen.strokeRect(x + line, y + line, wide - 2 * line, high - 2 * line);
-    }
+    const outline = this.outline(wide, high);
+    if (outline.wide) frame(pen, outline, line);
   }
 
   // Where the chosen patch lies, if patches have a size; nowhere for the class token.
   outline(wide, high) {
     const { grid: [, columns], first } = this.image, patch = this.receiver - first;
-    return patch < 0 ? { wide: 0 } : { x: (patch % columns) * wide, y: Math.floor(patch / columns) * high, wide, high };
+    return patch < 0 ? { x: 0, y: 0, wide: 0, high: 0 } : { x: (patch % columns) * wide, y: Math.floor(patch / columns) * high, wide, high };
   }
 
   get exported() {
@@ -199,8 +227,10 @@ export class VisionPage {
     const gap = 14, step = [columns * side + gap, rows * side + gap + 16], lines = Math.ceil((this.maps.length + 1) / across);
     const drawing = new Drawing(20 + across * step[0], 70 + lines * step[1], title, look.theme), plain = { ...look, scale: "linear" };
     drawing.text(10, 20, title, { "font-weight": 600 });
-    const signed = this.maps.some((map) => map.diverging);
-    drawing.scale(10, 30, { most: 1, diverging: signed }, plain, [signed ? "minus the value below each map" : "0", "the value below each map"]);
+    const signed = this.maps.some((map) => map.diverging), { shared } = this;
+    /** @type {[string, string] | undefined} */
+    const ends = shared === null ? [signed ? "minus the value below each map" : "0", "the value below each map"] : undefined;
+    drawing.scale(10, 30, { most: shared ?? 1, diverging: signed }, plain, ends);
     [null, ...this.maps].forEach((map, number) => {
       const left = 10 + (number % across) * step[0], top = 66 + Math.floor(number / across) * step[1];
       if (!map) {
@@ -208,7 +238,7 @@ export class VisionPage {
         drawing.text(left, top + rows * side + 12, "image", { "font-size": 9 });
         return;
       }
-      const { values, scale } = this.valuesOf(map);
+      const { values, most, scale } = this.valuesOf(map);
       values.forEach((value, patch) => {
         if (value !== value) return;
         const fill = `rgb(${colourOf(value, scale, plain)})`;
@@ -216,7 +246,7 @@ export class VisionPage {
       });
       const { x, y, wide, high } = this.outline(side, side);
       if (wide && map.from === null) drawing.rect(left + x, top + y, wide, high, "none", { stroke: drawing.ink });
-      drawing.text(left, top + rows * side + 12, `${map.heads.layer} ${map.name}${map.whose} ±${written(scale.most)}`, { "font-size": 9 });
+      drawing.text(left, top + rows * side + 12, `${map.heads.layer} ${map.name}${map.whose} ${scale.diverging ? "±" : "≤ "}${written(most)}`, { "font-size": 9 });
     });
     return drawing;
   }
@@ -229,6 +259,7 @@ export class VisionPage {
       ArrowUp: () => to(row - 1, column), ArrowDown: () => to(row + 1, column), ArrowLeft: () => to(row, column - 1), ArrowRight: () => to(row, column + 1),
       "[": () => this.step(-1), "]": () => this.step(1),
       v: () => this.explorer.set({ view: nextOf(this.chosen.heads.views(this.chosen.relation), this.chosen.view) }),
+      o: () => this.explorer.set({ shared: 1 - this.explorer.state.shared }),
       h: () => this.explorer.set({ head: (this.chosen.head + 1) % this.chosen.heads.count }),
     };
     if (!(event.key in keys)) return false;
