@@ -25,6 +25,11 @@ ROOT = Path(__file__).resolve().parent.parent
 PYTHONS = tuple(f"python3.{minor}" for minor in range(10, 15))
 PACKAGES = {"dual_attention", "dat"}
 IN_SDIST = {"CHANGELOG.md", "LICENSE", "Makefile", "README.md", "constraints.txt", "pyproject.toml"}
+IN_WHEEL = {
+    "dual_attention/py.typed",
+    "dat/explorer/page/page.html",
+    *(f"dat/explorer/models/{name}/model.safetensors" for name in ("games", "language")),
+}
 LAYER = """
 import torch, dual_attention
 layer = dual_attention.DualAttention(d_model=8, n_heads_sa=1, n_heads_ra=1)
@@ -49,7 +54,7 @@ def check_contents(wheel: Path, sdist: Path) -> None:
     roots = {name.partition("/")[0] for name in names if ".dist-info/" not in name}
     if roots != PACKAGES:
         raise ValueError(f"{wheel.name}: expected the packages {sorted(PACKAGES)}, got {sorted(roots)}")
-    missing = {"dual_attention/py.typed", "dat/explorer/page/page.html"} - {*names}
+    missing = IN_WHEEL - {*names}
     with tarfile.open(sdist) as archive:
         inside = {name.partition("/")[2] for name in archive.getnames()}
     missing |= IN_SDIST - inside

@@ -16,7 +16,7 @@ from tests import release
 from tests.release import ROOT, check_contents
 from tests.test_name import PROJECT
 
-WHEEL = ("dual_attention/py.typed", "dat/explorer/page/page.html", "relational_attention-0.dist-info/METADATA")
+WHEEL = (*sorted(release.IN_WHEEL, reverse=True), "relational_attention-0.dist-info/METADATA")
 
 
 def archives(folder: Path, wheel: tuple[str, ...], sdist: set[str]) -> tuple[Path, Path]:

@@ -22,7 +22,7 @@ from ..experiments.files import run_given, takes_file
 from ..training.config_io import option_parser, parse_options
 from .citation import commands_of
 from .dictionaries import read_dictionary
-from .example import example_model
+from .example import DEFAULT, EXAMPLES, ExampleModel
 from .exporting import Exporter
 from .figures import ending_of
 from .images import DIGITS, GAMES, ImageSession
@@ -49,8 +49,10 @@ def _parser_of(prog: str) -> Any:
         "checkpoint",
         metavar="CHECKPOINT",
         nargs="?",
-        help=f"{CHECKPOINT} Without one: a small model, trained in about a minute the first time and kept.",
+        help=f"{CHECKPOINT} Without one: a small model that comes with this package, see --example.",
     )
+    names = " or ".join(EXAMPLES)
+    add("--example", type=str, metavar="NAME", help=f"Small model of this package: {names} (default: {DEFAULT}).")
     add("--text", type=str, help='First text to show; "-" reads it from standard input.')
     samples = f'"game TASK" ({", ".join(GAMES)}), "digit 0" to "digit {DIGITS - 1}"'
     add("--image", type=str, help=f"First image to show, of an image classifier: a file, or a sample: {samples}.")
@@ -72,9 +74,12 @@ def run_explorer(prog: str, arguments: Sequence[str]) -> int:
     options = parse_options(_parser_of(prog), arguments)
     run_given(options)
     check_options(options)
+    example = example_of(options)
     out = None if options.export is None else checked_export(options.export)
-    view = View.of(options.view or "")
     text = standard_input("text") if options.text == "-" else options.text
+    view = View.of(options.view or (example.view if example else ""))
+    if example and not options.view and text is not None:
+        view = replace(view, i=None, j=None)  # which are of its own text
     session, commands = session_of(options), commands_of(options)
     use_native(session.model)
     view.check_weights(session.facts.get("weights"))
@@ -83,7 +88,8 @@ def run_explorer(prog: str, arguments: Sequence[str]) -> int:
             raise ValueError("view: it is of an image from a file; give the file with --image")
         source = source_of(session, **{what_is_read(session): view.text})
     else:
-        source, view = source_of(session, text, options.image), replace(view, text="", own=0)
+        first = example.source if example else ""
+        source, view = source_of(session, text, options.image, first), replace(view, text="", own=0)
     if view.page == "relations" and isinstance(session, ImageSession) and not options.view:
         view = View(page="vision")
     if out is not None:
@@ -98,7 +104,8 @@ def run_explorer(prog: str, arguments: Sequence[str]) -> int:
         if not server.is_local:
             print(f"dat: {WARNING}", file=sys.stderr)
         name = socket.gethostname() if options.share else None
-        print(printable(f"{session.title}: {server.address_of(view, name)}\nCtrl-C ends it."), flush=True)
+        folder = f"The model is in {example.path}\n" if example else ""
+        print(printable(f"{session.title}: {server.address_of(view, name)}\n{folder}Ctrl-C ends it."), flush=True)
         try:
             server.serve_forever()
         except KeyboardInterrupt:
@@ -155,8 +162,11 @@ def layers_of(text: str | None) -> LayerChoice:
     return [int(name) if name.isdecimal() else name for name in names]
 
 
-def source_of(session: Explored, text: str | None = None, image: str | None = None) -> str:
+def source_of(session: Explored, text: str | None = None, image: str | None = None, first: str = "") -> str:
     """The text or image to show first, which the model can read.
+
+    Args:
+        first: shown if neither is given; empty takes that of the session.
 
     Raises:
         ValueError, OSError: if it cannot.
@@ -166,7 +176,7 @@ def source_of(session: Explored, text: str | None = None, image: str | None = No
     if wrong is not None:
         raise ValueError(f"{'image' if reads == 'text' else 'text'}: this model reads {reads}s; give --{reads}")
     given = text if reads == "text" else image
-    source = session.default if given is None else given
+    source = (first or session.default) if given is None else given
     session.check(source)
     return source
 
@@ -188,13 +198,29 @@ def checked_export(name: str) -> Path:
     return out
 
 
+def example_of(options: Any) -> ExampleModel | None:
+    """The model of this package that is asked for; None beside a checkpoint.
+
+    Raises:
+        ValueError: for both, or a name that none has.
+    """
+    if options.checkpoint is None:
+        name = options.example or DEFAULT
+        if name not in EXAMPLES:
+            raise ValueError(f"example: expected {' or '.join(EXAMPLES)}, got {name!r}")
+        return EXAMPLES[name]
+    if options.example is not None:
+        raise ValueError("example: give a checkpoint or an example, not both")
+    return None
+
+
 def session_of(options: Any) -> Explored:
-    """The model that the options name, or else the small one."""
+    """The model that the options name, or else an example."""
     about = {"tokenizer": options.tokenizer, "bits": options.bits, "layers": layers_of(options.layers)}
-    if options.checkpoint is not None:
-        session = open_session(options.checkpoint, **about)
+    if example := example_of(options):
+        session = example.open(**about)
     else:
-        session = open_session(str(example_model(progress=True)), title="A small model of this library", **about)
+        session = open_session(options.checkpoint, **about)
     if options.dictionary is None:
         return session
     if not isinstance(session, Session):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from dat.explorer.example import EXAMPLES
 from tests.lab.explorer.conftest import dat, vision
 from tests.support.browser import Visit
 
@@ -22,12 +23,14 @@ PAGES = {
     "dictionary": "&dictionary=1",
     "generate": "&generated=1&tokens=5",
     "vision": "",
+    "card of pictures": "&relation=3",
 }
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_no_barrier(browser, scheme, serve):
-    servers = {"vision": serve(vision())}
+    games = EXAMPLES["games"]
+    servers = {"vision": serve(vision()), "card of pictures": serve(session=games.open(), text=games.source)}
     texts = serve(dat())
     visitor = Visit(browser, scheme)
     visitor.context.close()
@@ -35,7 +38,7 @@ def test_axe_finds_no_barrier(browser, scheme, serve):
     found = {}
     for name, more in PAGES.items():
         visitor.page = visitor.context.new_page()
-        visitor.open(f"{servers.get(name, texts).address}#page={name}{more}")
+        visitor.open(f"{servers.get(name, texts).address}#page={name.partition(' ')[0]}{more}")
         visitor.page.wait_for_timeout(400)
         visitor.page.wait_for_function("() => !document.querySelector('progress:not([hidden])')?.offsetParent")
         visitor.settle()

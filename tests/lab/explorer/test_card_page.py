@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from dat.explorer.example import EXAMPLES
+from dat.explorer.image_cards import image_card
 from dat.explorer.session import Session
 from dual_attention.generation.tokenizer import ByteTokenizer
 from tests.lab.explorer.conftest import TEXT, dat, transformer
@@ -68,6 +70,43 @@ def test_a_card_is_written_saved_and_opened_again(visit, serve, tmp_path):
     assert page.inner_text("#card-title") == "same <b>letter</b> · blocks.1 relation 2"
     assert facts.startswith(page.inner_text("#card-facts"))
     assert not other.complaints and not away.complaints
+
+
+def test_a_card_of_pictures_is_saved_and_opened_again(visit, serve, tmp_path):
+    """Of the model that ships: the relation that carries *same* beside its control, which a newcomer looks for."""
+    example = EXAMPLES["games"]
+    server = serve(session=example.open(), text=example.source)
+    visitor = visit()
+    page = visitor.open(f"{server.address}#{example.view}")
+    page.click("#tab-card")
+    page.wait_for_function(SHOWN)
+    found = image_card(server.session, {"layer": "blocks.0", "relation": 3})
+    (row,) = [row for row in page.inner_text("#card-facts").splitlines() if row.startswith("right answers without it")]
+    random = [one[2] for one in found["effects_random"]]
+    assert row.split("\t")[1:3] == [
+        f"{100 * found['effect'][2]:.1f} %",
+        f"{100 * min(random):.1f} % to {100 * max(random):.1f} %",
+    ]
+    assert found["effect"][2] < 0.6 and min(random) > 0.9
+    assert page.locator("#card-high > li").count() == 6 == page.locator("#card-low > li").count()
+    answers = page.locator("#card-high > li > figure:first-child figcaption").all_inner_texts()
+    assert all(text.endswith(" same") for text in answers)
+    page.fill("#card-name", "same")
+    with page.expect_download() as waiting:
+        page.click("#card-save")
+    waiting.value.save_as(tmp_path / "card.json")
+    page.click("[aria-label='blocks.0 relation 0']")
+    page.wait_for_function("() => document.getElementById('card-title').textContent === 'blocks.0 relation 0'")
+    whole = json.loads((tmp_path / "card.json").read_text(encoding="utf-8"))
+    wrong = {**whole, "shown": {**whole["shown"], str(whole["pairs"][0]["example"]["picture"]): {}}}
+    for text, wanted in ((json.dumps(wrong), "its pairs are damaged"), (json.dumps(whole), "")):
+        (tmp_path / "next.json").write_text(text, encoding="utf-8")
+        page.set_input_files("#card-open", tmp_path / "next.json")
+        page.wait_for_function("wanted => document.getElementById('message').textContent.includes(wanted)", arg=wanted)
+    page.wait_for_function("() => document.getElementById('card-title').textContent.startsWith('same · blocks.0')")
+    page.click("#card-map")
+    assert page.inner_text("#vision-table caption").startswith("blocks.0 · relation 3")
+    assert not visitor.complaints
 
 
 def test_a_model_without_relations_says_what_it_has(visit, serve):

@@ -1,96 +1,90 @@
-"""The model that is trained on first use: kept whole or not at all."""
+"""The models that come with the package open everywhere, and do what their READMEs say."""
 
 from __future__ import annotations
 
-import pwd
-from pathlib import Path
+import math
+import re
 
 import pytest
+import torch
 
 from dat.checkpoints import open_checkpoint
-from dat.explorer import example
-from dat.explorer.example import NAME, cache_folder, example_model
-from dat.explorer.opening import open_session
-from dat.explorer.session import DEFAULT_TEXT
-from dat.training.interrupt import Interrupted
+from dat.data.relational_games.dataset import generate_images
+from dat.explorer.example import DEFAULT, EXAMPLES
+from dat.explorer.images import ImageSession
+from dat.explorer.view_state import View
+from dual_attention.functional import cross_entropy
+from dual_attention.model_analysis.capture import capture
+from tests.lab.cli.commands import dat, fails
 
 pytest.importorskip("tiktoken", reason="byte pairs need the extra language")
 
-
-@pytest.mark.slow
-def test_it_is_trained_once_and_read_by_the_explorer(tmp_path, monkeypatch):
-    run = example_model(tmp_path / "cache", steps=1, progress=False)
-    assert run == tmp_path / "cache" / NAME and [path.name for path in run.parent.iterdir()] == [NAME]
-    assert open_checkpoint(run).state == "finished"
-    monkeypatch.setattr(example, "start_run", lambda *_: pytest.fail("trained again"))
-    assert example_model(tmp_path / "cache") == run
-    session = open_session(str(run), title="the small model")
-    recording = session.record(DEFAULT_TEXT)
-    assert "".join(recording.sequences["tokens"]).replace("␣", " ") == DEFAULT_TEXT
-    assert {heads.kind for heads in recording.heads} == {"sensory", "relational"}
+LARGEST = {"language": 700_000, "games": 300_000}
+"""Bytes of a folder."""
 
 
-def test_training_that_fails_leaves_nothing(tmp_path, monkeypatch):
-    def fail(_experiment, config):
-        (Path(config.output.folder) / "half").mkdir()
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(example, "start_run", fail)
-    with pytest.raises(KeyboardInterrupt):
-        example_model(tmp_path)
-    assert not list(tmp_path.iterdir())
+def stated(name, what):
+    """A number that the README of a model states."""
+    text = (EXAMPLES[name].path / "README.md").read_text(encoding="utf-8")
+    return float(re.search(rf"\| {re.escape(what)} \| ([\d.]+)", text)[1])
 
 
-def test_an_interrupted_training_says_that_it_begins_again(tmp_path, monkeypatch):
-    def stopped(_experiment, config):
-        raise Interrupted
-
-    monkeypatch.setattr(example, "start_run", stopped)
-    with pytest.raises(Interrupted, match="from its beginning the next time"):
-        example_model(tmp_path)
-    assert not list(tmp_path.iterdir())
-
-
-def test_another_process_was_faster(tmp_path, monkeypatch):
-    class Run:
-        path = tmp_path / "elsewhere"
-
-    def train(_experiment, config):
-        Run.path.mkdir()
-        (tmp_path / NAME).mkdir()
-        (tmp_path / NAME / "theirs").touch()
-        return Run
-
-    monkeypatch.setattr(example, "start_run", train)
-    assert (example_model(tmp_path) / "theirs").exists()
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_it_is_a_small_finished_run_that_reads_its_first_source(name):
+    example = EXAMPLES[name]
+    assert sum(file.stat().st_size for file in example.path.rglob("*") if file.is_file()) < LARGEST[name]
+    found = open_checkpoint(example.path)
+    assert found.state == "finished" and found.weights_dtype == torch.float16
+    assert {one.dtype for one in found.model.parameters()} == {torch.float32}
+    session = example.open()
+    assert session.title == example.title
+    session.check(example.source)
+    View.of(example.view).check_weights(session.facts["weights"])
 
 
-def test_where_it_is_kept(monkeypatch, tmp_path):
-    monkeypatch.setenv("DUAL_ATTENTION_CACHE", str(tmp_path))
-    assert cache_folder() == tmp_path
-    monkeypatch.delenv("DUAL_ATTENTION_CACHE")
-    monkeypatch.setattr("sys.platform", "linux")
-    monkeypatch.setenv("XDG_CACHE_HOME", "/x")
-    assert cache_folder() == Path("/x/relational-attention")
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    assert cache_folder() == Path.home() / ".cache" / "relational-attention"
-    monkeypatch.setattr("sys.platform", "darwin")
-    assert cache_folder() == Path.home() / "Library" / "Caches" / "relational-attention"
-    monkeypatch.setattr("sys.platform", "win32")
-    monkeypatch.setenv("LOCALAPPDATA", "/local")
-    assert cache_folder() == Path("/local/relational-attention")
+def test_bits_per_byte_of_kept_text():
+    found = open_checkpoint(EXAMPLES["language"].path)
+    text = (EXAMPLES["language"].path / "held-out.txt").read_text(encoding="utf-8")
+    tokenizer = found.tokenizer()
+    tokens, length = tokenizer.encode(text), found.config.max_block_size
+    nats = 0.0
+    for start in range(0, len(tokens), length):
+        window = torch.tensor([[tokenizer.end, *tokens[start : start + length]]])
+        with torch.no_grad():
+            logits = found.model(window[:, :-1]).logits
+        nats += float(cross_entropy(logits, window[:, 1:], reduction="sum"))
+    bits = nats / math.log(2) / len(text.encode())
+    assert bits == pytest.approx(stated("language", "`held-out.txt`"), abs=0.006) and bits < 2
 
 
-def test_a_user_without_a_home_is_told_what_to_name(monkeypatch):
-    def unknown(uid):
-        raise KeyError(f"getpwuid(): uid not found: {uid}")
+@pytest.mark.parametrize("objects", ["pentominoes", "hexominoes", "stripes"])
+def test_the_stated_relation_tells_same_from_different(objects):
+    example = EXAMPLES["games"]
+    session = example.open()
+    assert isinstance(session, ImageSession)
+    games = generate_images("same", 600, objects=objects, seed=8)
+    with torch.no_grad(), capture(session.model, ["relations"]) as maps:
+        logits = session.model(session.normalised(games.images))
+    assert float((logits.argmax(-1) == games.labels).float().mean()) > stated("games", objects) / 100 - 0.03
+    (layer,) = maps.layers
+    relation = maps[layer].relational.relations[..., View.of(example.view).relation]
+    patches = games.images.unflatten(2, (3, 12)).unflatten(4, (3, 12)).sum((1, 3, 5)).flatten(1)
+    places = patches.topk(2).indices + relation.shape[1] - 9  # of the two objects
+    values = relation[torch.arange(600), places[:, 0], places[:, 1]]
+    same, different = values[games.labels == 1], values[games.labels == 0]
+    area = float((same[:, None] > different).float().mean())
+    assert area > stated("games", f"AUC, {objects}") - 0.03
 
-    monkeypatch.setattr(pwd, "getpwuid", unknown)
-    for name in ("HOME", "XDG_CACHE_HOME", "DUAL_ATTENTION_CACHE"):
-        monkeypatch.delenv(name, raising=False)
-    with pytest.raises(FileNotFoundError, match="no such home folder; name a folder with DUAL_ATTENTION_CACHE"):
-        cache_folder()
-    monkeypatch.setenv("DUAL_ATTENTION_CACHE", "/kept")
-    assert cache_folder() == Path("/kept")
-    with pytest.raises(FileNotFoundError, match=r"~/run: no such folder"):
-        open_checkpoint("~/run")
+
+def test_commands_open_them(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert dat("explore", "--export", "language.csv") == 0
+    assert dat("explore", "--text", "A text", "--export", "short.csv") == 0
+    assert dat("explore", "--example", "games", "--export", "games.html") == 0
+    assert "page=vision" in (tmp_path / "games.html").read_text(encoding="utf-8")
+    assert dat("info", str(EXAMPLES["games"].path)) == 0
+    assert dat("generate", str(EXAMPLES[DEFAULT].path), "Fellow citizens", "--max_new_tokens", "3") == 0
+    assert "Fellow citizens" in capsys.readouterr().out
+    assert "example: expected language or games, got 'gamse'" in fails(capsys, "explore", "--example", "gamse")
+    both = fails(capsys, "explore", str(EXAMPLES["games"].path), "--example", "games")
+    assert "give a checkpoint or an example, not both" in both

@@ -92,14 +92,14 @@ def test_a_tour_with_keys(browser, serve):
     page.goto("about:blank")
     page.goto(server.address)
     seen = []
-    for _ in range(6):
+    for _ in range(7):
         seen.append(page.inner_text("#tour-text"))
         text, target = page.locator("#tour").bounding_box(), page.locator(".toured").bounding_box()
         assert text["x"] >= 0 and text["y"] >= 0 and text["x"] + text["width"] <= 390
         assert text["y"] + text["height"] <= 844 and page.locator(".toured").count() == 1
         assert text["y"] >= target["y"] + target["height"] or text["y"] + text["height"] <= target["y"]
         page.keyboard.press("Enter")
-    assert len(set(seen)) == 6 and page.locator("#tour").is_hidden() and page.locator(".toured").count() == 0
+    assert len(set(seen)) == 7 and page.locator("#tour").is_hidden() and page.locator(".toured").count() == 0
     page.goto(serve().address)
     page.wait_for_selector("#readout:not(:empty)")
     assert page.locator("#tour").is_hidden()
@@ -120,7 +120,7 @@ def test_a_view_is_cited(visit, serve, monkeypatch, tmp_path):
     """The link and the command lead to the view; a file has no link, and names no folder."""
     folder = tmp_path / "a run"
     folder.mkdir()
-    absent = dict.fromkeys(("dictionary", "tokenizer", "experiment", "bits"))
+    absent = dict.fromkeys(("example", "dictionary", "tokenizer", "experiment", "bits"))
     commands = commands_of(SimpleNamespace(checkpoint=str(folder), layers="0,1", **absent))
     model = dat()
     session = Session(model, ByteTokenizer(), "a run", {"weights": weights_digest(model)})

@@ -7,6 +7,7 @@ import csv
 import pytest
 import torch
 
+from dat.explorer.example import EXAMPLES
 from dual_attention.model_analysis.capture import capture
 from tests.lab.explorer.conftest import vision
 from tests.lab.explorer.test_baselines import session_of
@@ -143,3 +144,24 @@ def test_receivers_that_are_no_patches(visit, serve):
     page.locator(".patch-map").nth(3).click()
     assert "head 1" in page.inner_text("#vision-table caption")
     assert len(numbers(page)) == 2 * 16 * 9
+
+
+def test_one_scale_for_all_maps(visit, serve):
+    """It ends at the largest value of all, also of the patch itself; a patch as dark as itself is equal."""
+    example = EXAMPLES["games"]
+    visitor = visit()
+    page = visitor.open(f"{serve(session=example.open(), text=example.source).address}#{example.view}")
+
+    def dark():
+        """Dark patches of each map, by the share of its pixels."""
+        maps = (pixels(visitor, f".patch-map:nth-child({number}) canvas") for number in range(1, 5))
+        return [
+            round(9 * sum(n for colour, n in found.items() if int(colour.split(",")[0]) < 30) / sum(found.values()))
+            for found in maps
+        ]
+
+    assert dark() == [1, 1, 1, 2]
+    page.click("#vision-shared")
+    assert dark() == [2, 2, 2, 2]
+    page.keyboard.press("o")
+    assert dark() == [1, 1, 1, 2] and page.get_attribute("#vision-shared", "aria-pressed") == "true"
