@@ -1,10 +1,8 @@
-"""Take the pictures of the explorer's pages: each in both colour schemes, in a headless browser.
+"""Take the pictures of the explorer's pages, of the models that come with the package, in a headless browser.
 
-    dat train relational-games --preset dat-0+2-sym --task occurs --data.n_train 2000 --data.n_val 500 \\
-        --data.n_test 500 --data.n_heldout 500 --loop.epochs 12 --output.folder runs --output.name occurs
-    python docs/explorer_pictures.py --games runs/occurs
+    python docs/explorer_pictures.py [NAME ...]
 
-Texts are read by the small model that ``dat explore`` trains on first use. Needs the package playwright and a Chromium.
+Needs the package playwright and a Chromium.
 """
 
 from __future__ import annotations
@@ -17,31 +15,38 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from PIL import Image
 
 from dat.explorer.dictionaries import made_dictionary
-from dat.explorer.example import example_model
+from dat.explorer.example import EXAMPLES
 from dat.explorer.exporting import Exporter
-from dat.explorer.opening import open_session
 from dat.explorer.view_state import View
 
 FOLDER = Path(__file__).resolve().parent / "images" / "explorer"
-TEXT = """\
-The value of an object can change; the object itself can not. A function is an object, and its name is bound to it.
-When the function is called, each name in the function is local to the function. café, 猫, سلام دنيا
-"""
-CORPUS = Path(__file__).resolve().parent / "tour.md"
-VIEWS = {
-    "relations": "page=relations&layer=0&relation=7&view=raw&i=30&j=27",
-    "attention": "page=attention&layer=1&head=1&i=30&j=27&pinned=page%3Dattention%26layer%3D1%26kind%3Drelational",
-    "symbols": "page=symbols&layer=1&part=1",
-    "interventions": "page=interventions&off=sa1.0_r0.3",
-    "dictionary": "page=dictionary&layer=1&relation=2",
-    "generate": "page=generate&tokens=30&seed=4&map=4",
-    "model": "page=model",
+CORPUS = EXAMPLES["language"].path / "held-out.txt"
+TEXT = EXAMPLES["language"].source
+TEXTS = {
+    "writes-light": "We have peace with all nations, and the people of the United",
+    "patching-dark": "We have peace with all nations, and the people of the",
 }
-OF_IMAGES = {"vision": "page=vision&layer=0&relation=0&i=2"}
+OTHER = "We have peace with all nations, and the Government of the"
+RELATIONAL = "page=attention&layer=1&kind=relational"
+VIEWS = {
+    "relations-light": EXAMPLES["language"].view,
+    "attention-dark": f"page=attention&layer=1&head=1&i=142&j=110&pinned={quote(RELATIONAL)}",
+    "symbols-light": "page=symbols&layer=1&part=1",
+    "effects-light": "page=effects",
+    "writes-light": "page=writes",
+    "card-light": "page=card&layer=0&relation=1",
+    "interventions-light": "page=interventions&off=sa1.0_r0.1",
+    "patching-dark": f"page=patching&other={quote(OTHER)}",
+    "dictionary-light": "page=dictionary&layer=0&relation=1",
+    "generate-light": "page=generate&tokens=40&seed=4&map=4",
+    "model-light": "page=model",
+}
+OF_IMAGES = {"vision-light": EXAMPLES["games"].view}
 
 
 def take(browser: Any, address: str, scheme: str, file: Path) -> None:
@@ -56,30 +61,33 @@ def take(browser: Any, address: str, scheme: str, file: Path) -> None:
         picture.convert("RGB").save(file, lossless=True, method=6)
 
 
-def exporters(games: str) -> dict[str, Exporter]:
-    """What is shown, by the name of its page."""
-    session = open_session(str(example_model()), title="A small model of this library")
-    *_, last = made_dictionary(session, {"text": CORPUS.read_text(encoding="utf-8")})  # pyright: ignore[reportArgumentType]
+def exporters() -> dict[str, Exporter]:
+    """What is shown, by the name of its picture."""
+    session: Any = EXAMPLES["language"].open()
+    *_, last = made_dictionary(session, {"text": CORPUS.read_text(encoding="utf-8")})
     session = replace(session, dictionary={**last["dictionary"], "source": CORPUS.name})
-    images = open_session(games, title="A small model of images")
-    found = {name: Exporter(session, TEXT, View.of(view)) for name, view in VIEWS.items()}
-    return {**found, **{name: Exporter(images, "game occurs", View.of(view)) for name, view in OF_IMAGES.items()}}
+    found = {}
+    for name, view in VIEWS.items():
+        found[name] = Exporter(session, TEXTS.get(name, TEXT), View.of(view))
+    games = EXAMPLES["games"]
+    return {**found, **{name: Exporter(games.open(), games.source, View.of(view)) for name, view in OF_IMAGES.items()}}
 
 
 def main() -> None:
-    """Take all pictures."""
+    """Take the pictures that are named, or all."""
     parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("--games", required=True, help="run folder of a model of Relational Games")
-    games = parser.parse_args().games
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join([*VIEWS, *OF_IMAGES])}")
+    names = parser.parse_args().names
     FOLDER.mkdir(parents=True, exist_ok=True)
     playwright = importlib.import_module("playwright.sync_api")
     with tempfile.TemporaryDirectory() as folder, playwright.sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-        for name, exporter in exporters(games).items():
+        for name, exporter in exporters().items():
+            if names and name not in names:
+                continue
             file = Path(folder) / f"{name}.html"
             exporter.write(file)
-            for scheme in ("light", "dark"):
-                take(browser, file.as_uri(), scheme, FOLDER / f"{name}-{scheme}.webp")
+            take(browser, file.as_uri(), name.rpartition("-")[2], FOLDER / f"{name}.webp")
         browser.close()
 
 
