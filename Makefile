@@ -12,7 +12,7 @@ GOLDEN_READY := $(GOLDEN_VENV)/.ready
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types fmt pytest docs golden bench gallery models reliability versions release-check clean
+.PHONY: help setup demo test lint types fmt pytest docs golden bench gallery exhibits models reliability versions release-check clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do \
@@ -59,6 +59,9 @@ bench: $(READY) $(GOLDEN_READY) ## Time this library beside the published packag
 
 gallery: $(READY) ## Draw the pictures of the pages under docs/
 	$(BIN)/python docs/make_gallery.py $(ARGS)
+
+exhibits: $(READY) ## Write the exhibits of docs/exhibits.md into build/exhibits, each one file for any browser
+	env OMP_NUM_THREADS=1 $(BIN)/python docs/make_exhibits.py --out build/exhibits
 
 models: $(READY) ## Try what every mechanism and model takes and has, six minutes, and write docs/models.md
 	env OMP_NUM_THREADS=1 $(BIN)/python docs/make_models.py

@@ -10,6 +10,7 @@ import importlib
 import inspect
 import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
 sys.path[:0] = [str(ROOT), str(DOCS)]
 
+import make_exhibits  # noqa: E402
 import markdown_pages  # noqa: E402
 import notebook_pages  # noqa: E402
 from picture_makers import has_maker  # noqa: E402
@@ -77,7 +79,7 @@ SECTIONS = {
     "attention-at-work",
     "Models": "language-models sequence-to-sequence encoders vision-models hugging-face babylm models costs "
     "equal-arithmetic mup",
-    "Look inside": "explorer explorer-effects explorer-files looking-inside relations-seen other-tools",
+    "Look inside": "explorer explorer-effects explorer-files exhibits looking-inside relations-seen other-tools",
     "Experiments": "relational-games experiments runs extending-training sweeps clusters",
     "Reference": "reference architecture reliability transformers-tests log",
 }
@@ -250,6 +252,26 @@ def add_trees(app: Sphinx, docname: str, source: list[str]) -> None:
             )
 
 
+class LinksToExhibits(SphinxTransform):
+    """Names of the files of exhibits lead to them, which the build writes beside their page."""
+
+    default_priority = 500
+
+    def apply(self, **kwargs: Any) -> None:
+        if self.env.docname != "docs/exhibits":
+            return
+        for node in [*self.document.findall(nodes.literal)]:
+            if node.astext().removesuffix(".html") in make_exhibits.EXHIBITS:
+                node.replace_self(nodes.reference("", "", node.deepcopy(), refuri=f"exhibits/{node.astext()}"))
+
+
+def write_exhibits(app: Sphinx, error: Exception | None) -> None:
+    """Write the exhibits, once the site has been built: in a process of its own, since autodoc replaces defaults."""
+    if not error and app.builder.name == "html" and "docs/exhibits" in app.env.found_docs:
+        folder = Path(app.outdir, "docs/exhibits")
+        subprocess.run([sys.executable, make_exhibits.__file__, "--out", str(folder)], check=True)
+
+
 def complain(app: Sphinx, doctree: nodes.document) -> None:
     """Tell of pictures that no script makes, and of public names without an example."""
     for picture in doctree.findall(nodes.image):
@@ -267,6 +289,7 @@ def setup(app: Sphinx) -> None:
         (lambda writer, node: render_math(writer, node, block=True), None),
     )
     app.add_transform(LinksIntoTheRepository)
+    app.add_transform(LinksToExhibits)
     app.add_config_value("trees", {**TREES, "Modules": MODULES}, "html")
     app.connect("source-read", add_trees)
     app.connect("autodoc-process-docstring", formulas_as_text, priority=400)  # before napoleon
@@ -274,4 +297,5 @@ def setup(app: Sphinx) -> None:
     app.connect("missing-reference", find_name)
     app.connect("doctree-read", complain)
     notebook_pages.setup(app)
+    app.connect("build-finished", write_exhibits)
     app.connect("build-finished", markdown_pages.write)

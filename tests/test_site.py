@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 import subprocess
 import sys
@@ -44,3 +45,15 @@ def test_a_build_fails_and_says_where(tmp_path: Path):
 def test_every_page_has_its_place_in_the_margin():
     sections = re.findall(r"[\w-]+", (ROOT / "docs/conf.py").read_text(encoding="utf-8"))
     assert not {page.stem for page in ROOT.glob("docs/*.md")} - {*sections}
+
+
+def test_every_exhibit_is_on_its_page_and_is_written_with_its_caption(tmp_path: Path):
+    pytest.importorskip("tiktoken", reason="byte pairs need the extra language")
+    command = [sys.executable, str(ROOT / "docs/make_exhibits.py"), "--out", str(tmp_path)]
+    run = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    assert run.returncode == 0, run.stderr
+    named = re.findall(r"^\| `(\S+\.html)` \|", (ROOT / "docs/exhibits.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert sorted(named) == sorted(path.name for path in tmp_path.iterdir()) and named
+    for path in tmp_path.iterdir():
+        text = path.read_text(encoding="utf-8")
+        assert re.search(r'<p id="caption">\w.{40,}</p>', text) and path.stat().st_size < 1 << 20
