@@ -25,7 +25,7 @@ from .questions import QuestionSession
 from .recording import SWITCHED
 from .requests import Json, integer_of, text_of
 from .session import Session
-from .switches import CONTROLS, Switch, change_in_words, change_of, interventions_of
+from .switches import CONTROLS, Switch, change_in_words, interventions_of, requested_change
 
 MOST_CONTROLS = 20
 """Random directions that a page may ask for, each of which takes a forward pass for each part."""
@@ -184,7 +184,7 @@ def ablations(
         ValueError: for what the model cannot read, and a change or number out of range.
     """
     draws = integer_of(request, "draws", 0, MOST_CONTROLS, CONTROLS)
-    change, factor = change_of(request)
+    change, factor = requested_change(request)
     parts = switched_parts(session) if parts is None else parts
     changes = [interventions_of([part.switch], change, factor)[0] for part in parts]
     subject = subject_of(session, request)

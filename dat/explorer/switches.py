@@ -93,7 +93,7 @@ def change_in_words(change: str, factor: float, over: str) -> str:
     return {"zero": "zero", "mean": f"mean over the {over}", "scale": f"times {factor:g}"}[change]
 
 
-def change_of(request: Mapping[str, Any]) -> tuple[str, float]:
+def requested_change(request: Mapping[str, Any]) -> tuple[str, float]:
     """The ``change`` and its ``factor`` in a request."""
     return str(request.get("change", "zero")), number_of(request, "factor", -MOST_FACTOR, MOST_FACTOR, 0.0)
 
@@ -150,7 +150,7 @@ def switch_effects(session: Session, request: Mapping[str, Any]) -> Json:
     """
     ids = session.tokens(text_of(request))
     switches = switches_of(request.get("switches"))
-    change, factor = change_of(request)
+    change, factor = requested_change(request)
     interventions = interventions_of(switches, change, factor)
     place = integer_of(request, "place", 0, len(ids) - 1, len(ids) - 1)
     tokens = session.tensor(ids)
