@@ -117,7 +117,9 @@ def measured(family: str, grid: str) -> Frame:
 def compared(family: str, grid: str) -> str:
     """Arms and their differences from the Transformer and from the DAT; with readings, unless the family runs again."""
     table, (transformer, dat, counts) = measured(family, grid), FAMILIES[family]
-    rivals = sorted((arm for arm in table if arm not in (transformer, dat)), key=lambda arm: -table[arm].mean())
+    rivals = sorted(
+        (arm for arm in table if arm not in (transformer, dat, ROTARY.name)), key=lambda arm: -table[arm].mean()
+    )
     less_t = differences(table, [(arm, transformer) for arm in rivals])
     dat_less = differences(table, [(dat, arm) for arm in rivals])
     digits, again = 1 if counts > 1 else 3, grid == "rivals" and family in CONFIRM
@@ -143,6 +145,25 @@ def compared(family: str, grid: str) -> str:
     return markdown(pd.DataFrame(lines))
 
 
+def beside_the_control(grid: str = "confirm") -> str:
+    """Language: all arms less the Transformer with rotary positions, each difference by itself."""
+    table, digits = measured("language", grid), 3
+    arms = sorted((arm for arm in table if arm != ROTARY.name), key=lambda arm: -table[arm].mean())
+    lines = [
+        {
+            "arm": arm.replace("_", "-"),
+            "less rotary": f"{found['mean']:+.{digits}f} ± {found['half']:.{digits}f}",
+            "p": f"{found['p']:.2g}",
+        }
+        for arm in arms
+        for found in differences(table, [(arm, ROTARY.name)]).to_dict("records")
+    ]
+    lines.append(
+        {"arm": ROTARY.name, "less rotary": f"{abs(table[ROTARY.name].mean()):.{digits}f} bits per byte", "p": ""}
+    )
+    return markdown(pd.DataFrame(lines))
+
+
 def _told(found: Mapping[str, Any], digits: int) -> str:
     return f"{found['mean']:+.{digits}f} ± {found['half']:.{digits}f} ({found['holm']:.2g})"
 
@@ -156,4 +177,5 @@ def _reading(found: Mapping[str, Any], counts: float, above: str, below: str) ->
 TABLES: dict[str, Callable[[], str]] = {
     path.stem: partial(compared, *path.stem.split("-")) for path in sorted((FOLDER / "results").glob("*.csv"))
 }
+TABLES["language-control"] = beside_the_control
 FIGURES: Mapping[str, Callable[[Sequence[Row], Path], None]] = {}
