@@ -81,7 +81,7 @@ export class Explorer {
     await this.load(found);
     if (first) {
       this.listen();
-      new Tour(this);
+      this.tour = new Tour(this);
     }
   }
 
@@ -200,6 +200,7 @@ export class Explorer {
     const shown = this.tabs.find((tab) => tab.dataset.page === page).getAttribute("aria-controls");
     for (const panel of all("main > section")) panel.hidden = panel.id !== shown;
     this.pages[page].show();
+    if (this.tour) this.tour.follow();
   }
 
   complain(message) {

@@ -71,6 +71,11 @@ export class Tour {
     if (this.explorer.page === this.page) this.explorer.set({ page: this.from });
   }
 
+  // Somebody who goes to another page has left the tour.
+  follow() {
+    if (this.dialog.open && this.explorer.page !== this.page) this.end();
+  }
+
   go(by) {
     const at = this.at + by, { length } = this.stops;
     if (at === length) return this.end();

@@ -113,6 +113,9 @@ def test_a_tour_with_keys(browser, serve):
     assert page.locator("#tour").is_hidden() and page.get_attribute("#tab-card", "aria-selected") == "true"
     page.click("#tab-relations")
     assert page.inner_text("#readout") == pair
+    page.click("#tour-button")
+    page.click("#tab-symbols")  # who goes elsewhere has left it
+    assert page.locator("#tour").is_hidden() and page.get_attribute("#tab-symbols", "aria-selected") == "true"
     context.close()
 
 
