@@ -29,6 +29,7 @@ from ..generation import evaluating
 from ..relational_attention import RelationalAttention
 from ..transformer_blocks import EncoderSteps, RMSNorm
 from .capture import uncompiled
+from .interventions.predictions import check_place, checked_tokens
 from .sites import Site, find_sites
 
 __all__ = ["LogitAttribution", "LogitPart", "attribute_logits"]
@@ -130,12 +131,8 @@ class LogitAttribution:
 
     def _row(self, name: str, token: int | Tensor) -> Tensor:
         """Rows of the output layer, ``(d,)`` or ``(B, d)``."""
-        ids, examples = torch.as_tensor(token, device=self.unembedding.device), len(self.vectors)
-        if ids.dtype.is_floating_point or ids.dtype == torch.bool or ids.shape not in ((), (examples,)):
-            raise TypeError(f"{name}: expected a token id, or integers ({examples},), got {token!r}")
-        if not ((ids >= 0) & (ids < len(self.unembedding))).all():
-            raise ValueError(f"{name}: expected token ids from 0 to {len(self.unembedding) - 1}, got {token!r}")
-        return self.unembedding[ids]
+        rows = self.unembedding
+        return rows[checked_tokens(name, token, len(self.vectors), len(rows), rows.device)]
 
 
 def _merged(part: LogitPart, by: str) -> LogitPart:
@@ -174,8 +171,7 @@ def attribute_logits(model: nn.Module, tokens: Tensor, place: int = -1) -> Logit
     if not isinstance(tokens, Tensor) or tokens.dim() != 2 or not tokens.numel():
         raise ValueError(f"tokens: expected token ids (B, N), got {getattr(tokens, 'shape', tokens)!r}")
     n = tokens.shape[1]
-    if isinstance(place, bool) or not isinstance(place, int) or not -n <= place < n:
-        raise ValueError(f"place: expected a number from {-n} to {n - 1}, got {place!r}")
+    check_place(place, n)
     blocks = list(language.layers.blocks)
     for block in blocks:
         if not isinstance(block, EncoderSteps):

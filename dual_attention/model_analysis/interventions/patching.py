@@ -14,7 +14,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-import torch
 from torch import Tensor, nn
 
 from ..._layers.inputs import check_choice
@@ -24,7 +23,7 @@ from ..maps import Quantity
 from ..sites import LayerChoice, choose_sites
 from .effects import Effect, check_metrics, effects_from, measure_effects
 from .kinds import Patch
-from .predictions import METRICS, Predict, Prediction, logit_differences
+from .predictions import METRICS, Predict, Prediction, check_place, checked_tokens, logit_differences
 from .targets import TAPS, Mediator, Target
 
 _MEDIATORS: dict[str, tuple[Mediator, ...]] = {
@@ -75,17 +74,24 @@ def predict_answers(answers: int | Tensor, foils: int | Tensor, *, place: int = 
         answers, foils: token ids, one for all documents or integers ``(B,)``.
         place: of the token after which they are predicted.
 
+    Raises:
+        TypeError, ValueError: from the call, for documents of another shape, a place that is not in them, and ids of
+            another shape or that are no tokens.
+
     >>> lm = DualAttnTransformerLM(50, d_model=32, n_layers=1, n_heads_sa=1, n_heads_ra=1, max_block_size=16)
     >>> predict_answers(17, 4)(lm, torch.randint(50, (2, 9))).logits.shape
     torch.Size([2, 50])
     """
 
     def predict(model: nn.Module, document: Tensor) -> Prediction:
-        if not -document.shape[1] <= place < document.shape[1]:
-            raise ValueError(f"place: expected one of {document.shape[1]} tokens, got {place}")
+        if document.dim() != 2:
+            raise ValueError(f"document: expected token ids (B, N), got shape {tuple(document.shape)}")
+        check_place(place, document.shape[1])
         logits = model(document).logits[:, place]
-        ids = (torch.as_tensor(given, device=logits.device).expand(len(logits)) for given in (answers, foils))
-        return Prediction(logits, *ids)
+        count, size = logits.shape
+        named = ("answers", answers), ("foils", foils)
+        ids = (checked_tokens(name, given, count, size, logits.device) for name, given in named)
+        return Prediction(logits, *(one.expand(count) for one in ids))
 
     return predict
 
@@ -106,7 +112,7 @@ def measure_patching(
 
     Args:
         document: token ids ``(B, N)``, or whatever ``predict`` takes.
-        other: the same of other inputs, as many or one, and of the same length.
+        other: the same of other inputs, as many and of the same length; of token ids or images also one for all.
         targets: by name; each one, or several that are patched at once. See :func:`mediator_targets`.
         predict: calls the model with either; answers and foils are those that it names for the document.
         metrics: ``"recovery"``: 0 where the difference of the logits of answer and foil is that of the document, 1
@@ -133,6 +139,7 @@ def measure_patching(
     chosen = [target for given in listed.values() for target in given]
     names: list[Quantity] = list(dict.fromkeys(TAPS[target.mediator] for target in chosen))
     layers = list(dict.fromkeys(choice.site.layer for target in chosen for choice in target.locate(model)))
+    other = _like(document, other)
     with evaluating(model):
         with capture(model, names, layers=layers) as maps:
             goal = predict(model, other)
@@ -147,6 +154,15 @@ def measure_patching(
             pairs = zip(values[name, "logit_difference"], gaps, strict=True)
             values[name, "recovery"] = tuple(change / gap if gap else math.nan for change, gap in pairs)
     return effects_from({(name, metric): values[name, metric] for name in listed for metric in metrics})
+
+
+def _like(document: Any, other: Any) -> Any:
+    """The other inputs, if these are tensors as many as documents, so that each has the answer of its document."""
+    if not isinstance(document, Tensor) or not isinstance(other, Tensor):
+        return other
+    if other.shape[1:] != document.shape[1:] or len(other) not in (1, len(document)):
+        raise ValueError(f"other: expected shape {tuple(document.shape)}, or one of those, got {tuple(other.shape)}")
+    return other.expand_as(document)
 
 
 def _gaps(start: Prediction, goal: Prediction) -> list[float]:

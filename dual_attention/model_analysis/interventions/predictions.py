@@ -71,6 +71,27 @@ def predict_next_tokens(model: nn.Module, document: Tensor) -> Prediction:
     return Prediction(output.logits, document[:, 1:])
 
 
+def checked_tokens(name: str, given: Any, examples: int, size: int, device: torch.device) -> Tensor:
+    """Token ids, one for all examples or one for each, as an integer tensor ``()`` or ``(B,)``, after checking them.
+
+    Args:
+        given: what the argument ``name`` was.
+        size: of the vocabulary.
+    """
+    ids = torch.as_tensor(given, device=device)
+    if ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool or ids.shape not in ((), (examples,)):
+        raise TypeError(f"{name}: expected a token id, or integers ({examples},), got {given!r}")
+    if not ((ids >= 0) & (ids < size)).all():
+        raise ValueError(f"{name}: expected token ids from 0 to {size - 1}, got {given!r}")
+    return ids.long()
+
+
+def check_place(place: Any, length: int) -> None:
+    """Raise ``ValueError`` unless a place is one of so many tokens, counted from either end."""
+    if isinstance(place, bool) or not isinstance(place, int) or not -length <= place < length:
+        raise ValueError(f"place: expected a number from {-length} to {length - 1}, got {place!r}")
+
+
 def document_losses(prediction: Prediction) -> Tensor:
     """Mean cross-entropy of each document in nats, ``(B,)``."""
     losses = cross_entropy(prediction.logits, prediction.targets, ignore_index=NOT_SCORED, reduction="none")
@@ -82,8 +103,9 @@ def logit_differences(prediction: Prediction) -> Tensor:
     if prediction.foils is None:
         raise ValueError("foils: a logit difference needs wrong answers, got None")
     scored = (prediction.targets != NOT_SCORED) & (prediction.foils != NOT_SCORED)
+    wide = torch.promote_types(prediction.logits.dtype, torch.float32)
     right, wrong = (
-        prediction.logits.gather(-1, answers.clamp_min(0)[..., None])[..., 0]
+        prediction.logits.gather(-1, answers.clamp_min(0)[..., None])[..., 0].to(wide)
         for answers in (prediction.targets, prediction.foils)
     )
     return _mean_of_scored(right - wrong, scored)

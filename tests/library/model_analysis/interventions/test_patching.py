@@ -18,6 +18,7 @@ from dual_attention.model_analysis.interventions import (
     predict_answers,
     predict_next_tokens,
 )
+from dual_attention.model_analysis.interventions.predictions import logit_differences
 from tests.library.model_analysis.interventions.support import logits
 from tests.library.model_analysis.models import FAMILIES, call, hooks
 from tests.support import seq2seq
@@ -108,6 +109,22 @@ def test_the_whole_stream_recovers_the_answer_and_equal_inputs_recover_none():
     assert math.isnan(equal.values[0])
 
 
+def test_one_other_input_for_documents_with_answers_of_their_own():
+    model, x = lm("symbolic_attention"), tokens(3, 9)
+    documents, other, targets = x[:2], x[2:], mediator_targets(model)
+    answers, foils = torch.tensor([3, 5]), torch.tensor([4, 7])
+    together = measure_patching(model, documents, other, targets, predict=predict_answers(answers, foils))
+    for place in range(2):
+        predict = predict_answers(int(answers[place]), int(foils[place]))
+        alone = measure_patching(model, documents[place : place + 1], other, targets, predict=predict)
+        assert [effect.values[0] for effect in alone] == pytest.approx([effect.values[place] for effect in together])
+
+
+def test_differences_are_not_rounded_to_half_precision():
+    logits = torch.tensor([[100.0, 0.296875]], dtype=torch.bfloat16)  # their difference in bfloat16 would be 99.5
+    assert logit_differences(Prediction(logits, torch.tensor([0]), torch.tensor([1]))).tolist() == [99.703125]
+
+
 def test_images_and_answers_of_sequences():
     images = torch.randn(2, 1, 1, 8, 8, dtype=torch.float64)
     labels = torch.tensor([1]), torch.tensor([0])
@@ -131,14 +148,25 @@ def test_what_is_refused():
     model, (x, other) = lm("symbolic_attention"), tokens(2, 9)[:, None]
     predict, targets = predict_answers(1, 2), mediator_targets(model)
     for arguments, options, message in (
-        ((x, other[:, 1:], targets), {}, "source: expected selections of the same lengths"),
+        ((x, other[:, 1:], targets), {}, r"other: expected shape \(1, 9\), or one of those, got \(1, 8\)"),
+        ((x, torch.cat([other, other]), targets), {}, r"other: expected shape \(1, 9\), or one of those"),
+        ((x[0], other[0], targets), {}, r"document: expected token ids \(B, N\), got shape \(9,\)"),
+        ((x, other, targets), {"predict": predict_answers(-1, 2)}, "answers: expected token ids from 0 to 10, got -1"),
+        ((x, other, targets), {"predict": predict_answers(1, 11)}, "foils: expected token ids from 0 to 10, got 11"),
         ((x, other, {}), {}, "targets: expected at least one, got none"),
         ((x, other, targets), {"metrics": ["gain"]}, "metrics: expected some of recovery, loss"),
         ((x, other, targets), {"predict": predict_next_tokens}, "foils: a logit difference needs wrong answers"),
-        ((x, other, targets), {"predict": predict_answers(1, 2, place=9)}, "place: expected one of 9 tokens, got 9"),
+        (
+            (x, other, targets),
+            {"predict": predict_answers(1, 2, place=9)},
+            "place: expected a number from -9 to 8",
+        ),
     ):
         with pytest.raises(ValueError, match=message):
             measure_patching(model, *arguments, **{"predict": predict, **options})
+    for wrong in (1.5, torch.tensor([1, 2])):
+        with pytest.raises(TypeError, match=r"answers: expected a token id, or integers \(1,\), got"):
+            measure_patching(model, x, other, targets, predict=predict_answers(wrong, 2))
     with pytest.raises(ValueError, match="by: expected 'kind' or 'head', got 'layer'"):
         mediator_targets(model, by="layer")
     assert not hooks(model)
