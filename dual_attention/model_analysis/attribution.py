@@ -257,8 +257,9 @@ def _attribution(language: LanguageModel, sites: Sequence[Site], seen: _Seen) ->
         own = [site for site in sites if site.module in members]
         layer = own[0].layer
         for site in own:
-            add(*_written(site, seen))
-            bias = site.output_bias()
+            own_parts, written = _written(site, seen)
+            add(own_parts, written)
+            bias = site.output_bias(written)
             if bias is not None:
                 add([LogitPart("bias", layer)], bias[None, None])
         if not block.norm_first:
@@ -328,7 +329,9 @@ def _linear(out: nn.Module, like: Tensor) -> tuple[Tensor, Tensor | None]:
     """Weights ``(V, d)`` and bias ``(V,)`` of an output layer; of an adapter what it computes."""
     if type(out) is nn.Linear:
         return out.weight.detach().to(like), None if out.bias is None else out.bias.detach().to(like)
-    dtype = next(out.parameters()).dtype
+    dtype = next(
+        (one.dtype for one in out.parameters() if one.is_floating_point()), like.dtype
+    )  # quantised ones are not
     with evaluating(out):
         inputs = torch.eye(like.shape[-1], dtype=dtype, device=like.device)
         bias = out(torch.zeros_like(inputs[:1]))

@@ -107,16 +107,19 @@ class Site:
                 found = wo(alone) - wo(torch.zeros_like(alone))
         return self._among_features(found)
 
-    def output_bias(self) -> Tensor | None:
-        """Output of the layer where heads bring nothing, ``(width,)``; None if its projection has no bias."""
+    def output_bias(self, like: Tensor) -> Tensor | None:
+        """Output of the layer where heads bring nothing, ``(width,)``; None if its projection has no bias.
+
+        Args:
+            like: a tensor of the dtype and device that an adapter takes.
+        """
         wo = self.module.wo
         if wo is None or (type(wo) is nn.Linear and wo.bias is None):
             return None
         if type(wo) is nn.Linear:
             return self._among_features(wo.bias)
-        like = next(wo.parameters())
         with evaluating(wo):
-            return self._among_features(wo(like.new_zeros(self.n_heads * self.module.head_dim)))
+            return self._among_features(wo(like.new_zeros(1, self.n_heads * self.module.head_dim))[0])
 
     def _among_features(self, x: Tensor) -> Tensor:
         """Output of these heads as part of that of the layer, ``(..., width)``."""

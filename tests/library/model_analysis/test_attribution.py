@@ -20,12 +20,25 @@ class Adapted(torch.nn.Linear):
         return super().forward(input) + 0.5 * input.flip(-1)[..., :1]
 
 
-def adapted():
+class Quantised(torch.nn.Module):
+    """A projection whose weights are no parameters, and which takes rows, as some quantised ones."""
+
+    def __init__(self, in_features, out_features, dtype):
+        super().__init__()
+        self.in_features, self.out_features = in_features, out_features
+        self.register_buffer("weight", torch.zeros(out_features, in_features, dtype=dtype))
+        self.register_buffer("bias", torch.zeros(out_features, dtype=dtype))
+
+    def forward(self, x):
+        return torch.addmm(self.bias, x.flatten(0, -2), self.weight.T).unflatten(0, x.shape[:-1])
+
+
+def adapted(kind=Adapted):
     model = lm("symbolic_attention", output_bias=True, ra_kwargs={"add_bias_out": True})
     for module in (model.layers, model.layers.blocks[0].dual_attn.relational_attention):
         name = "final_out" if module is model.layers else "wo"
         old = getattr(module, name)
-        new = Adapted(old.in_features, old.out_features, dtype=torch.float64)
+        new = kind(old.in_features, old.out_features, dtype=torch.float64)
         new.load_state_dict(old.state_dict())
         setattr(module, name, new)
     return model
@@ -37,6 +50,7 @@ LANGUAGE |= {
     "rmsnorm": lambda: lm("symbolic_attention", norm_type="rmsnorm", ra_kwargs={"add_bias_out": True}),
     "no norm": lambda: lm("symbolic_attention", norm_type="none"),
     "adapted": adapted,
+    "quantised": lambda: adapted(Quantised),
     "transformer post-norm": lambda: lm("transformer", norm_first=False, norm_type="rmsnorm"),
 }
 
