@@ -34,8 +34,8 @@ def patching(session: Session, request: Mapping[str, Any]) -> Iterator[Json]:
 
     Args:
         request: ``text``, and ``other`` of as many tokens; ``place`` of the token after which answers are predicted, by
-            default the last; ``by``, one of :data:`BY`; ids of ``answer`` and ``foil``, by default the tokens that the
-            second text makes most likelier, and most unlikelier, than the first.
+            default the last; ``by``, one of :data:`BY`; ids of ``answer`` and ``foil``, by default the tokens whose
+            probabilities the second text raises and lowers most, or the two likeliest where no token differs so far.
 
     Yields:
         At first labels of both texts, ``tokens`` and ``others``; ``place``; ``by``; ``answer`` and ``foil`` by ``id``
@@ -63,9 +63,15 @@ def patching(session: Session, request: Mapping[str, Any]) -> Iterator[Json]:
         here, there = (model(tokens).logits[0, place, :known].float() for tokens in (x, y))
         layers = list(dict.fromkeys(choice.site.layer for choice in choose_sites(model, session.layers)))
         targets = {layer: _targets(model, layer, by) for layer in layers}
+    alike = ids[: place + 1] == others[: place + 1]  # so are the predictions, to rounding
+    if alike:
+        there = here
     p, q = here.softmax(-1), there.softmax(-1)
-    answer = integer_of(request, "answer", 0, known - 1, int((q - p).argmax()))
-    foil = integer_of(request, "foil", 0, known - 1, int((p - q).argmax()))
+    likeliest = here.topk(2).indices if alike else [(q - p).argmax(), (p - q).argmax()]
+    answer, foil = (
+        integer_of(request, name, 0, known - 1, int(token))
+        for name, token in zip(("answer", "foil"), likeliest, strict=True)
+    )
     if answer == foil:
         raise ValueError("The answer and the token that it is compared with need to be different.")
     shown = [one for logits in (there, here) for one in logits.topk(min(SHOWN, known)).indices.tolist()]
@@ -97,7 +103,11 @@ def patching(session: Session, request: Mapping[str, Any]) -> Iterator[Json]:
         cells = []
         for name, target in own.items():
             recovery, change, kl = (values[name, metric] for metric in ("recovery", "logit_difference", "kl"))
-            measured = {"recovery": recovery if math.isfinite(recovery) else None, "change": change, "kl": kl}
+            measured = {
+                "recovery": None if alike or not math.isfinite(recovery) else recovery,
+                "change": change,
+                "kl": kl,
+            }
             cells.append({**_about(target), **measured})
         yield {"cells": cells}
 

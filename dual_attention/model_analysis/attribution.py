@@ -329,9 +329,7 @@ def _linear(out: nn.Module, like: Tensor) -> tuple[Tensor, Tensor | None]:
     """Weights ``(V, d)`` and bias ``(V,)`` of an output layer; of an adapter what it computes."""
     if type(out) is nn.Linear:
         return out.weight.detach().to(like), None if out.bias is None else out.bias.detach().to(like)
-    dtype = next(
-        (one.dtype for one in out.parameters() if one.is_floating_point()), like.dtype
-    )  # quantised ones are not
+    dtype = next((one.dtype for one in out.parameters() if one.is_floating_point()), like.dtype)
     with evaluating(out):
         inputs = torch.eye(like.shape[-1], dtype=dtype, device=like.device)
         bias = out(torch.zeros_like(inputs[:1]))

@@ -82,6 +82,18 @@ def test_recovery_is_that_of_interventions(session):
     assert default["differences"][1] > default["differences"][0]
 
 
+def test_nothing_is_recovered_before_the_texts_differ(session, tmp_path):
+    """Rounding would seem to be: the predictions after the first tokens are the same."""
+    found = patched(session, {"text": TEXT, "other": OTHER, "place": 3})
+    assert [one["id"] for one in (found["answer"], found["foil"])] == logits(session, TEXT)[3].topk(2).indices.tolist()
+    for given in ({}, {"answer": 100, "foil": 101}):
+        found = patched(session, {"text": TEXT, "other": OTHER, "place": 3, "by": "head", **given})
+        assert found["differences"][0] == found["differences"][1]
+        assert {cell["recovery"] for cell in found["cells"]} == {None}
+    Exporter(session, TEXT, View.of(f"page=patching&place=3&other={OTHER.replace(' ', '+')}")).write(tmp_path / "a.png")
+    assert patched(session, {"text": TEXT, "other": OTHER, "place": 4})["cells"][0]["recovery"] is not None
+
+
 def test_a_transformer_has_both():
     session = Session(transformer(), ByteTokenizer(), "a model")
     assert len(written(session, {"text": TEXT})["parts"]) == 6
