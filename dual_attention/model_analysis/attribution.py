@@ -282,9 +282,10 @@ def _written(site: Site, seen: _Seen) -> tuple[list[LogitPart], Tensor]:
     if "head_output" in rows:
         written = site.contributions(rows["head_output"][:, :, None], heads)[:, :, 0]
         return [LogitPart("head", site.layer, kind, head) for head in heads], written
-    attended = torch.einsum("bhm,bmr->bhr", rows["weights"], rows["relations"])
-    messages = torch.einsum("bhr,hdr->brhd", attended, site.module.wr)
-    messages = torch.cat([messages, rows["symbol_message"][:, None]], 1)  # (B, R + 1, H, d_h)
+    wr = site.module.wr
+    attended = torch.einsum("bhm,bmr->bhr", rows["weights"], rows["relations"]).to(wr)  # squared distances are wider
+    messages = torch.einsum("bhr,hdr->brhd", attended, wr)
+    messages = torch.cat([messages, rows["symbol_message"][:, None].to(wr)], 1)  # (B, R + 1, H, d_h)
     written = site.contributions(messages.flatten(0, 1)[:, :, None], heads)[:, :, 0]
     written = written.unflatten(0, messages.shape[:2]).transpose(1, 2).flatten(1, 2)
     parts = [

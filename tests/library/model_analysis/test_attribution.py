@@ -73,6 +73,15 @@ def test_parts_add_up_to_the_logits(name):
     assert torch.equal(model(x).logits, wanted)
 
 
+@pytest.mark.parametrize("score", ["dot", "squared_distance"])  # those of the second are in float32
+def test_models_in_half_precision(score):
+    model = lm("symbolic_attention", ra_kwargs={"rel_score": score, "symmetric_rels": True}).bfloat16()
+    x = tokens(3, 9)
+    found, wanted = attribute_logits(model, x), model(x).logits[:, -1].detach().float()
+    assert found.vectors.dtype == torch.float32
+    close(found.logits().sum(1), wanted, 0.02 * wanted.abs().max())
+
+
 def test_a_part_is_what_its_removal_changes_directly():
     """Of a model without a last norm, whose logits are linear in the stream."""
     model, x = (
