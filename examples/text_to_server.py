@@ -42,7 +42,10 @@ def adapt(exported: Path, other: str, folder: Path, steps: int) -> tuple[float, 
     tokenizer, base = AutoTokenizer.from_pretrained(exported), AutoModelForCausalLM.from_pretrained(exported)
     text = "".join(Path(name).read_text(encoding="utf-8") for name in sorted(glob(other)))
     *rows, _ = torch.tensor(tokenizer(text, verbose=False).input_ids).split(CONTEXT)
-    held_out, train = torch.stack(rows[-64:]), torch.stack(rows[:-64])
+    if len(rows) < 2:
+        sys.exit(f"{other}: expected more text, got {len(text)} characters")
+    kept = min(64, 1 + len(rows) // 10)
+    held_out, train = torch.stack(rows[-kept:]), torch.stack(rows[:-kept])
     model = get_peft_model(base, LoraConfig(r=16, target_modules="all-linear", task_type="CAUSAL_LM"))
 
     def loss(batch: Tensor) -> Tensor:

@@ -48,6 +48,9 @@ def test_text_to_server(tmp_path: Path):
     before, after = example.adapt(exported, str(ROOT / "dual_attention/language_models.py"), tmp_path, steps=30)
     assert after < before - 0.05
 
+    with pytest.raises(SystemExit, match=r"none\.txt: expected more text, got 0 characters"):
+        example.adapt(exported, str(tmp_path / "none.txt"), tmp_path, steps=1)
+
     base, merged = map(transformers.AutoModelForCausalLM.from_pretrained, (exported, tmp_path / "adapted"))
     beside = peft.PeftModel.from_pretrained(base, tmp_path / "adapter")
     tokens = torch.randint(256, (2, 30))
