@@ -20,9 +20,13 @@ LABELS = {"semantic": BLUE, "syntactic": ORANGE}
 MEDIATORS = ("relation", "selection", "symbol", "all three", "sensory selection")
 
 
+def _table(name: str) -> Any:
+    return pd.read_csv(RESULTS / name)
+
+
 def draw_games(path: Path) -> None:
     """Accuracy without each relation over how well it tells equal objects apart, a panel for each set of images."""
-    read, lost = (pd.read_csv(RESULTS / "games" / f"{name}.csv") for name in ("read", "accuracy"))
+    read, lost = (_table(f"games/{name}.csv") for name in ("read", "accuracy"))
     read = read[read["scores"] == "relations"]
     with house_style():
         figure, axes = matplotlib_figure(1, len(SETS), figsize=(9.2, 3.3), sharey=True)
@@ -48,9 +52,7 @@ def draw_games(path: Path) -> None:
 
 def draw_language(path: Path) -> None:
     """Reading, selectivity, single relations beside directions, and mediators: a panel each."""
-    read, pairs, mediation = (
-        pd.read_csv(RESULTS / "language" / f"{name}.csv") for name in ("read", "at_pairs", "mediation")
-    )
+    read, pairs, mediation = (_table(f"language/{name}.csv") for name in ("read", "at_pairs", "mediation"))
     with house_style():
         figure, axes = matplotlib_figure(2, 2, figsize=(9.2, 7.2))
         _reading(axes[0][0], read)
@@ -65,7 +67,7 @@ def draw_language(path: Path) -> None:
         save_figure(figure, path)
 
 
-def _reading(axis: Any, read: pd.DataFrame) -> None:
+def _reading(axis: Any, read: Any) -> None:
     kinds = list(read["scores"].unique())
     for shift, (label, colour) in zip((-0.12, 0.12), LABELS.items(), strict=True):
         own = read[read["label"] == label].drop_duplicates(["seed", "scores"])
@@ -78,7 +80,7 @@ def _reading(axis: Any, read: pd.DataFrame) -> None:
     axis.set_title("Which label can be read")
 
 
-def _selectivity(axis: Any, pairs: pd.DataFrame) -> None:
+def _selectivity(axis: Any, pairs: Any) -> None:
     seeds = sorted(pairs["seed"].unique())
     for group, what in enumerate(("all relations", "noise")):
         for shift, (label, colour) in zip((-0.12, 0.12), LABELS.items(), strict=True):
@@ -94,7 +96,7 @@ def _selectivity(axis: Any, pairs: pd.DataFrame) -> None:
     axis.set_title("Effect at pairs with the label, less without")
 
 
-def _single(axis: Any, pairs: pd.DataFrame) -> None:
+def _single(axis: Any, pairs: Any) -> None:
     found = pairs[pairs["measure"] == "difference"]
     seeds = sorted(found["seed"].unique())
     for kind, start, colour, words in (
@@ -114,7 +116,7 @@ def _single(axis: Any, pairs: pd.DataFrame) -> None:
     axis.legend(loc="upper right", ncols=2, fontsize=9)
 
 
-def _mediators(axis: Any, mediation: pd.DataFrame) -> None:
+def _mediators(axis: Any, mediation: Any) -> None:
     found = mediation[mediation["readable"] == 1]
     for number, (_, own) in enumerate(found.groupby("seed")):
         own = 100 * own.set_index("mediator")[["share", "low", "high"]].loc[list(MEDIATORS)]
