@@ -18,6 +18,7 @@ from typing import Any
 from docutils import nodes
 from docutils.utils.math import MathError
 from docutils.utils.math.latex2mathml import tex2mathml
+from PIL import Image
 from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.errors import PycodeError
@@ -33,8 +34,8 @@ sys.path[:0] = [str(ROOT), str(DOCS)]
 import make_exhibits  # noqa: E402
 import markdown_pages  # noqa: E402
 import notebook_pages  # noqa: E402
-from picture_makers import has_maker  # noqa: E402
-from public_names import has_docstring, public_names, without_example  # noqa: E402
+from picture_makers import maker_of  # noqa: E402
+from public_names import is_class_or_function, public_names, without_example  # noqa: E402
 
 import dual_attention  # noqa: E402
 
@@ -45,7 +46,7 @@ logger = logging.getLogger(__name__)
 
 def directive(value: Any) -> str:
     """The directive of autodoc that describes a public value."""
-    return "autoclass" if isinstance(value, type) else "autofunction" if has_docstring(value) else "autodata"
+    return "autoclass" if isinstance(value, type) else "autofunction" if is_class_or_function(value) else "autodata"
 
 
 project = "relational-attention"
@@ -273,13 +274,23 @@ def write_exhibits(app: Sphinx, error: Exception | None) -> None:
 
 
 def complain(app: Sphinx, doctree: nodes.document) -> None:
-    """Tell of pictures that no script makes, and of public names without an example."""
+    """Tell of pictures that no command makes, and of public names without an example."""
     for picture in doctree.findall(nodes.image):
-        if not picture["uri"].startswith("data:") and not has_maker(picture["uri"]):
-            logger.warning("no script makes the picture %s", picture["uri"], location=picture)
+        if not picture["uri"].startswith("data:") and not maker_of(picture["uri"]):
+            logger.warning("no command makes the picture %s", picture["uri"], location=picture)
     module = app.env.docname.rpartition("/")[2]
     for name in without_example(module, NAMES.get(module, {})):
         logger.warning("%s has no example in its docstring", name, location=app.env.docname)
+
+
+def show_as_printed(app: Sphinx, doctree: nodes.document) -> None:
+    """Give pictures the size of their text: that of print, or the width of the page and a link to the whole picture."""
+    for picture in doctree.findall(nodes.image):
+        file = Path(app.srcdir) / picture["uri"]
+        if file.suffix == ".png" and file.is_file():
+            with Image.open(file) as image:
+                if dpi := image.info.get("dpi"):
+                    picture["width"] = f"{round(96 * image.width / dpi[0])}px"
 
 
 def setup(app: Sphinx) -> None:
@@ -296,6 +307,7 @@ def setup(app: Sphinx) -> None:
     app.connect("autodoc-skip-member", skip_fields)
     app.connect("missing-reference", find_name)
     app.connect("doctree-read", complain)
+    app.connect("doctree-read", show_as_printed)
     notebook_pages.setup(app)
     app.connect("build-finished", write_exhibits)
     app.connect("build-finished", markdown_pages.write)

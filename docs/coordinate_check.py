@@ -12,13 +12,15 @@ from pathlib import Path
 from statistics import geometric_mean
 
 import torch
+from gallery_pictures import save
 
 from dat.experiments.language.model_keys import LanguageModelKeys
 from dat.training.configs import OptimConfig
 from dat.training.coordinates import Sizes, coordinate_check
 from dat.training.mup import scale_by_mup
 from dat.training.optim import build_optimizer
-from dual_attention.model_analysis.views.plots import house_style, matplotlib_figure, save_figure
+from dual_attention.model_analysis.views.colours import BLUE, GREEN, INK, LIGHT_BLUE, RED
+from dual_attention.model_analysis.views.plots import house_style, legend_below, matplotlib_figure
 
 PICTURE = Path(__file__).parent / "images" / "coordinate-check.png"
 WIDTHS = (64, 128, 256, 512)
@@ -37,14 +39,14 @@ DISTANCES = replace(KEYS, rel_score="squared_distance")
 PRINTED = (("standard, squared distances", False, DISTANCES), ("muP, squared distances", True, DISTANCES))
 """Rows that the page quotes and the picture leaves out."""
 COLOURS = {
-    "relations": "#1f6fb4",
-    "W_r r": "#63b0e8",
-    "scores": "#d1495b",
-    "symbols": "#2e8b57",
+    "relations": BLUE,
+    "W_r r": LIGHT_BLUE,
+    "scores": RED,
+    "symbols": GREEN,
     "W_s s": "#9acd7d",
     "heads": "#7b3fa0",
     "blocks": "#8c564b",
-    "output": "#4d4d4d",
+    "output": INK,
 }
 
 
@@ -84,12 +86,14 @@ def draw() -> None:
     for title, mup, keys in PRINTED:
         list(printed(title, keys, mup=mup))
     with house_style():
-        figure, axes = matplotlib_figure(2, len(ROWS), figsize=(11.0, 5.6), sharex=True, sharey="row")
+        figure, axes = matplotlib_figure(2, len(ROWS), figsize=(9.2, 5.6), sharex=True, sharey="row")
         for column, (title, mup, keys) in enumerate(ROWS):
             for kind, *both in printed(title, keys, mup=mup):
                 for row, sizes in enumerate(both):
-                    axes[row][column].plot(WIDTHS, sizes, marker="o", markersize=3, color=COLOURS[kind], label=kind)
-            axes[0][column].set_title(title, fontsize=10)
+                    label = f"${kind}$" if "_" in kind else kind
+                    look = {"color": COLOURS[kind], "marker": "o", "markersize": 3}
+                    axes[row][column].plot(WIDTHS, sizes, label=label, **look)
+            axes[0][column].set_title(title.replace(", ", ",\n"), fontsize=10)
             axes[1][column].set_xlabel("width")
             for row in range(2):
                 axis = axes[row][column]
@@ -99,9 +103,9 @@ def draw() -> None:
                 axis.minorticks_off()
         axes[0][0].set_ylabel("size at first")
         axes[1][0].set_ylabel(f"change in {STEPS} steps")
-        axes[1][-1].legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=8)
         figure.tight_layout()
-        save_figure(figure, PICTURE)
+        legend_below(figure, axes[0][0].get_legend_handles_labels()[0], fontsize=9)
+        save(figure, PICTURE)
 
 
 if __name__ == "__main__":

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gallery_pictures import BLUE, GREY, ORANGE, Drawing, Variables, save
+from gallery_pictures import Drawing, Variables, save
 
+from dual_attention.model_analysis.views.colours import BLUE, GREY, MUTED, ORANGE
 from dual_attention.model_analysis.views.plots import house_style, matplotlib_figure
 
 
@@ -20,9 +21,9 @@ def ratios(variables: Variables, path: Path) -> None:
             for label, factor, colour, style in lines:
                 values = [factor * ratio for ratio in curve.values()]
                 axis.plot(list(curve), values, color=colour, linestyle=style, marker="o", markersize=4, label=label)
-            axis.axhline(1, color="#b0b0b0", linewidth=1, zorder=0)
+            axis.axhline(1, color=MUTED, linewidth=1, zorder=0)
             axis.invert_xaxis()
-            axis.set_title(model, fontsize=11)
+            axis.set_title(model)
             axis.set_xlabel("perplexity")
         axes[0].set_ylim(0.5, 1.42)
         axes[0].set_ylabel("needed by the DAT\n/ by the Transformer")

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from gallery_pictures import DARK, ORANGE, Drawing, Variables, bare, matrix, save
+from gallery_pictures import Drawing, Variables, bare, matrix, save
 from torch import Tensor
 
+from dual_attention.model_analysis.views.colours import INK, ORANGE, PALE, colour_map
 from dual_attention.model_analysis.views.plots import house_style, matplotlib_figure
 
 CHARACTER = 0.0785
@@ -28,7 +29,7 @@ def numbered(axis: Any, weights: Tensor, title: str) -> None:
     axis.collections[0].set_clim(0, 1)
     places = torch.cartesian_prod(*map(torch.arange, weights.shape)).tolist()
     for (row, column), weight in zip(places, weights.flatten().tolist(), strict=True):
-        colour = "white" if weight > 0.55 else DARK
+        colour = "white" if weight > 0.4 else INK
         said = "1" if weight > 0.995 else f"{weight:.2f}"[1:]
         axis.text(column + 0.5, row + 0.5, said, ha="center", va="center", fontsize=7.5, color=colour)
 
@@ -39,7 +40,7 @@ def mosaic(axis: Any, images: Tensor, columns: int, marked: Tensor, title: str) 
         row, column = divmod(n, columns)
         extent = (column + 0.06, column + 0.94, row + 0.94, row + 0.06)
         axis.imshow(image.view(8, 8).numpy(), cmap="Greys", vmin=0, vmax=1, extent=extent)
-        colour, width = (ORANGE, 2.0) if mark else ("#d8d8d8", 0.8)
+        colour, width = (ORANGE, 2.0) if mark else (PALE, 0.8)
         rectangle(axis, column + 0.06, row + 0.06, 0.88, 0.88, fill=False, edgecolor=colour, linewidth=width)
     bare(axis, title)
     axis.set_xlim(0, columns)
@@ -95,16 +96,14 @@ def questions(page: Variables, path: Path) -> None:
 
 def words(axis: Any, line: Sequence[str], weights: Sequence[float], x: float, y: float, target: int = -1) -> None:
     """Words in a row of typewriter type, shaded by weight; the target in a frame. Units are characters and lines."""
-    import matplotlib
-
-    shade = matplotlib.colormaps["Blues"]
+    shade = colour_map(signed=False)
     for n, (word, weight) in enumerate(zip(line, weights, strict=True)):
         if n == target:
             box = {"fill": False, "edgecolor": ORANGE, "linewidth": 1.8}
         else:
             box = {"facecolor": shade(0.85 * weight), "edgecolor": "none"}
         rectangle(axis, x - 0.35, y + 0.08, len(word) + 0.7, 0.84, **box)
-        colour = "white" if weight > 0.6 and n != target else DARK
+        colour = "white" if weight > 0.45 and n != target else INK
         axis.text(x, y + 0.5, word, family="monospace", fontsize=9, va="center_baseline", color=colour)
         x += len(word) + 1.3
 
@@ -131,7 +130,7 @@ def zen(page: Variables, path: Path) -> None:
             weights += turned.right_weights[n, : len(right)].tolist()
             words(axis, [*left, *target, *right], weights, 30, y, target=len(left))
             said = "better" if verdict[n] > 0 else "not better"
-            axis.text(1, y + 0.5, f"“{target[0]}” is {said}", fontsize=9.5, va="center_baseline", color=DARK)
+            axis.text(1, y + 0.5, f"“{target[0]}” is {said}", fontsize=9.5, va="center_baseline", color=INK)
             y += 1.15 + 0.4 * (n == 13)
         save(figure, path)
 
@@ -160,7 +159,7 @@ def paragraphs(page: Variables, path: Path) -> None:
         for name, share, line, weights in rows:
             if name:
                 y += 0.4
-                axis.text(1, y + 0.5, name, fontsize=9.5, weight="bold", va="center", color=DARK)
+                axis.text(1, y + 0.5, name, fontsize=9.5, weight="bold", va="center", color=INK)
                 y += 1.1
             if share >= 0:
                 words(axis, [f"{share:.2f}"], [share], 2, y)
@@ -199,7 +198,7 @@ def relations(page: Variables, path: Path) -> None:
             axis.set_xlim(-1.15, 6.05)
             axis.set_ylim(6.05, -1.15)
         said = (f"{name} {percent(accuracy)}" for name, accuracy in page["again_accuracy"].items())
-        figure.suptitle("Which digits occur again?  " + ",  ".join(said), fontsize=10.5, color=DARK)
+        figure.suptitle("Which digits occur again?  " + ",  ".join(said), fontsize=10.5, color=INK)
         figure.tight_layout(w_pad=1.5)
         save(figure, path)
 

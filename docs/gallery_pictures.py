@@ -14,13 +14,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dual_attention.model_analysis.views.colours import colour_bar, colour_map
+from dual_attention.model_analysis.views.colours import BLUE, GREY, INK, MUTED, ORANGE, colour_bar, colour_map
 from dual_attention.model_analysis.views.plots import house_style, matplotlib_figure, save_figure
 
 Variables = dict[str, Any]
 Drawing = Callable[[Variables, Path], None]
 
-BLUE, ORANGE, DARK, GREY = "#2f6fad", "#e8833a", "#303030", "#8a8a8a"
+DPI = 110
 LARGEST = 30_000
 """Bytes above which a picture gets a palette."""
 
@@ -29,12 +29,12 @@ def save(figure: Any, path: Path) -> None:
     """Write the figure, in a small file, and close it."""
     from PIL import Image
 
-    save_figure(figure, path, dpi=110)
+    save_figure(figure, path, dpi=DPI)
     if path.stat().st_size <= LARGEST:
         return
     temporary = path.with_name(f".{path.stem}.{os.getpid()}.tmp.png")
     with Image.open(path) as image:
-        image.convert("RGB").quantize(256, dither=Image.Dither.NONE).save(temporary, optimize=True)
+        image.convert("RGB").quantize(128, dither=Image.Dither.NONE).save(temporary, optimize=True, dpi=(DPI, DPI))
     os.replace(temporary, path)
 
 
@@ -53,7 +53,7 @@ def matrix(axis: Any, values: Tensor, title: str, *, x: str = "", y: str = "", s
     top = top if signed else max(top, 0.4)
     image = axis.pcolormesh(
         values.numpy(),
-        cmap=colour_map(signed=True) if signed else "Blues",
+        cmap=colour_map(signed=signed),
         vmin=-top if signed else 0.0,
         vmax=top,
         edgecolors="white",
@@ -66,25 +66,25 @@ def matrix(axis: Any, values: Tensor, title: str, *, x: str = "", y: str = "", s
     axis.invert_yaxis()
     for spine in axis.spines.values():
         spine.set_visible(False)
-    axis.set_xlabel(x, fontsize=8.5, color=GREY, labelpad=2)
-    axis.set_ylabel(y, fontsize=8.5, color=GREY, labelpad=2)
+    axis.set_xlabel(x, fontsize=8.5, color=MUTED, labelpad=2)
+    axis.set_ylabel(y, fontsize=8.5, color=MUTED, labelpad=2)
 
 
 def bars(axis: Any, values: Tensor, title: str, *, colour: str = BLUE, top: float = 1.0, bottom: float = 0.0) -> None:
     """Eight numbers, one for each key."""
     axis.bar(range(len(values)), values.detach().tolist(), color=colour, width=0.72)
-    axis.axhline(0, color=DARK, linewidth=0.8)
+    axis.axhline(0, color=INK, linewidth=0.8)
     bare(axis, title)
     axis.set_ylim(bottom, top)
     axis.set_xticks(range(len(values)))
-    axis.tick_params(axis="x", length=0, labelsize=7.5, labelcolor=GREY, pad=2)
+    axis.tick_params(axis="x", length=0, labelsize=7.5, labelcolor=MUTED, pad=2)
     for side in ("left", "bottom"):
         axis.spines[side].set_visible(False)
 
 
 # The toy input
 
-NUMBER: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 6.5, "color": DARK, "zorder": 4}
+NUMBER: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 8, "color": INK, "zorder": 4}
 """Style of the number of a key beside its dot."""
 
 
@@ -112,16 +112,18 @@ def scores(page: Variables, path: Path) -> None:
             if field is None:
                 bars(axis, weights, name, top=0.4)
                 axis.set_box_aspect(1)
-                axis.set_xlabel("position", fontsize=8.5, color=GREY, labelpad=2)
+                axis.set_xlabel("position", fontsize=8.5, color=MUTED, labelpad=2)
                 continue
-            axis.contourf(x, y, field.view_as(x), levels=9, cmap="Blues", alpha=0.75)
+            low, high = field.aminmax()
+            scale = {"cmap": colour_map(signed=False), "vmin": low, "vmax": low + 2 * (high - low)}  # numbers are dark
+            axis.contourf(x, y, field.view_as(x), levels=9, **scale)
             areas = 6 + 420 * weights  # in square points
             axis.scatter(*keys.T, s=areas, color=ORANGE, edgecolors="white", linewidths=0.8, zorder=3)
             for number, (key_x, key_y) in enumerate(keys.tolist()):
                 away = 4 + float(areas[number] / torch.pi) ** 0.5  # above or below its dot, away from the middle
                 away = away if key_y > 0 else -away
                 axis.annotate(str(number), (key_x, key_y), (0, away), textcoords="offset points", **NUMBER)
-            axis.scatter(*query.T, marker="x", s=45, color=DARK, linewidths=1.8, zorder=5)
+            axis.scatter(*query.T, marker="x", s=45, color=INK, linewidths=1.8, zorder=5)
             bare(axis, name)
             axis.set_box_aspect(1)
             for spine in axis.spines.values():
@@ -133,7 +135,7 @@ def scores(page: Variables, path: Path) -> None:
 def alignments(page: Variables, path: Path) -> None:
     """The scores and what each alignment makes of them."""
     with house_style():
-        figure, axes = matplotlib_figure(2, 6, figsize=(10.8, 3.4))
+        figure, axes = matplotlib_figure(2, 6, figsize=(9.2, 3.4))
         axes.flat[-1].axis("off")
         bars(axes.flat[0], page["e"][0], "the scores", colour=GREY, top=1.75, bottom=-1.75)
         for axis, (name, weights) in zip(axes.flat[1:-1], page["aligned"].items(), strict=True):
@@ -216,12 +218,11 @@ def strips(
                 continue
             edges = [start + column for column in range(len(part) + 1)]
             values = part.detach()[None].numpy()
-            axis.pcolormesh(
-                edges, [row, row + 0.92], values, cmap="Blues", vmin=0, vmax=1, edgecolors="white", linewidth=1.2
-            )
+            look = {"cmap": colour_map(signed=False), "edgecolors": "white", "linewidth": 1.2}
+            axis.pcolormesh(edges, [row, row + 0.92], values, vmin=0, vmax=1, **look)
             for column, weight in enumerate(part.tolist()):
                 said = "1" if weight > 0.995 else f"{weight:.2f}"[1:]
-                colour = "white" if weight > 0.55 else DARK
+                colour = "white" if weight > 0.4 else INK
                 axis.text(start + column + 0.5, row + 0.46, said, ha="center", va="center", fontsize=7.5, color=colour)
         start += width + 0.5
     for row, (name, _) in enumerate(rows):
@@ -267,11 +268,11 @@ def relations(page: Variables, path: Path) -> None:
         else:
             panels += [(f"{name} {f + 1}", r[..., f], True) for f in range(r.shape[-1])]
     with house_style():
-        figure, axes = matplotlib_figure(1, 7, figsize=(11.6, 1.8))
-        for axis, (name, values, signed) in zip(axes, panels, strict=True):
-            matrix(axis, values, name, x="sender", y="receiver" if axis is axes[0] else "", signed=signed)
-            axis.title.set_fontsize(7.8)
-        figure.tight_layout(w_pad=0.5)
+        figure, axes = matplotlib_figure(2, 4, figsize=(9.2, 4.3))
+        axes[-1, -1].axis("off")
+        for axis, (name, values, signed) in zip(axes.flat, panels, strict=False):
+            matrix(axis, values, name, x="sender", y="receiver", signed=signed)
+        figure.tight_layout(h_pad=0.8, w_pad=0.6)
         save(figure, path)
 
 

@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 from notebook_pages import markdown_of
-from public_names import has_docstring, public_names
+from public_names import is_class_or_function, public_names
 from sphinx.application import Sphinx
 
 ADDRESS = re.compile(r"<(?:function |built-in method )?([\w.]+)[^<>]* at 0x\w+>")  # of a default, as Python shows it
@@ -19,7 +19,7 @@ def reference_page(module: str) -> str:
     """The reference of a module: its docstring, and signature and docstring of each name."""
     parts = [f"# {module}", inspect.getdoc(importlib.import_module(module)) or ""]
     for name, value in public_names()[module].items():
-        described = has_docstring(value)
+        described = is_class_or_function(value)
         try:
             signature = ADDRESS.sub(r"\1", str(inspect.signature(value))) if described else ""
         except ValueError:

@@ -35,7 +35,7 @@ def _exports(module: ModuleType) -> dict[str, Any]:
     return {
         name: value
         for name, value in vars(module).items()
-        if name[0] != "_" and getattr(value, "__module__", None) == module.__name__ and has_docstring(value)
+        if name[0] != "_" and getattr(value, "__module__", None) == module.__name__ and is_class_or_function(value)
     }
 
 
@@ -52,17 +52,19 @@ def public_names() -> dict[str, dict[str, Any]]:
     return pages
 
 
-def has_docstring(value: Any) -> bool:
+def is_class_or_function(value: Any) -> bool:
     """Whether a value is a class or a function; others are described where they are assigned."""
     return inspect.isclass(value) or inspect.isroutine(value)
 
 
 def examples(name: str, value: Any) -> list[doctest.DocTest]:
     """The examples in the docstrings of a public class or function, and of the methods of a class."""
-    tests = doctest.DocTestFinder(exclude_empty=True).find(value, name) if has_docstring(value) else []
+    tests = doctest.DocTestFinder(exclude_empty=True).find(value, name) if is_class_or_function(value) else []
     return [test for test in tests if test.examples]
 
 
 def without_example(module: str, names: dict[str, Any]) -> list[str]:
     """The classes and functions of a module that have no example."""
-    return [f"{module}.{name}" for name, value in names.items() if has_docstring(value) and not examples(name, value)]
+    return [
+        f"{module}.{name}" for name, value in names.items() if is_class_or_function(value) and not examples(name, value)
+    ]

@@ -26,6 +26,7 @@ from dual_attention.model_analysis.capture import capture
 from dual_attention.model_analysis.measures import RelationReadings, read_relations
 from dual_attention.model_analysis.views import draw_arcs, draw_patch_relations, token_labels
 
+NAMES = RAW, CONTRIBUTION, PATCHES = "figure-5-raw", "figure-5-contribution", "figure-9"
 SENTENCE = "Return a new list with the names of all methods of the class, and the modules that define them."
 
 
@@ -42,10 +43,8 @@ def figure_5(run: str | Path, sentence: str = SENTENCE) -> dict[str, Any]:
     found, name = readings[layer], f"relation {relation} of {layer}"
     options = {"receiver": receiver, "visible": found.visible[0]}
     return {
-        "figure-5-raw": draw_arcs(found.raw[0, ..., relation], labels, title=f"{name}, raw", **options),
-        "figure-5-contribution": draw_arcs(
-            found.contribution[0, ..., relation], labels, title=f"{name}, contribution", **options
-        ),
+        RAW: draw_arcs(found.raw[0, ..., relation], labels, title=f"{name}, raw", **options),
+        CONTRIBUTION: draw_arcs(found.contribution[0, ..., relation], labels, title=f"{name}, contribution", **options),
     }
 
 
@@ -74,7 +73,7 @@ def figure_9(run: str | Path, seed: int = 1) -> dict[str, Any]:
     row, column = divmod(int(equal), 3)
     place = f"row {row + 1}, column {column + 1}"
     title = f"{heads.layer}: i recurs in {place}; relation {chosen.index} tells equal objects best"
-    return {"figure-9": draw_patch_relations(image, relations, 1, (3, 3), title=title)}
+    return {PATCHES: draw_patch_relations(image, relations, 1, (3, 3), title=title)}
 
 
 def main(arguments: list[str] | None = None) -> None:

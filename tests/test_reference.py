@@ -35,7 +35,7 @@ def module_of_docs(name: str) -> ModuleType:
         sys.path.remove(str(DOCS))
 
 
-reference, pictures = module_of_docs("public_names"), module_of_docs("picture_makers")
+reference = module_of_docs("public_names")
 NAMES: dict[str, dict[str, Any]] = reference.public_names()
 EXAMPLES = {
     f"{module}.{name}": (module, reference.examples(name, value))
@@ -90,8 +90,3 @@ def test_inventories_name_what_there_is(file: Path):
         for part in name.split(".")[1:]:
             found = getattr(found, part)
         assert isinstance(found, type) == (kind == "class"), name
-
-
-def test_a_picture_without_maker_is_told():
-    assert pictures.has_maker("docs/images/gallery/scores.png")
-    assert not pictures.has_maker("docs/images/gallery/drawn-by-hand.png")

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
+PICTURE = re.compile(r"!\[[^\]]*\]\((?!https?:)([^)\s]+)\)")
 PAGE = """# A page
 
 [A link that leads nowhere](no-such-page.md)
 
 $\\nosuchcommand$
 
-![A picture that no script makes](drawn-by-hand.png)
+![A picture that no command makes](gallery/scores.png)
 
 [Code](examples/my_experiment.py)
 """
@@ -30,7 +33,8 @@ def test_a_build_fails_and_says_where(tmp_path: Path):
     source = tmp_path / "source"
     (source / "examples").mkdir(parents=True)
     (source / "README.md").write_text(PAGE, encoding="utf-8")
-    (source / "drawn-by-hand.png").write_bytes((ROOT / "docs/images/dual-attention.png").read_bytes())
+    (source / "gallery").mkdir()
+    (source / "gallery/scores.png").write_bytes((ROOT / "docs/images/dual-attention.png").read_bytes())
     (source / "examples/my_experiment.py").touch()
     folders = [str(source), str(tmp_path / "site")]
     command = [sys.executable, "-m", "sphinx", "-q", "-W", "-c", str(ROOT / "docs"), *folders]
@@ -38,8 +42,46 @@ def test_a_build_fails_and_says_where(tmp_path: Path):
     assert run.returncode
     assert "README.md:3: WARNING: 'myst' cross-reference target not found: 'no-such-page.md'" in run.stderr
     assert "README.md:5: WARNING: cannot write '\\\\nosuchcommand' as MathML" in run.stderr
-    assert "README.md:7: WARNING: no script makes the picture drawn-by-hand.png" in run.stderr
+    assert "README.md:7: WARNING: no command makes the picture gallery/scores.png" in run.stderr
     assert "my_experiment" not in run.stderr
+
+
+@pytest.fixture
+def makers(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(ROOT / "docs")
+    return importlib.import_module("picture_makers")
+
+
+def shown() -> set[str]:
+    """The pictures of all pages of the site, by their paths in the repository."""
+    places = ("*.md", "docs/*.md", "studies/*/*.md", "benchmarks/*.md")
+    pages = [page for place in places for page in ROOT.glob(place)]
+    pictures = {(page, name) for page in pages for name in PICTURE.findall(page.read_text(encoding="utf-8"))}
+    return {os.path.relpath(page.parent / name, ROOT) for page, name in pictures}
+
+
+def test_a_command_makes_every_picture_that_a_page_shows(makers: ModuleType):
+    assert not [picture for picture in sorted(shown()) if makers.maker_of(picture) is None]
+
+
+def test_a_command_named_for_one_picture_is_still_there(makers: ModuleType):
+    assert makers.SINGLE.keys() <= shown()
+    scripts = [command.split()[1] for command in makers.SINGLE.values() if command.startswith("python ")]
+    assert all((ROOT / script).is_file() for script in scripts)
+
+
+@pytest.mark.parametrize(
+    "picture",
+    [
+        "drawn-by-hand.png",
+        "docs/images/gallery/drawn-by-hand.png",
+        "docs/images/scores.png",  # is made in another folder
+        "studies/emoji/results/codes.png",  # by another study
+        "studies/no-such-study/results/accuracy.png",
+    ],
+)
+def test_a_picture_that_no_command_makes(picture: str, makers: ModuleType):
+    assert makers.maker_of(picture) is None
 
 
 def test_every_page_has_its_place_in_the_margin():

@@ -20,6 +20,7 @@ from torch import nn
 from dual_attention._extras import require
 from dual_attention._files import read_json, write_atomically
 from dual_attention.model_analysis.measures.intervals import half_width
+from dual_attention.model_analysis.views.colours import BLUE, GREY, MUTED
 from dual_attention.model_analysis.views.plots import house_style, matplotlib_figure, save_figure
 
 from ..experiments.relational_games.config import EPOCHS, Task
@@ -83,7 +84,7 @@ TASK: Task = "occurs"
 DAT = "dat-0+2-sym"
 RIVAL = "transformer-128-h2-matched"
 NAMES = {DAT: "DAT", RIVAL: "Transformer"}
-LINES = {DAT: "#1f6fb4", RIVAL: "#7f7f7f"}
+LINES = {DAT: BLUE, RIVAL: GREY}
 """Colours of the models."""
 GAMES = RelationalGames()
 
@@ -224,7 +225,7 @@ def draw_demo_curves(rows: Sequence[Row], path: Path) -> None:
                 dots = [(row["n_train"], row[object_set]) for row in rows if row["model"] == model]
                 axis.scatter(*zip(*dots, strict=True), color=colour, s=26, alpha=0.55, linewidths=0, zorder=4)
             axis.set_xticks(sizes, [f"{size:,}" for size in sizes])
-            axis.axhline(50, color="#a0a0a0", linewidth=1, linestyle=":")
+            axis.axhline(50, color=MUTED, linewidth=1, linestyle=":")
             axis.set_title(TEST_SETS[object_set], fontsize=11)
             axis.set_ylim(45, 100)
             axis.set_xlabel("training images")

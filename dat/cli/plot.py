@@ -38,7 +38,7 @@ def plot(prog: str, arguments: Sequence[str], name: str) -> int:
     parser.add_argument(
         "--against",
         metavar=curve.upper(),
-        help=f"Also write contrasts.md: differences from this {curve}, paired by seed, with t-intervals.",
+        help=f"Also write contrasts.md and .png: differences from this {curve}, paired by seed, with t-intervals.",
     )
     options = parse_options(parser, arguments)
     for source in options.sources:

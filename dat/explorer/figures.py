@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from dual_attention.model_analysis.views.colours import MUTED
 from dual_attention.model_analysis.views.matrices import draw_matrices
 from dual_attention.model_analysis.views.patches import draw_patch_relations
 from dual_attention.model_analysis.views.plots import empty_figure, house_style
@@ -187,7 +188,7 @@ def seen_symbols(recording: Recording, view: View) -> Seen:
         figure = empty_figure((max(4.0, 0.12 * len(usage)), 2.4))
         axis = figure.subplots()
         axis.bar(range(len(usage)), usage, color=_MARKS[1])
-        axis.axhline(1 / len(usage), color="#606060", linestyle="--", linewidth=1.0)
+        axis.axhline(1 / len(usage), color=MUTED, linestyle="--", linewidth=1.0)
         axis.set(title=title, xlabel="symbol", ylabel="mean weight")
         return figure
 
@@ -212,7 +213,7 @@ def seen_effects(found: Json) -> Seen:
             changes = [value - loss["before"] for value in loss["controls"]]
             above.scatter(changes, [0] * len(changes), facecolors="none", edgecolors=_MARKS[2])
             above.scatter([loss["after"] - loss["before"]], [0], marker="D", color=_MARKS[1])
-            above.axvline(0, color="#606060", linewidth=1.0)
+            above.axvline(0, color=MUTED, linewidth=1.0)
         above.set(title="change of the loss, nats a token", yticks=[])
         names = drawable(one["token"] for one in found["next"])
         for number, (name, words) in enumerate(
@@ -258,7 +259,7 @@ def seen_ablations(found: Json, view: View) -> Seen:
             axis.plot([value], [place], "D", color=_MARKS[1])
         axis.set_yticks(range(len(lines[:_PARTS_DRAWN])), [line[0] for line in lines[:_PARTS_DRAWN]])
         axis.invert_yaxis()
-        axis.axvline(0.0, color="#606060", linewidth=0.8)
+        axis.axvline(0.0, color=MUTED, linewidth=0.8)
         axis.set(title=f"{name} without each part ({found['change']})", xlabel="nats; circles: random directions")
         return figure
 
@@ -305,7 +306,7 @@ def _bars(names: Sequence[str], values: Sequence[float], title: str, label: str)
     axis = figure.subplots()
     axis.barh(drawable(names), values, color=[_MARKS[2 if value > 0 else 1] for value in values])
     axis.invert_yaxis()
-    axis.axvline(0.0, color="#606060", linewidth=0.8)
+    axis.axvline(0.0, color=MUTED, linewidth=0.8)
     axis.set_title(textwrap.fill(drawable([title])[0], 60), parse_math=False)
     axis.set_xlabel(label)
     return figure

@@ -1,13 +1,18 @@
-"""Differences of curves from one of them, paired by seed: a table of means with their t-intervals."""
+"""Differences of curves from one of them, paired by seed: means with their t-intervals, as a table and as a figure."""
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from statistics import fmean
 
 from dual_attention.model_analysis.measures.intervals import half_width
+from dual_attention.model_analysis.views.colours import MUTED, PALE
+from dual_attention.model_analysis.views.plots import house_style, legend_below, matplotlib_figure, save_figure
 
 from ..training.metrics import Row
+from .curves import colours_of
 from .table import ResultTable
 
 BySeed = dict[int, float]
@@ -62,3 +67,43 @@ def contrasts_text(table: ResultTable, rows: Sequence[Row], against: str) -> str
             "",
         ]
     )
+
+
+def draw_contrasts(table: ResultTable, rows: Sequence[Row], path: Path, against: str) -> None:
+    """Draw the differences from the curve ``against``: a panel for each measure, in it a band of lines for each cell.
+
+    Nothing is drawn where no pair of curves has two seeds in common.
+    """
+    found = {measure: list(differences(table, rows, measure, against)) for measure in table.measures}
+    found = {measure: lines for measure, lines in found.items() if lines}
+    every = [line for lines in found.values() for line in lines]
+    if not every:
+        return
+    cells = list(dict.fromkeys((panel, point) for panel, point, *_ in every))
+    cells.sort(key=lambda cell: cell[1] == "all")
+    colours = {curve: colour for curve, colour in colours_of(table, rows).items() if curve != against}
+    size = (min(9.2, 2.0 + 3.2 * len(found)), 0.8 + 0.17 * (len(colours) + 1) * len(cells))
+    with house_style():
+        figure, axes = matplotlib_figure(1, len(found), figsize=size, squeeze=False, sharey=True)
+        for axis, (measure, lines) in zip(axes[0], found.items(), strict=True):
+            for number, (curve, colour) in enumerate(colours.items()):
+                look = {"color": colour, "fmt": "o", "markersize": 4}
+                for panel, point, _, by_seed in (line for line in lines if line[2] == curve):
+                    height = cells.index((panel, point)) + (number + 1) / (len(colours) + 1) - 0.5
+                    trials = list(by_seed.values())
+                    axis.errorbar(fmean(trials), height, xerr=half_width(trials), **look)
+                axis.errorbar([], [], xerr=[], label=table.curve_axis.label(curve), **look)
+            for cell in range(0, len(cells), 2):
+                axis.axhspan(cell - 0.5, cell + 0.5, color=PALE, alpha=0.5, linewidth=0, zorder=0)
+            axis.axvline(0, color=MUTED, linewidth=1.2, linestyle=":", zorder=1.5)
+            axis.grid(axis="y", visible=False)
+            axis.tick_params(labelsize=9)
+            axis.set_title(textwrap.fill(table.measures[measure], 26), loc="left", fontsize=10, fontweight="bold")
+        names = ["all cells" if point == "all" else f"{panel} {point}".strip() for panel, point in cells]
+        axes[0][0].set_yticks(range(len(cells)), names)
+        axes[0][0].set_ylim(len(cells) - 0.5, -0.5)
+        what = f"{table.y_title} less that of {table.curve_axis.label(against)}: mean of pairs, 95 % t-interval"
+        figure.supxlabel(textwrap.fill(what, 36 * len(found)), fontsize=10)
+        figure.tight_layout()
+        legend_below(figure, axes[0][0].get_legend_handles_labels()[0], fontsize=9)
+        save_figure(figure, path)

@@ -11,6 +11,7 @@ from typing import Any
 
 from dual_attention._extras import require
 from dual_attention.model_analysis.measures.intervals import half_width
+from dual_attention.model_analysis.views.colours import MUTED
 from dual_attention.model_analysis.views.plots import (
     count_along,
     house_style,
@@ -144,15 +145,15 @@ def draw_legend(
     label = table.curve_axis.label
     looks = {curve: {**LINE, **table.looks.get(curve, {})} for curve in colours}
     handles = [line([], [], color=colours[curve], label=label(curve), **look) for curve, look in looks.items()]
-    handles.append(line([], [], color="#555555", label=measured_in_words(table, rows, measures)))
+    handles.append(line([], [], color=MUTED, label=measured_in_words(table, rows, measures)))
     if table.compares_with(rows, measures):
         dashes = {"linestyle": (0, (3, 2)), "linewidth": 1.2}
-        handles.append(line([], [], color="#555555", label="published: mean,\nband = range of trials", **dashes))
+        handles.append(line([], [], color=MUTED, label="published: mean,\nband = range of trials", **dashes))
     if any(point.adjusted is not None for point in table.published_beside(rows, measures)):
         label = f"published mean less\n{table.adjusted}"
-        handles.append(line([], [], color="#555555", linewidth=1.2, linestyle=":", label=label))
+        handles.append(line([], [], color=MUTED, linewidth=1.2, linestyle=":", label=label))
     if table.chance is not None:
-        handles.append(line([], [], color="#606060", linewidth=1.2, linestyle=":", label="chance"))
+        handles.append(line([], [], color=MUTED, linewidth=1.2, linestyle=":", label="chance"))
     legend_below(figure, handles)
 
 

@@ -10,7 +10,7 @@ from dual_attention._files import write_atomically
 
 from ..training.metrics import Row
 from .comparison import comparison_text
-from .contrasts import contrasts_text
+from .contrasts import contrasts_text, draw_contrasts
 from .curves import draw_curves
 from .experiment import AnySwept
 from .grid import GridFolder
@@ -66,7 +66,7 @@ def plot_results(
         sources: as :func:`~.results.merge_results` takes them. Those with a label have curves of their own, and then
             only curves are drawn.
         chosen: values of axes to take; all, if there are none of an axis.
-        against: a curve from which the others' differences are written, ``contrasts.md``.
+        against: a curve from which the others' differences are written, ``contrasts.md``, and drawn, ``contrasts.png``.
 
     Returns:
         The files written.
@@ -81,12 +81,16 @@ def plot_results(
     texts = {"results.csv": to_csv(rows), "comparison.md": comparison_text(table, curves, note)}
     if against is not None:
         texts["contrasts.md"] = contrasts_text(table, curves, against)
-    names = [*texts, *figures(table, curves)]
+    drawings = figures(table, curves)
+    if against is not None:
+        drawings["contrasts.png"] = partial(draw_contrasts, table, curves, against=against)
+    names = [*texts, *drawings]
     present = [name for name in names if (folder / name).exists()]
     if present:
         raise FileExistsError(f"{folder}: expected a folder without {', '.join(present)}, which are not overwritten")
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in texts.items():
         write_atomically(folder / name, text)
-    draw_figures(table, curves, folder)
+    for name, draw in drawings.items():
+        draw(folder / name)
     return [folder / name for name in names if (folder / name).exists()]

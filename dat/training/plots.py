@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from dual_attention.model_analysis.views.colours import BLUE, GREY, MUTED
 from dual_attention.model_analysis.views.plots import (
     count_along,
     house_style,
@@ -39,7 +40,7 @@ def plot_run(
         figure, axes = matplotlib_figure(1, 2, figsize=(8.5, 3.4))
         handles: dict[str, Any] = {}
         for axis, name in zip(axes, names, strict=True):
-            for split, colour in (("train", "#7f7f7f"), ("val", "#1f77b4")):
+            for split, colour in (("train", GREY), ("val", BLUE)):
                 points = [(row[over], row[f"{split}_{name}"]) for row in rows if f"{split}_{name}" in row]
                 if points:
                     label = {"train": f"training{' (with dropout)' * dropout}", "val": "validation"}[split]
@@ -61,4 +62,4 @@ def plot_run(
 
 def draw_level(axis: Any, level: float) -> Any:
     """Draw the level that guessing reaches; returns the line."""
-    return axis.axhline(level, color="#606060", linewidth=1.2, linestyle=":", zorder=1.5, label="chance")
+    return axis.axhline(level, color=MUTED, linewidth=1.2, linestyle=":", zorder=1.5, label="chance")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,8 @@ import pandas as pd
 from dat.experiments.images.config import ImageModelConfig, ImageOptimConfig, ImageSources
 from dat.training.configs import LoopConfig
 from dat.training.metrics import Row
-from dual_attention.model_analysis.views.plots import house_style, matplotlib_figure, save_figure
+from dual_attention.model_analysis.views.colours import BLUE, GREY, MUTED, PALE, RED
+from dual_attention.model_analysis.views.plots import house_style, legend_below, matplotlib_figure, save_figure
 from studies._lib.inference import equivalence_p, half_width, holm, sign_flip_p
 from studies._lib.tables import Frame, by_seed, markdown, read_results
 from studies.emoji.experiment import MEASURES, EmojiGrid
@@ -123,19 +125,19 @@ def table_of(label: str) -> str:
     return markdown(pd.DataFrame(lines))
 
 
-COLOURS = {"ViT-emoji": "#8c8c8c", "ViDAT-emoji": "#1f6fb4"}
+COLOURS = {"ViT-emoji": GREY, "ViDAT-emoji": BLUE}
 
 
 def draw_differences(rows: Sequence[Row], path: Path) -> None:
     """Draw accuracies of the arms by set, and their differences by seed beside the bound of equivalence."""
     frame = pd.DataFrame(rows)
     with house_style():
-        figure, (left, right) = matplotlib_figure(1, 2, figsize=(9, 3.4))
+        figure, (left, right) = matplotlib_figure(1, 2, figsize=(9.2, 3.6))
         nearest = read_results(RESULTS / "category" / "nearest.csv")
         for place, measure in enumerate(MEASURES):
             table = arms(frame, measure)
             label = "nearest picture" if place == 0 else None
-            left.hlines(nearest[measure].mean(), place - 0.25, place + 0.25, "#d1495b", "dashed", label=label)
+            left.hlines(nearest[measure].mean(), place - 0.25, place + 0.25, RED, "dashed", label=label)
             for side, (name, colour) in zip((-0.12, 0.12), COLOURS.items(), strict=True):
                 values = table[name].tolist()
                 left.plot([place + side] * len(values), values, "o", color=colour, markersize=3, alpha=0.4)
@@ -143,18 +145,17 @@ def draw_differences(rows: Sequence[Row], path: Path) -> None:
                 look = {"fmt": "o", "color": colour, "markersize": 6, "capsize": 4}
                 left.errorbar(place + side, fmean(values), half_width(values), label=label, **look)
             values = less(table)
-            right.plot(values, [place] * len(values), "o", color="#1f6fb4", markersize=3, alpha=0.4)
-            right.errorbar(fmean(values), place, xerr=half_width(values), fmt="o", color="#1f6fb4", capsize=4)
-        titles = [text.replace(", ", ",\n") for text in MEASURES.values()]
-        left.set_xticks(range(len(MEASURES)), titles, fontsize=7)
+            right.plot(values, [place] * len(values), "o", color=BLUE, markersize=3, alpha=0.4)
+            right.errorbar(fmean(values), place, xerr=half_width(values), fmt="o", color=BLUE, capsize=4)
+        left.set_xticks(range(len(MEASURES)), [textwrap.fill(text, 12) for text in MEASURES.values()], fontsize=9)
         left.set_ylabel("accuracy (%)")
-        left.legend(frameon=False)
-        right.axvspan(-BOUND, BOUND, color="#dddddd", zorder=0)
-        right.axvline(0, color="black", linewidth=0.8)
-        right.set_yticks(range(len(MEASURES)), titles, fontsize=7)
-        right.invert_yaxis()
-        right.set_xlabel("ViDAT less ViT, points; grey: within one point")
+        right.axvspan(-BOUND, BOUND, color=PALE, zorder=0)
+        right.axvline(0, color=MUTED, linewidth=0.8)
+        right.set_yticks(range(len(MEASURES)), [text.replace(", ", ",\n") for text in MEASURES.values()], fontsize=9)
+        right.set_ylim(2.5, -0.5)
+        right.set_xlabel("ViDAT less ViT, points; grey: within one point", fontsize=10)
         figure.tight_layout()
+        legend_below(figure, left.get_legend_handles_labels()[0])
         save_figure(figure, path)
 
 

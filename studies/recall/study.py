@@ -68,7 +68,7 @@ def draw_learning(rows: Sequence[Row], path: Path) -> None:
     colours = colours_of(experiment.table, rows)
     columns = min(COLUMNS, len(settings))
     with house_style():
-        size = 0.8 + 2.9 * columns, 0.5 + 2.55 * len(lines)
+        size = 0.6 + 2.15 * columns, 0.5 + 2.3 * len(lines)
         figure, axes = matplotlib_figure(len(lines), columns, figsize=size, squeeze=False)
         handles: dict[str, Any] = {}
         for line, (name, some) in zip(axes, lines, strict=True):

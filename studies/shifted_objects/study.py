@@ -105,7 +105,7 @@ def draw_sets(rows: Sequence[Row], path: Path) -> None:
     if MANY not in set(frame["n_train"]):
         return
     with house_style():
-        figure, axes = matplotlib_figure(1, 2, figsize=(10, 3.6), sharey=True)
+        figure, axes = matplotlib_figure(1, 2, figsize=(9.2, 3.6), sharey=True)
         for axis, task in zip(axes, ("same", "last"), strict=True):
             own = frame[frame["task"] == task]
             for number, (arm, label) in enumerate(LABELS.items()):
@@ -117,8 +117,8 @@ def draw_sets(rows: Sequence[Row], path: Path) -> None:
                 look = {"color": COLOURS[arm], "marker": "o", "markersize": 4, "capsize": 2, "linestyle": "none"}
                 axis.errorbar(places, means, halves, label=label, **look)
             axis.axhline(50, color="#606060", linewidth=1, linestyle=":")
-            axis.set_xticks(range(len(SETS)), list(SETS.values()))
-            axis.set_title(task, fontsize=9)
+            axis.set_xticks(range(len(SETS)), list(SETS.values()), fontsize=9)
+            axis.set_title(task)
         axes[0].set_ylabel("accuracy (%)")
         legend_below(figure, axes[0].get_legend_handles_labels()[0])
         save_figure(figure, path)

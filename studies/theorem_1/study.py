@@ -16,6 +16,7 @@ from dat.sweeps.results import to_csv, values_by_point
 from dat.training.metrics import Row
 from dat.training.seeding import derive_seed
 from dual_attention._files import write_atomically
+from dual_attention.model_analysis.views.colours import MUTED
 from dual_attention.model_analysis.views.plots import (
     house_style,
     matplotlib_figure,
@@ -114,7 +115,7 @@ def draw_theorem(rows: Sequence[Row], path: Path) -> None:
     """Draw error against width for each attention, against the sharpness of trained relational attention for each
     width, and against that of the construction for each margin."""
     with house_style():
-        figure, axes = matplotlib_figure(1, 3, figsize=(12.5, 4.3))
+        figure, axes = matplotlib_figure(1, 3, figsize=(9.2, 5.4))
         _draw_widths(axes[0], rows)
         _draw_sharpened(axes[1], [row for row in rows if row["model"] == "relational"])
         _draw_constructed(axes[2])
@@ -147,9 +148,9 @@ def _draw_widths(axis: Any, rows: Sequence[Row]) -> None:
         axis.plot(list(values), [fmean(v) for v in values.values()], color=colour, label=label)
         dots = [(width, value) for width, found in values.items() for value in found]
         axis.scatter(*zip(*dots, strict=True), color=colour, s=16, alpha=0.6, linewidths=0, zorder=4)
-    axis.set_title("trained", loc="left", fontweight="bold")
-    axis.set_xlabel("width of hidden layers")
-    axis.legend(fontsize=9)
+    axis.set_title("trained", loc="left", fontsize=11, fontweight="bold")
+    axis.set_xlabel("width of hidden layers", fontsize=10)
+    _legend(axis)
 
 
 def _draw_sharpened(axis: Any, rows: Sequence[Row]) -> None:
@@ -159,11 +160,11 @@ def _draw_sharpened(axis: Any, rows: Sequence[Row]) -> None:
         factors = sorted(float(key.removeprefix(PREFIX)) for key in of_width[0] if key.startswith(PREFIX))
         means = [fmean(float(row[f"{PREFIX}{factor:g}"]) for row in of_width) for factor in factors]
         axis.plot(factors, means, color=colour, marker="o", markersize=4, label=f"width {width}")
-    axis.axvline(1, color="#606060", linewidth=1, linestyle=":")
-    axis.set_title("relational, then sharpened", loc="left", fontweight="bold")
-    axis.set_xlabel("factor of the trained scores (1 / temperature)")
+    axis.axvline(1, color=MUTED, linewidth=1, linestyle=":")
+    axis.set_title("relational, then sharpened", loc="left", fontsize=11, fontweight="bold")
+    axis.set_xlabel("factor of the trained scores\n(1 / temperature)", fontsize=10)
     if rows:
-        axis.legend(fontsize=9, loc="lower left")
+        _legend(axis)
 
 
 def _draw_constructed(axis: Any) -> None:
@@ -177,9 +178,14 @@ def _draw_constructed(axis: Any) -> None:
         )
         axis.plot(beta, [row["mean_bound"] for row in found], color=colour, linestyle=(0, (3, 2)), linewidth=1.2)
     axis.set_ylim(2e-8, 5)  # errors of rounding are below
-    axis.set_title("constructed, without training", loc="left", fontweight="bold")
-    axis.set_xlabel("factor of the utility (1 / temperature)")
-    axis.legend(fontsize=9, title="dashed: mean bound", title_fontsize=9, loc="lower left")
+    axis.set_title("constructed, not trained", loc="left", fontsize=11, fontweight="bold")
+    axis.set_xlabel("factor of the utility\n(1 / temperature)", fontsize=10)
+    _legend(axis, title="dashed: mean bound", title_fontsize=9)
+
+
+def _legend(axis: Any, **options: Any) -> None:
+    """Below the panel, clear of its curves."""
+    axis.legend(fontsize=9, loc="upper center", bbox_to_anchor=(0.45, -0.33), **options)
 
 
 FIGURES: dict[str, Callable[[Sequence[Row], Path], None]] = {

@@ -15,6 +15,12 @@ from ..._extras import require
 HIDDEN = "#d9d9d9"
 """Colour of pairs that may not be attended."""
 
+INK, MUTED, GREY, PALE = "#303030", "#606060", "#8c8c8c", "#e4e4e4"
+"""Text in a picture; its notes and reference lines; a baseline; what lies behind data."""
+
+BLUE, LIGHT_BLUE, RED, ORANGE, GREEN = "#1f6fb4", "#63b0e8", "#d1495b", "#e8833a", "#2e8b57"
+"""Curves and marks; blue is the relational model wherever a baseline stands beside it."""
+
 
 @cache
 def colour_stops() -> dict[str, dict[str, list[str]]]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from .colours import HIDDEN, colour_bar, colour_map
+from .colours import HIDDEN, MUTED, colour_bar, colour_map
 from .plots import house_style, matplotlib_figure
 from .tokens import drawable
 
@@ -72,9 +72,9 @@ def draw_matrices(
                 _matrix(axis, values[..., place], visible, signed, titles[place], cmap)
                 _label(axis, rows_of, columns_of)
                 if place % across == 0:
-                    axis.set_ylabel(names[0], fontsize=8.5, color="#606060")
+                    axis.set_ylabel(names[0], fontsize=8.5, color=MUTED)
                 if place >= count - across:
-                    axis.set_xlabel(names[1], fontsize=8.5, color="#606060")
+                    axis.set_xlabel(names[1], fontsize=8.5, color=MUTED)
             else:
                 axis.set_axis_off()
         if title:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..._extras import require
 from ..._files import replaced_atomically
+from .colours import PALE
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -20,7 +21,7 @@ STYLE: dict[str, Any] = {
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.grid": True,
-    "grid.color": "#e4e4e4",
+    "grid.color": PALE,
     "grid.linewidth": 0.8,
     "axes.axisbelow": True,
     "legend.frameon": False,

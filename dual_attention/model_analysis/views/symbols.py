@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from .colours import BLUE, MUTED
 from .matrices import draw_matrices
 from .plots import house_style, matplotlib_figure
 
@@ -60,8 +61,8 @@ def draw_symbol_usage(assignment: Tensor, mask: Tensor | None = None, *, title: 
         figure.set_layout_engine("constrained")
         for head, axis in enumerate(axes.flat):
             values = usage[head].sort(descending=True).values.cpu()
-            axis.bar(range(1, symbols + 1), values.tolist(), width=1.0 if symbols > 60 else 0.8, color="#2f6fad")
-            axis.axhline(1 / symbols, color="#606060", linewidth=1.0, linestyle="--")
+            axis.bar(range(1, symbols + 1), values.tolist(), width=1.0 if symbols > 60 else 0.8, color=BLUE)
+            axis.axhline(1 / symbols, color=MUTED, linewidth=1.0, linestyle="--")
             axis.set_title(f"head {head}: {float(number[head]):.1f} of {symbols} in use", fontsize=10)
             axis.set_xlabel("symbols, most used first", fontsize=9)
             axis.grid(axis="x", visible=False)

@@ -9,7 +9,7 @@ import pytest
 
 from dat.cli.main import main
 from dat.experiments.relational_games.experiment import RelationalGames
-from dat.sweeps.contrasts import contrasts_text, differences
+from dat.sweeps.contrasts import contrasts_text, differences, draw_contrasts
 from dat.sweeps.grid import GridFolder, cells
 from dat.sweeps.reproduce import reproduce
 from dat.sweeps.results import load_results, to_csv
@@ -68,11 +68,18 @@ def test_the_table():
         contrasts_text(GAMES.table, ROWS, "nobody")
 
 
+def test_nothing_is_drawn_without_pairs(tmp_path):
+    draw_contrasts(GAMES.table, [row for row in ROWS if row["seed"] == 0], tmp_path / "contrasts.png", "dat-0+2-sym")
+    assert not any(tmp_path.iterdir())
+
+
 def test_the_command_writes_it(tmp_path, capsys):
     table, out = tmp_path / "results.csv", tmp_path / "out"
     table.write_text(to_csv([{**row, "hexominoes": row["test"], "stripes": row["test"]} for row in ROWS]))
     assert main(["plot", "relational-games", str(table), "--out", str(out), "--against", "dat-0+2-sym"]) == 0
-    assert str(out / "contrasts.md") in capsys.readouterr().out.split()
+    written = capsys.readouterr().out.split()
+    assert str(out / "contrasts.md") in written and str(out / "contrasts.png") in written
+    assert (out / "contrasts.png").read_bytes().startswith(b"\x89PNG")
     assert main(["plot", "relational-games", str(table), "--out", str(tmp_path / "b"), "--against=x"]) == 2
     assert "against: expected one of" in capsys.readouterr().err and not (tmp_path / "b").exists()
 
