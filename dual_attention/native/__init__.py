@@ -1,5 +1,7 @@
 """C kernels for relational attention on CPUs: training, and a step of decoding. They are asked for.
 
+Status: experimental; it may change in any release.
+
     from dual_attention import native
 
     native.enable()       # compiles them, the first time on a machine, and registers impl="native"

@@ -1,5 +1,7 @@
 """Language models for transformers in TransformerLens, with hooks on relations, symbols and both kinds of attention.
 
+Status: experimental; it may change in any release.
+
 ::
 
     bridge = transformer_lens_bridge(model)          # a DualAttnForCausalLM
