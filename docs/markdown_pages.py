@@ -12,6 +12,7 @@ from public_names import is_class_or_function, public_names
 from sphinx.application import Sphinx
 
 ADDRESS = re.compile(r"<(?:function |built-in method )?([\w.]+)[^<>]* at 0x\w+>")  # of a default, as Python shows it
+ROLE = re.compile(r"\{py:\w+\}`~?")
 SUMMARY = "Relational attention and the Dual Attention Transformer in PyTorch. Each page below is Markdown."
 
 
@@ -38,7 +39,7 @@ def write(app: Sphinx, error: Exception | None) -> None:
     for page in ordered:
         source = Path(app.srcdir, app.env.doc2path(page))
         text = source.read_text(encoding="utf-8") if source.suffix != ".rst" else reference_page(source.stem)
-        text = markdown_of(text) if source.suffix == ".ipynb" else text
+        text = markdown_of(text) if source.suffix == ".ipynb" else ROLE.sub("`", text)
         (site / f"{page}.md").write_text(text, encoding="utf-8")
         full.append(f"<!-- {page}.md -->\n\n{text}")
         section = pages.get(page, "")

@@ -69,7 +69,7 @@ def change(name: str, published: Recorded) -> Change:
     """Compare a name of 0.0.7, such as ``attention.Attention.forward``, with today's."""
     module, *path = name.split(".")
     try:
-        value = functools.reduce(getattr, path, importlib.import_module(f"{PACKAGE}.{module}"))
+        value: Any = functools.reduce(getattr, path, importlib.import_module(f"{PACKAGE}.{module}"))
     except (ImportError, AttributeError):
         return Change(gone=True)
     today = list(inspect.signature(value).parameters.values())

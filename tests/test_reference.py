@@ -103,3 +103,20 @@ def test_changes_since_the_published_package_are_told():
     assert "`~dual_attention.hf.DualAttnForCausalLM`" in page.partition("## New names")[2]
     assert "RelationalAttention`" not in page.partition("## New names")[2]
     assert {*since.INSTEAD} <= {*old} and {*since.INSTEAD.values()} <= NAMES["dual_attention.functional"].keys()
+
+
+terminal = module_of_docs("terminal_pictures")
+
+
+def test_a_terminal_shows_what_stands_in_it_at_the_end():
+    bar = "\x1b[?25lone\r\n\x1b[1mhalf\x1b[0m\r\x1b[2Kall\r\n\x1b[?25h"
+    assert terminal.screen(bar) == "one\nall"
+
+
+@pytest.mark.parametrize("name", terminal.COMMANDS)
+def test_recordings_need_no_network_and_stand_beside_their_commands(name: str):
+    picture = (terminal.FOLDER / f"{name}.svg").read_text(encoding="utf-8")
+    assert len(picture) < 30_000 and not re.search(r"url\([^#]|href", picture)
+    pages = [page.read_text(encoding="utf-8") for page in DOCS.glob("*.md")]
+    shown = [page for page in pages if f"(images/terminal/{name}.svg)" in page]
+    assert shown and all(terminal.COMMANDS[name] in page for page in shown)
