@@ -1,6 +1,6 @@
 """Run commands of the pages in a terminal, and draw what it shows as SVG.
 
-python docs/terminal_pictures.py            # all, three minutes on two free cores
+python docs/terminal_pictures.py            # all, some minutes; let nothing else run, since times are shown
 python docs/terminal_pictures.py estimate   # one
 """
 
