@@ -58,14 +58,17 @@ def output_of(command: str, folder: Path) -> str:
 
 
 def screen(output: str) -> str:
-    """What stands in the terminal at the end, with colours. A progress bar erases its line and draws it again."""
+    """What stands in the terminal at the end, with colours. What draws a line again erases it, after going up to it."""
     lines = [""]
     for part in CONTROL.split(output):
-        if part in ("\n", "\r\n"):
+        code = part[-1:] if CONTROL.fullmatch(part) else ""
+        if code == "\n":
             lines.append("")
-        elif part.endswith("K") and CONTROL.fullmatch(part):
+        elif code == "A":
+            del lines[-int(part[2:-1] or 1) :]
+        elif code == "K":
             lines[-1] = ""
-        elif part.endswith("m") or not CONTROL.fullmatch(part):
+        elif code in ("", "m"):
             lines[-1] += part
     return "\n".join(lines).rstrip()
 

@@ -109,8 +109,9 @@ terminal = module_of_docs("terminal_pictures")
 
 
 def test_a_terminal_shows_what_stands_in_it_at_the_end():
-    bar = "\x1b[?25lone\r\n\x1b[1mhalf\x1b[0m\r\x1b[2Kall\r\n\x1b[?25h"
-    assert terminal.screen(bar) == "one\nall"
+    bar = "\x1b[?25lone\r\n\x1b[1mhalf\x1b[0m\r\x1b[2K\x1b[1mall\x1b[0m\r\n"
+    for_a_moment = "waiting\r\n\x1b[?25h\r\x1b[1A\x1b[2K"
+    assert terminal.screen(f"{bar}{for_a_moment}done\r\n") == "one\n\x1b[1mall\x1b[0m\ndone"
 
 
 @pytest.mark.parametrize("name", terminal.COMMANDS)
