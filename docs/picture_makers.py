@@ -33,8 +33,9 @@ SINGLE = {
 @cache
 def makers_of_docs() -> dict[str, str]:
     """The pictures under ``docs/images``, and the commands that make them."""
-    gallery, drawings, explorer, relations = (
-        importlib.import_module(name) for name in ("make_gallery", "drawings", "explorer_pictures", "relation_pictures")
+    gallery, drawings, explorer, relations, terminal = (
+        importlib.import_module(name)
+        for name in ("make_gallery", "drawings", "explorer_pictures", "relation_pictures", "terminal_pictures")
     )
     return {
         **{f"{IMAGES}/{name}.png": "make gallery" for name in drawings.DRAWINGS},
@@ -44,6 +45,7 @@ def makers_of_docs() -> dict[str, str]:
             for name in (*explorer.VIEWS, *explorer.OF_IMAGES)
         },
         **{f"{IMAGES}/relations/{name}.png": "python docs/relation_pictures.py" for name in relations.NAMES},
+        **{f"{IMAGES}/terminal/{name}.svg": "python docs/terminal_pictures.py" for name in terminal.COMMANDS},
     }
 
 
