@@ -79,7 +79,7 @@ def test_without_hooks_no_observed_operation_runs(monkeypatch):
 def test_only_the_layer_that_is_watched_takes_other_steps():
     model, seen = lm("symbolic_attention"), []
     taps = [tap for tap in model.modules() if isinstance(tap, Tap)]
-    assert len(taps) == 2 * (3 + 8) + 1
+    assert len(taps) == 2 * (4 + 8) + 1
     first = model.layers.blocks[0].dual_attn.relational_attention.taps
     for tap in first.children():
         tap.register_forward_hook(lambda _, args, out: seen.append(out))
