@@ -100,6 +100,14 @@ def restore_threads() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
+def restore_backward() -> Iterator[None]:
+    """nnsight puts a function in its place that reads the source of whoever calls it."""
+    backward = torch.Tensor.backward
+    yield
+    torch.Tensor.backward = backward
+
+
+@pytest.fixture(autouse=True)
 def disable_kernels() -> Iterator[None]:
     """Commands enable C kernels for the process."""
     yield

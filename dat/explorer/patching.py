@@ -48,11 +48,7 @@ def patching(session: Session, request: Mapping[str, Any]) -> Iterator[Json]:
     Raises:
         ValueError: for texts that the model cannot read, of different lengths or the same, and a token out of range.
     """
-    ids, others = (session.tokens(text_of(request, name)) for name in ("text", "other"))
-    if len(ids) != len(others):
-        raise ValueError(f"The second text needs {len(ids)} tokens, as the first has; it has {len(others)}.")
-    if ids == others:
-        raise ValueError("The second text has the tokens of the first; it needs others.")
+    ids, others = _texts(session, request)
     known = session.tokenizer.vocab_size
     place = integer_of(request, "place", 0, len(ids) - 1, len(ids) - 1)
     by = request.get("by", "kind")
@@ -132,6 +128,16 @@ def cell_in_words(cell: Mapping[str, Any]) -> str:
         "symbol": "symbols of head",
     }
     return f"{layer} {names[mediator]} {number}"
+
+
+def _texts(session: Session, request: Mapping[str, Any]) -> tuple[list[int], list[int]]:
+    """The tokens of both."""
+    ids, others = (session.tokens(text_of(request, name)) for name in ("text", "other"))
+    if len(ids) != len(others):
+        raise ValueError(f"The second text needs {len(ids)} tokens, as the first has; it has {len(others)}.")
+    if ids == others:
+        raise ValueError("The second text has the tokens of the first; it needs others.")
+    return ids, others
 
 
 def _targets(model: Any, layer: str, by: Any) -> dict[str, Target]:

@@ -178,6 +178,7 @@ def _run(environment: dict[str, str], pipe: Any, function: Callable[..., Any], a
     torch.set_num_threads(1)
     os.environ.update(environment)
     faulthandler.enable(2)  # an abort says where, among what the test has written
+    faulthandler.dump_traceback_later(0.9 * SECONDS, file=2)  # and so does what waits until it is killed
     try:
         with launched() as workers:
             result = function(workers, *args)

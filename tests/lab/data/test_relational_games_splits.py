@@ -100,7 +100,7 @@ def test_training_objects_and_heldout_sets_can_be_chosen():
 def test_more_images_than_there_are():
     with pytest.raises(
         ValueError,
-        match=r"n_train: expected at most about \d+ distinct images of task 'same', class 'holds'.*got 15000",
+        match=r"n_train: expected at most about \d+ distinct images of task 'same', class 'same'.*got 15000",
     ):
         make_splits("same", 30_000, n_val=0, n_test=0, heldout=(), seed=0)
     with pytest.raises(ValueError, match="asked pattern AAA"):

@@ -133,8 +133,8 @@ def test_copies_patterns_and_pairs():
     assert of("occurs", "holds", "copies") == {"1": 1000} and of("occurs", "does not hold", "copies") == {"0": 1000}
     assert set(of("xoccurs", "does not hold", "copies")) == {"0", "2"}
     assert set(of("occurs", "holds", "near misses")) == {"0", "1", "2"}
-    assert of("same", "holds", "pair") == {"both": 1000}
-    assert set(of("same", "does not hold", "pair")) == {"nothing", "look", "colour"}
+    assert of("same", "same", "pair") == {"both": 1000}
+    assert set(of("same", "different", "pair")) == {"nothing", "look", "colour"}
     same_patterns = {f"{pattern} {pattern}" for pattern in ("AAA", "AAB", "ABA", "ABB", "ABC")}
     assert set(of("match_pattern", "holds", "pattern")) == same_patterns
     assert of("colour_and_or_shape", "nothing", "pair") == {"nothing": 500}
