@@ -210,7 +210,7 @@ def test_every_page_is_reached_from_the_readme():
 
 
 def test_status_is_told_in_one_form():
-    """Of pages and sections in a line, of modules in their docstrings."""
+    """Pages and sections have it on a line of its own, modules in their docstrings."""
     told = [line for page in PAGES.values() for line in page.splitlines() if re.search(r"\bStatus: ", line)]
     assert {*told} == {"*Status: experimental; it [may change in any release](reference.md#status).*"}
     sources = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "dual_attention").rglob("*.py"))

@@ -1,4 +1,4 @@
-"""Running notebooks without Jupyter: their cells in one namespace, what they print, and the figures that they show.
+"""Run notebooks without Jupyter, cell by cell in one namespace, and keep what they print and draw.
 
 ``python -m tests.support.notebooks FILE ...`` runs notebooks and writes the outputs into them.
 """

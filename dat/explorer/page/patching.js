@@ -3,6 +3,7 @@
 import { colourOf, fillScale } from "./colours.js";
 import { barDrawing } from "./drawing.js";
 import { inkOn, tokenElements } from "./links.js";
+import { PlacePage } from "./places.js";
 import { element, fillOptions, fillTable, get, signed, written } from "./tables.js";
 
 /** @import { Explorer, Recording } from "./main.js" */
@@ -24,10 +25,10 @@ const patchName = (patch) => {
   return `${layer} ${names[mediator]} ${number}`;
 };
 
-export class PatchingPage {
+export class PatchingPage extends PlacePage {
   /** @param {Explorer} explorer */
   constructor(explorer) {
-    this.explorer = explorer;
+    super(explorer, "patching", { answer: null, foil: null });
     fillOptions(get("patching-each"), Object.entries(PATCHED), "0");
     get("ask-other").addEventListener("submit", (event) => {
       event.preventDefault();
@@ -39,10 +40,6 @@ export class PatchingPage {
     });
     get("patching-each").addEventListener("change", () => explorer.set({ each: Number(get("patching-each").value) }));
     for (const name of ["answer", "foil"]) get(`patching-${name}`).addEventListener("change", () => explorer.set(this.tokens(name)));
-    get("patching-text").addEventListener("click", (event) => {
-      const token = event.target.closest("bdi");
-      if (token && explorer.server) this.choose(Number(token.dataset.place));
-    });
     get("patching-found").addEventListener("click", (event) => {
       const button = event.target.closest("button[data-patch]");
       if (button) this.open(explorer.kept.patching.cells[button.dataset.patch]);
@@ -61,24 +58,9 @@ export class PatchingPage {
     return found;
   }
 
-  choose(place) {
-    this.explorer.set({ place, answer: null, foil: null });
-  }
-
-  // Arrow keys choose the token after which the answer is predicted.
-  key(event) {
-    const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key], { kept, server, state } = this.explorer;
-    if (!step || !server || !kept.patching) return false;
-    const { place, tokens } = kept.patching;
-    this.choose(Math.max(0, Math.min(tokens.length - 1, (state.place ?? place) + step)));
-    return true;
-  }
-
   /** @param {Recording} recording */
   load(recording) {
-    this.recording = recording;
-    if (this.asking) this.asking.abort();
-    this.asked = null;
+    super.load(recording);
     get("other").value = this.explorer.state.other;
   }
 

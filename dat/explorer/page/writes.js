@@ -2,9 +2,10 @@
 
 import { barDrawing } from "./drawing.js";
 import { tokenElements } from "./links.js";
+import { PlacePage } from "./places.js";
 import { element, fillOptions, fillTable, get, isolated, signed } from "./tables.js";
 
-/** @import { Explorer, Recording } from "./main.js" */
+/** @import { Explorer } from "./main.js" */
 /** @typedef {{ what: string, layer: string, kind: string, head: number | null, relation: number | null }} LogitPart */
 
 const WRITERS = { head: "heads", relation: "relations through all heads", each: "each relation of each head" };
@@ -17,10 +18,10 @@ export const writerName = ({ what, layer, kind, head, relation }) => {
   return `${layer} ${names[what].trim()}`.trim();
 };
 
-export class WritesPage {
+export class WritesPage extends PlacePage {
   /** @param {Explorer} explorer */
   constructor(explorer) {
-    this.explorer = explorer;
+    super(explorer, "writes", { target: null, chosen: null });
     fillOptions(get("writes-by"), Object.entries(WRITERS), "head");
     get("writes-by").addEventListener("change", () => explorer.set({ by: get("writes-by").value, chosen: null }));
     get("writes-target").addEventListener("change", () => explorer.set({ target: Number(get("writes-target").value) }));
@@ -29,36 +30,11 @@ export class WritesPage {
       const button = event.target.closest("button[data-part]");
       if (button) explorer.set({ chosen: Number(button.dataset.part) });
     });
-    get("writes-text").addEventListener("click", (event) => {
-      const token = event.target.closest("bdi");
-      if (token && explorer.server) this.choose(Number(token.dataset.place));
-    });
   }
 
   isPossible() {
     const { server, kept } = this.explorer;
     return Boolean(kept.writes || (server && server.paths.includes("writes")));
-  }
-
-  // Another token is another prediction, with other likely next tokens.
-  choose(place) {
-    this.explorer.set({ place, target: null, chosen: null });
-  }
-
-  // Arrow keys choose the token after which the next one is predicted.
-  key(event) {
-    const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key], { kept, server, state } = this.explorer;
-    if (!step || !server || !kept.writes) return false;
-    const { place, tokens } = kept.writes;
-    this.choose(Math.max(0, Math.min(tokens.length - 1, (state.place ?? place) + step)));
-    return true;
-  }
-
-  /** @param {Recording} recording */
-  load(recording) {
-    this.recording = recording;
-    if (this.asking) this.asking.abort();
-    this.asked = null;
   }
 
   show() {

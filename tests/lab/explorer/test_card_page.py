@@ -73,7 +73,7 @@ def test_a_card_is_written_saved_and_opened_again(visit, serve, tmp_path):
 
 
 def test_a_card_of_pictures_is_saved_and_opened_again(visit, serve, tmp_path):
-    """Of the model that ships: the relation that carries *same* beside its control, which a newcomer looks for."""
+    """A newcomer finds the relation that carries *same* in the model that ships, beside its control."""
     example = EXAMPLES["games"]
     server = serve(session=example.open(), text=example.source)
     visitor = visit()

@@ -83,7 +83,7 @@ def test_models_in_half_precision(score):
 
 
 def test_a_part_is_what_its_removal_changes_directly():
-    """Of a model without a last norm, whose logits are linear in the stream."""
+    """The model has no last norm, so its logits are linear in the stream."""
     model, x = (
         lm("symbolic_attention", final_norm=False, sa_kwargs={"out_dim": 16}, ra_kwargs={"out_dim": 16}),
         tokens(3, 9),

@@ -54,7 +54,7 @@ def test_all_mediators_make_the_heads_do_what_they_did(kind):
 
 
 def test_values_are_those_of_the_senders():
-    """Of one head and one sender, against a message by hand."""
+    """One head and one sender, against a message computed by hand."""
     model, (x, other) = lm("symbolic_attention"), tokens(2, 9)[:, None]
     with capture(model, layers=0) as source:
         model(other)
