@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from dat.experiments.language.config import LanguageDataConfig, LanguageOptimConfig
@@ -18,7 +19,7 @@ from dat.training.configs import StepLoopConfig
 from dat.training.metrics import Row
 from dual_attention._files import write_atomically
 from dual_attention.model_analysis.views.plots import house_style, matplotlib_figure, save_figure
-from studies._lib.inference import holm
+from studies._lib.inference import holm, sign_flip_p
 from studies._lib.tables import Frame, by_seed, differences, markdown, mean_text, read_results
 
 EXPERIMENT = "language"
@@ -224,6 +225,13 @@ SECONDARY = {
     "relations or RCA": ("DAT", "RCA"),
 }
 """Differences at equal parameters that are reported beside them."""
+AT_OWN_RATES = {
+    "a Transformer of as many operations": ("DAT", "T-operations"),
+    "a linear output gate": ("DAT", "T-gated"),
+}
+"""Differences that the grid `rates` was run for."""
+DRAWS = 10_000
+"""Times that the validation documents are drawn again."""
 
 
 def ends(rows: Frame, d_model: int) -> Frame:
@@ -369,10 +377,67 @@ def result_table() -> str:
     return markdown(in_words(found_differences(rows, PRIMARY), "held equal", 3).drop(columns="p"))
 
 
+def rated_results() -> Frame:
+    """Rows of the grid `rates` with their arm, of the seeds that all its models have."""
+    rows = read_results(FOLDER / "results/rates/results.csv")
+    rows = rows[rows["model"].isin(RATED)]
+    of_seed = rows.groupby("seed")["model"].nunique()
+    complete = of_seed.index[of_seed == len(RATED)]
+    return rows[rows["seed"].isin(complete)].assign(arm=[RATED[model][0] for model in rows["model"]])
+
+
+def own_models(rows: Frame) -> dict[str, str]:
+    """The model of each arm whose rate has the lowest mean."""
+    means = rows.groupby(["arm", "model"], sort=False)[MEASURE].mean()
+    return {arm: str(means[arm].idxmin()) for arm in RATES}
+
+
+def rates_table() -> str:
+    """Bits per byte of every arm at every rate."""
+    rows = rated_results()
+    best = own_models(rows).values()
+    lines = []
+    for name, (arm, rate) in RATED.items():
+        own = rows.loc[rows["model"] == name, MEASURE].tolist()
+        cells = {"arm": LABELS[arm], "rate": f"{rate}" + " (lowest)" * (name in best), "seeds": len(own)}
+        lines.append({**cells, "bits per byte": mean_text(own, 3), "worst seed": f"{max(own):.3f}"})
+    return markdown(pd.DataFrame(lines))
+
+
+def over_documents(first: str, second: str) -> tuple[float, float]:
+    """The 95 % interval of a difference of two models in bits per byte over documents drawn again."""
+    table = pd.read_csv(FOLDER / "results/rates/documents.csv")
+    drawn = np.random.default_rng(0).integers(len(table), size=(DRAWS, len(table)))
+    less = (table[first] - table[second]).to_numpy()[drawn].sum(1) / table["bytes"].to_numpy()[drawn].sum(1)
+    low, high = np.quantile(less, [0.025, 0.975])
+    return float(low), float(high)
+
+
+def own_rates_table() -> str:
+    """The differences that the grid `rates` was run for, each arm at its own rate."""
+    rows = rated_results()
+    best = own_models(rows)
+    own = rows[rows["model"].isin(best.values())].assign(model=lambda found: found["arm"])
+    found = found_differences(own, AT_OWN_RATES)
+    table, values = in_words(found, "against", 3), by_seed(own, "model", MEASURE)
+    pairs = list(AT_OWN_RATES.values())
+    table["p (flips, Holm)"] = [
+        f"{p:.2g}" for p in holm([sign_flip_p((values[a] - values[b]).tolist()) for a, b in pairs])
+    ]
+    intervals = [over_documents(best[a], best[b]) for a, b in pairs]
+    table["over documents"] = [f"{low:+.3f} to {high:+.3f}" for low, high in intervals]
+    return markdown(table.drop(columns=["difference of", "p"]))
+
+
 def published_table() -> str:
     """Table 5: perplexity after 10 billion tokens, one run each."""
     columns = ["model", "parameters", "perplexity"]
     return markdown(pd.DataFrame([row for row in published_results() if row["source"] == "Table 5"])[columns])
 
 
-TABLES = {"result": result_table, "published": published_table}
+TABLES = {
+    "result": result_table,
+    "rates": rates_table,
+    "own rates": own_rates_table,
+    "published": published_table,
+}
