@@ -102,7 +102,8 @@ class Blocks:
         if q.dtype == torch.float16:  # beyond which a score may lie
             q, k, scores = q.float(), k.float(), torch.empty_like(scores, dtype=self.wide)
         multiply_heads(q, k, scores, self.scale)
-        scores = scores.to(self.wide)
+        if self.bias is not None:
+            scores = scores.to(self.wide)
         by_example = scores.transpose(0, 1)
         if self.bias is not None:
             by_example += block_of(self.bias, rows, columns)
@@ -173,15 +174,16 @@ class Blocks:
                 dq[:, :, rows], du[:, rows] = 0.0, 0.0
                 continue
             probabilities = self.weights(rows, columns)
+            kind = probabilities.dtype
             kept = self.kept(rows, probabilities.shape)
             alpha = (probabilities if kept is None else probabilities * kept).to(self.q.dtype)
             g_s, g_a = grad_symbols[:, :, rows].contiguous(), grad_relations[:, :, rows].transpose(1, 2).contiguous()
             dalpha = self.symbols_backward(g_s, alpha, rows, columns, dtable)
             self.relations.backward_(g_a, alpha, rows, columns, dalpha, du[:, rows], dw)
-            dalpha = dalpha.to(wide) if kept is None else dalpha.to(wide).mul_(kept)
+            dalpha = dalpha.to(kind) if kept is None else dalpha.to(kind).mul_(kept)
             # Math: dS = alpha * (dalpha - <alpha, dalpha>)
-            dscores = self.memory("scores", rows, columns) if wide == self.q.dtype else torch.empty_like(dalpha)
-            torch.ops.aten._softmax_backward_data.out(dalpha, probabilities, -1, wide, grad_input=dscores)
+            dscores = self.memory("scores", rows, columns) if kind == self.q.dtype else torch.empty_like(dalpha)
+            torch.ops.aten._softmax_backward_data.out(dalpha, probabilities, -1, kind, grad_input=dscores)
             if into.bias is not None:
                 add_reduced(into.bias, dscores.transpose(0, 1), rows, columns)
             dscores = dscores.to(self.q.dtype)

@@ -36,15 +36,19 @@ def rows_of_heads(x: Tensor, heads: int) -> Tensor:
     return x if x.shape[1] == heads else x.unflatten(2, (heads // x.shape[1], -1)).flatten(1, 2)
 
 
-def multiply_heads(a: Tensor, b: Tensor, into: Tensor, scale: float = 1.0) -> Tensor:
-    """Write ``scale * a @ b`` into ``(H, B, n, m)``, contiguous, from ``(H, B, n, k)`` and ``(G, B or 1, k, m)``."""
+def multiply_heads(a: Tensor, b: Tensor, into: Tensor, scale: float = 1.0, *, add: bool = False) -> Tensor:
+    """Write ``scale * a @ b`` into ``(H, B, n, m)``, contiguous, from ``(H, B, n, k)`` and ``(G, B or 1, k, m)``.
+
+    Args:
+        add: add it to what is there.
+    """
     heads, (groups, batch) = a.shape[0], b.shape[:2]
     if batch == 1:  # the heads of a group and all examples are rows of one matrix
         rows = into.view(groups, -1, into.shape[-1])
-        rows.baddbmm_(a.reshape(groups, -1, a.shape[-1]), b[:, 0], beta=0, alpha=scale)
+        rows.baddbmm_(a.reshape(groups, -1, a.shape[-1]), b[:, 0], beta=int(add), alpha=scale)
         return into
     for head in range(heads):
-        into[head].baddbmm_(a[head], b[head // (heads // groups)], beta=0, alpha=scale)
+        into[head].baddbmm_(a[head], b[head // (heads // groups)], beta=int(add), alpha=scale)
     return into
 
 

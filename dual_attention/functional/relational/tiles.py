@@ -118,40 +118,48 @@ class RelationKeys(Relations):
     """Relation keys under the weights, and inner products with the queries."""
 
     def __init__(self, u: Tensor, w: Tensor, scale: float, workspace: Workspace) -> None:
+        # Elementwise operations are slow along a short last axis: the longer of relations and their width comes last.
+        self.relations_last = u.shape[2] > u.shape[3]
+        if self.relations_last:
+            u, w = (x.transpose(2, 3).contiguous() for x in (u, w))
         super().__init__(u, w, scale, workspace)
+        self.of_width = -2 if self.relations_last else -1  # axis of what is summed in an inner product
         self.w = w.flatten(2)[None]  # (1, B, M, R * p)
 
     def attend(self, alpha: Tensor, rows: slice, columns: slice) -> Tensor:
         keys = self.keys(alpha, columns)
-        return keys.mul_(self.queries(rows)).sum(-1).permute(1, 2, 0, 3)
+        return keys.mul_(self.queries(rows)).sum(self.of_width).permute(1, 2, 0, 3)
 
     def backward_(
         self, grad: Tensor, alpha: Tensor, rows: slice, columns: slice, dalpha: Tensor, du: Tensor, dw: Tensor
     ) -> None:
-        g = grad.permute(2, 0, 1, 3)[..., None]  # (H, B, C, R, 1)
+        g = grad.permute(2, 0, 1, 3).unsqueeze(self.of_width)
         of_keys = self.workspace.tensor("gradients of keys", *alpha.shape[:3], *self.u.shape[2:])
         # Math: G_i^h = [g^h_i,l u_i^l]_l
         of_keys = torch.mul(g, self.queries(rows), out=of_keys).flatten(3)  # (H, B, C, R * p)
-        keys = self.w[:, :, columns].transpose(2, 3)
-        dalpha += multiply_heads(of_keys, keys, self.workspace.tensor("part", *alpha.shape))
+        multiply_heads(of_keys, self.w[:, :, columns].transpose(2, 3), dalpha, add=True)
         add_head_products(alpha, of_keys, dw[:, :, columns])
         # Math: du_i^l = sum_h g^h_i,l c^h_i,l
-        torch.mul(self.keys(alpha, columns).mul_(g).sum(0), self.scale, out=du)
+        torch.mul(self.keys(alpha, columns).mul_(g).sum(0), self.scale, out=self.swapped(du))
 
     def sum_of_keys(self) -> Tensor:
         return torch.zeros_like(self.w, dtype=self.wide, memory_format=torch.contiguous_format)
 
     def gradient_of_keys(self, dw: Tensor) -> Tensor:
-        return dw[0].unflatten(2, self.u.shape[2:])
+        return self.swapped(dw[0].unflatten(2, self.u.shape[2:]))
 
     def queries(self, rows: slice) -> Tensor:
-        """Scaled, ``(B, C, R, p)``."""
+        """Scaled, ``(B, C, R, p)``, or ``(B, C, p, R)``."""
         return self.u[:, rows] * self.scale
 
     def keys(self, alpha: Tensor, columns: slice) -> Tensor:
-        """c, relation keys under the weights, ``(H, B, C, R, p)``."""
+        """c, relation keys under the weights, ``(H, B, C, R, p)``, or ``(H, B, C, p, R)``."""
         into = self.workspace.tensor("keys", *alpha.shape[:3], self.w.shape[-1])
         return multiply_heads(alpha, self.w[:, :, columns], into).unflatten(3, self.u.shape[2:])
+
+    def swapped(self, x: Tensor) -> Tensor:
+        """Relations and width in the other order, if relations come last."""
+        return x.transpose(2, 3) if self.relations_last else x
 
 
 class RelationTiles(Relations):
