@@ -16,6 +16,7 @@ it is first used.
 - ``implementation``: what the kernels can compute, when they suit, and their place in the table
 - ``kernels``: forward and backward, as an operation of PyTorch
 - ``step``: one receiver, as in decoding
+- ``amx``: bfloat16 by matrix units, for ``enable(amx=True)``
 - ``library``, ``building``, ``threads``: how C is built, loaded and given threads
 """
 
@@ -24,22 +25,31 @@ from __future__ import annotations
 __all__ = ["disable", "enable", "is_enabled"]
 
 
-def enable() -> None:
+def enable(*, amx: bool = False) -> None:
     """Compile and load the kernels, and register them as the implementation ``"native"``; again it does nothing.
 
+    Args:
+        amx: compute bfloat16 by the matrix units of an x86 processor (AMX). No such processor has run this yet, only an
+            emulation of it. Otherwise bfloat16 is left to PyTorch where there are such units, and cast elsewhere.
+
     Raises:
-        RuntimeError: if they cannot be built, with the reason.
+        RuntimeError: if they cannot be built, or ``amx`` is asked for and cannot run here, with the reason.
 
     >>> enable()
     >>> is_enabled()
     True
     >>> disable()
     """
-    from . import kernels, step
+    from ..functional.relational.table import register_implementation
+    from . import implementation, kernels, step
+    from .amx import obstacle
 
     for library in (kernels.LIBRARY, step.LIBRARY):
         library.get()
-    enable_when_used()
+    against = obstacle() if amx else None
+    if against is not None:
+        raise RuntimeError(f"native.enable(amx=True): {against}")
+    register_implementation(implementation.NATIVE_WITH_AMX if amx else implementation.NATIVE)
 
 
 def enable_when_used() -> None:
@@ -73,6 +83,6 @@ def is_enabled() -> bool:
     False
     """
     from ..functional.relational.table import IMPLEMENTATIONS
-    from .implementation import NATIVE
+    from .implementation import NATIVE, NATIVE_WITH_AMX
 
-    return IMPLEMENTATIONS["native"] is NATIVE
+    return IMPLEMENTATIONS["native"] in (NATIVE, NATIVE_WITH_AMX)

@@ -15,15 +15,21 @@ from ..functional.relational.inputs import RelationalAttentionOutput, Relational
 from ..functional.relational.table import UNSUITED, Implementation, Verdict
 from ..functional.relational.tiles import multiplies_bfloat16
 from ..functional.symbols import RelativeSymbols, symbol_table
-from . import kernels, step
+from . import amx, kernels, step
 
 FEW_SENDERS = f"one receiver has fewer than {FEWEST_SENDERS} senders, where C gains nothing"
+
+LEFT = "half precision is left to this processor's matrix units"
 
 _LOG = logging.getLogger("dual_attention.native")
 
 
 def _run(x: RelationalInputs) -> RelationalAttentionOutput:
     return step.native_step(x) if step.can_step(x) else kernels.native_relational_attention(x.zeroed())
+
+
+def _run_with_amx(x: RelationalInputs) -> RelationalAttentionOutput:
+    return amx.amx_relational_attention(x.zeroed()) if amx.computes(x) else _run(x)
 
 
 def _obstacle(x: RelationalInputs) -> str | None:
@@ -52,17 +58,26 @@ def _suits(x: RelationalInputs) -> Verdict:
     in_float32 = kernels.suits(x.q.dtype)
     if reason_for_dense(x, in_bfloat16=multiplies_bfloat16(x.u) and not in_float32) is not None:
         return UNSUITED
-    against = _obstacle(x) or _reservation(x) or _what_is_missing()
+    against = _obstacle(x) or (None if in_float32 else LEFT) or _reservation(x) or _what_is_missing()
     if against is not None:
         return Verdict(False, against)
     form = "" if x.q.dtype == torch.float32 else ", in float32"
     return Verdict(True, "there are too many weights to build all at once, and C kernels are enabled" + form)
 
 
+def _suits_with_amx(x: RelationalInputs) -> Verdict:
+    if not (x.q.is_cpu and amx.computes(x)) or is_exporting():
+        return _suits(x)
+    if reason_for_dense(x, in_bfloat16=False) is not None:
+        return UNSUITED
+    against = _obstacle(x) or _reservation(x)
+    if against is not None:
+        return Verdict(False, against)
+    return Verdict(True, "there are too many weights to build all at once, and C kernels for AMX are enabled")
+
+
 def _reservation(x: RelationalInputs) -> str | None:
     """Why not to take the kernels although they could compute this; None if they suit."""
-    if not kernels.suits(x.q.dtype):
-        return "half precision is left to this processor's matrix units"
     if torch.compiler.is_compiling():
         return None
     if dispatches():
@@ -101,3 +116,6 @@ def _usual_threads() -> int:
 
 
 NATIVE = Implementation("native", _run, _obstacle, _suits, priority=80, takes_padded=True)
+
+NATIVE_WITH_AMX = NATIVE._replace(run=_run_with_amx, suits=_suits_with_amx)
+"""The same with :mod:`.amx` for bfloat16."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import platform
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -52,10 +53,6 @@ the library."""
 LARGEST_KEPT = 2**26
 """Bytes of them, at most, that are kept for the next call."""
 
-MOST_VECTORS = 2
-"""Vectors of receivers in a block, if there are as many. More share what is read of senders, and their weights take
-more of the cache: of 1, 2, 3 and 4, 2 took the least time or nearly so, from 160 to 1,024 senders, on an AMD EPYC."""
-
 FEWEST_MULTIPLICATIONS = 2**17
 """For each thread; fewer are not worth another, which takes up to 20 µs to start."""
 
@@ -85,12 +82,13 @@ class _Call(ctypes.Structure):
     ]
 
 
-LIBRARY = Library(
-    SOURCE,
-    {"size_of_call": _Call},
-    sizes=["scratch_size", "lanes_of_vector"],
-    procedures=["forward", "backward", "dropout_factors"],
-)
+def library(source: Path, sizes: Iterable[str] = (), flags: Iterable[str] = ()) -> Library:
+    """A library with the functions that are called here, and others that return a size."""
+    procedures = ["forward", "backward", "dropout_factors"]
+    return Library(source, {"size_of_call": _Call}, ["scratch_size", "block_of", *sizes], procedures, flags)
+
+
+LIBRARY = library(SOURCE)
 
 
 def suits(dtype: torch.dtype) -> bool:
@@ -114,25 +112,31 @@ def threads_with_room(q: Tensor, k: Tensor, u: Tensor, table: Tensor, relative: 
     return LARGEST_SCRATCH // 4 // (3 * of_senders + of_block)  # the senders, and sums of two examples
 
 
-def forward(x: LinearArguments, symbols: Tensor, attended: Tensor) -> None:
-    """Write attended symbols ``(B, H, N, d_h)`` and relations ``(B, H, N, R)``, which are contiguous."""
+def forward(x: LinearArguments, symbols: Tensor, attended: Tensor, by: Library | None = None) -> None:
+    """Write attended symbols ``(B, H, N, d_h)`` and relations ``(B, H, N, R)``, which are contiguous.
+
+    Args:
+        by: :data:`LIBRARY`, or another with its functions.
+    """
     if _has_no_pairs(x):
         symbols.zero_()
         attended.zero_()
         return
-    call = _Arguments(x)
+    call = _Arguments(x, by)
     call.fill("symbols", symbols, 3)
     call.fill("attended", attended)
     call.run("forward")
 
 
-def backward(x: LinearArguments, grad_symbols: Tensor, grad_attended: Tensor, into: Gradients) -> None:
-    """Write gradients of q, k, u, w and the table; those of u and w are contiguous."""
+def backward(
+    x: LinearArguments, grad_symbols: Tensor, grad_attended: Tensor, into: Gradients, by: Library | None = None
+) -> None:
+    """Write gradients of q, k, u, w and the table; those of u and w are contiguous. ``by`` as in :func:`forward`."""
     if _has_no_pairs(x):
         for gradient in (into.q, into.k, into.u, into.w, into.table):
             gradient.zero_()
         return
-    call = _Arguments(x)
+    call = _Arguments(x, by)
     call.read("grad_symbols", grad_symbols, 3)
     call.write("grad_attended", grad_attended.float().contiguous())
     call.fill("dq", into.q, 3)
@@ -159,7 +163,7 @@ def dropout_factors(x: LinearArguments) -> Tensor:
 class _Arguments:
     """A call's arguments as the library takes them; holds the tensors that they point into."""
 
-    def __init__(self, x: LinearArguments) -> None:
+    def __init__(self, x: LinearArguments, by: Library | None = None) -> None:
         (batch, heads, n, d), (_, groups, m, _), (*_, relations, p) = x.q.shape, x.k.shape, x.u.shape
         relative = x.symbol_index is not None
         if relative and not x.table.shape[0]:
@@ -167,8 +171,7 @@ class _Arguments:
         room = threads_with_room(x.q, x.k, x.u, x.table, relative)
         multiplications = batch * heads * n * m * (d + x.table.shape[-1] + relations)
         threads = min(torch.get_num_threads(), room, multiplications // FEWEST_MULTIPLICATIONS)
-        library = LIBRARY.get()
-        vector = library.lanes_of_vector()
+        library = (by or LIBRARY).get()
         self.like, self.library, self.held = x.q.new_empty(0, dtype=torch.float32), library, []
         self.wrong = ctypes.c_int64(0)
         self.cast_back: list[tuple[Tensor, Tensor]] = []
@@ -187,7 +190,7 @@ class _Arguments:
             window=-1 if x.window is None else min(x.window, 2**30),
             offset=x.offset,
             threads=max(1, threads),
-            block=min(MOST_VECTORS, -(-n // vector)) * vector,
+            block=library.block_of(ctypes.c_int64(n)),
             scale=x.scale,
             rel_scale=x.rel_scale,
             team=team(),

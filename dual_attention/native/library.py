@@ -36,6 +36,7 @@ class Library:
         arguments: structures of arguments, by the function of the library that tells its size of one.
         sizes: other functions that return a size.
         procedures: functions that return nothing.
+        flags: of the compiler, beside the usual ones.
     """
 
     def __init__(
@@ -44,11 +45,13 @@ class Library:
         arguments: dict[str, type[ctypes.Structure]],
         sizes: Iterable[str] = (),
         procedures: Iterable[str] = (),
+        flags: Iterable[str] = (),
     ) -> None:
         self._source = source
         self._arguments = arguments
         self._sizes = tuple(sizes)
         self._procedures = tuple(procedures)
+        self._flags = tuple(flags)
         self._loading = threading.Lock()
         self._found: ctypes.CDLL | str | None = None
 
@@ -69,7 +72,7 @@ class Library:
 
     def _load(self) -> ctypes.CDLL | str:
         try:
-            library = built(self._source)
+            library = built(self._source, *self._flags)
             for name in (*self._arguments, *self._sizes):
                 getattr(library, name).restype = ctypes.c_int64
             for name in self._procedures:

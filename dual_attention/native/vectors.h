@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#if defined(__AVX512F__)
+#if defined(__AVX512F__) || defined(LONG_VECTORS)
 #define LANES 16 /* numbers in a vector */
 #define WIDE 4   /* vectors side by side in the widest corner of a product */
 #define TALL 16  /* rows of the tallest */

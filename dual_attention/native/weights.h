@@ -1,4 +1,4 @@
-/* A call of relational attention, the memory of a thread, and the attention weights of a block of receivers.
+/* A call of relational attention, and the attention weights of a block of receivers.
 
    Shapes and names: as in relational_attention.c. */
 
@@ -34,64 +34,7 @@ typedef struct {
   Team team; /* of threads.h */
 } Call;
 
-typedef struct { /* of one thread */
-  float *k, *w, *s; /* factors of an example: the rows of each head and each relation one after another */
-  float *q, *q_lanes, *u, *u_lanes, *alpha, *dalpha, *hidden, *r, *attended, *dbeta, *part, *g, *g_lanes, *ga, *du;
-  float *dw; /* of a relation's keys, in a tile */
-  int32_t *place;                        /* rows of the library, of the pairs of a block */
-  float *sums, *first_sums, *table_sums; /* gradients of an example's senders; of a table that all examples share */
-  Size of_k, of_w, of_s, tile, total;
-} Memory;
-
 static Size table_rows(const Call *x) { return x->library ? x->library : x->m; }
-
-static Size table_size(const Call *x) { return x->groups * table_rows(x) * padded(x->width); }
-
-/* Gives the factors of an example their place; returns what comes behind them. */
-static float *place_factors(const Call *x, Memory *t, float *at) {
-  t->k = at, t->w = t->k + padded(x->groups * x->m * x->d);
-  t->s = t->w + padded(x->relations * x->m * x->p);
-  return t->s + table_size(x);
-}
-
-/* The memory of a thread, from `at` on, but for factors that all threads share, if there is but one example. */
-static Memory memory_of(const Call *x, float *shared, float *at, int backward) {
-  Memory t = {0};
-  float *start = at;
-  const Size relations = x->relations, of_table = table_size(x);
-  if (shared) place_factors(x, &t, shared);
-  else at = place_factors(x, &t, at);
-  t.tile = most(8, least(64, 65536 / (most(1, relations) * x->block) / 4 * 4)); /* senders; 256 kB of relations */
-#define TAKE(name, count) t.name = at, at += padded(count)
-  TAKE(q_lanes, x->d * x->block);
-  TAKE(u_lanes, relations * x->p * x->block);
-  TAKE(alpha, x->heads * x->m * x->block);
-  TAKE(hidden, x->m * x->block);
-  TAKE(r, relations * t.tile * x->block);
-  TAKE(attended, x->heads * relations * x->block);
-  TAKE(part, most(padded(x->width), x->d) * x->block);
-  t.place = (int32_t *)at, at += x->library ? x->m * x->block : 0;
-  if (backward) {
-    TAKE(q, x->block * padded(x->d));
-    TAKE(u, relations * x->block * padded(x->p));
-    TAKE(dalpha, x->heads * x->m * x->block);
-    TAKE(dbeta, x->library * x->block);
-    TAKE(g, x->block * padded(x->width));
-    TAKE(g_lanes, x->width * x->block);
-    TAKE(ga, x->heads * relations * x->block);
-    TAKE(du, relations * x->p * x->block);
-    TAKE(dw, t.tile * padded(x->p));
-    t.of_k = x->groups * x->m * padded(x->d);
-    t.of_w = padded(relations * x->m * x->p);
-    t.of_s = x->one_table ? 0 : of_table;
-    TAKE(sums, t.of_k + t.of_w + t.of_s);
-    t.first_sums = t.sums; /* a thread has but one example if there is but one */
-    if (x->batch > 1) TAKE(first_sums, t.of_k + t.of_w + t.of_s);
-    TAKE(table_sums, x->one_table ? of_table : 0);
-  }
-  t.total = at - start;
-  return t;
-}
 
 typedef struct { Size first, last; } Span; /* senders that order lets any of some receivers see */
 
@@ -108,10 +51,9 @@ static Span span_of(const Call *x, Size start, Size stop) {
 
 /* Writes minus infinity where a pair is hidden, (J, lanes), and zero elsewhere; false if order hides nothing and
    there is nothing else to hide pairs. */
-static int hide(const Call *x, const Memory *t, Size b, Size h, Size i0, Size given, Span s) {
+static int hide(const Call *x, float *to, Size b, Size h, Size i0, Size given, Span s) {
   const int ordered = (x->causal && s.last > i0 + x->offset + 1) || x->window >= 0;
   if (!ordered && !x->padding && !x->receiver_segments && !x->mask) return 0;
-  float *to = t->hidden;
   for (Size j = s.first; j < s.last; j++)
     for (Size v = 0; v < x->block; v += LANES, to += LANES) {
       const Integers own = lanes() + (int32_t)(i0 + v + x->offset);
@@ -157,19 +99,17 @@ static void normalise(float *a, Size lanes, Size seen, Size given) {
   }
 }
 
-/* Attention weights before dropout, (H, J, lanes). */
-static void weigh(const Call *x, const Memory *t, Size b, Size i0, Size given, Span s) {
-  const Size seen = s.last - s.first, count = seen * x->block;
-  int hides = 0;
-  for (Size h = 0; h < x->heads; h++) {
-    Size g = h / (x->heads / x->groups);
-    float *a = t->alpha + h * count;
-    const float *q = x->q + b * x->q_strides[0] + h * x->q_strides[1] + i0 * x->q_strides[2];
-    pack_lanes(q, x->q_strides[2], given, x->d, x->scale, t->q_lanes, x->block);
-    product(seen, x->block, x->d, t->k + (g * x->m + s.first) * x->d, x->d, 1, t->q_lanes, x->block, a, x->block, 0);
-    if (!h || (x->mask && x->mask_strides[1])) hides = hide(x, t, b, h, i0, given, s);
-    for (Size j = 0; hides && j < count; j += LANES) hide_some(a + j, load(t->hidden + j));
-    normalise(a, x->block, seen, given);
+/* The gradient of some weights; zero where they are, which hides infinite ones of senders that are not seen. */
+INLINE Vector of_seen(const float *gradient, Vector weights) {
+  return (Vector)((Integers)load(gradient) & (weights != 0.0f));
+}
+/* The gradient of scores times a factor, (J, lanes), in place of that of the weights. */
+static void through_softmax(const float *a, float *da, Size lanes, Size seen, float factor) {
+  for (Size v = 0; v < lanes; v += LANES) {
+    Vector mean = ALL(0.0f);
+    for (Size j = v; j < seen * lanes; j += lanes) mean += load(a + j) * of_seen(da + j, load(a + j));
+    for (Size j = v; j < seen * lanes; j += lanes)
+      store(da + j, load(a + j) * (of_seen(da + j, load(a + j)) - mean) * factor);
   }
 }
 
@@ -180,9 +120,10 @@ static uint32_t key_of(uint64_t seed, uint64_t row) {
   z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
   return (z ^ (z >> 31)) >> 32;
 }
-/* Multiplies (H, J, lanes) by the factors of dropout, which depend on seed, example, head, receiver and sender only. */
-static void drop(const Call *x, float *a, Size b, Size i0, Span s) {
-  for (Size h = 0; x->share && h < x->heads; h++, a += (s.last - s.first) * x->block)
+/* Multiplies (H, J, lanes) by the factors of dropout, which depend on seed, example, head, receiver and sender only.
+   Heads are `apart`. */
+static void drop(const Call *x, float *a, Size apart, Size b, Size i0, Span s) {
+  for (Size h = 0; x->share && h < x->heads; h++, a += apart)
     for (Size v = 0; v < x->block; v += LANES) {
       Naturals key;
       for (Size i = 0; i < LANES; i++) key[i] = key_of(x->seed, (b * x->heads + h) * x->n + i0 + v + i);

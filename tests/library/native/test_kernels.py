@@ -475,7 +475,7 @@ def test_scratch_is_bounded(n, relations, p, symbols, batch):
     room = kernels.threads_with_room(q, k, u, table, symbols != "shared")
     assert room >= 2 or batch > 1
     library = kernels.LIBRARY.get()
-    block = kernels.MOST_VECTORS * library.lanes_of_vector()
+    block = library.block_of(ctypes.c_int64(n))
     one = symbols != "shared" or batch == 1
     rows = 0 if symbols == "shared" else len(table)
     call = kernels._Call(**sizes, heads=8, library=rows, threads=max(1, room), one_table=one, block=block)

@@ -1,0 +1,51 @@
+"""Relational attention in bfloat16 by the matrix units of an x86 processor (AMX), by a library in C, for those who ask.
+
+Its products of tiles have run in an emulation only, which the tests build; no processor with AMX has run or timed it.
+
+Shapes: as in :mod:`dual_attention.functional.reference`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from ..functional.relational.blocks import Gradients, LinearArguments
+from ..functional.relational.inputs import RelationalAttentionOutput, RelationalInputs
+from ..functional.relational.operation import linear_arguments, registered
+from . import kernels
+
+SOURCE = Path(__file__).with_name("relational_attention_amx.c")
+
+LIBRARY = kernels.library(SOURCE, sizes=["can_run"], flags=["-mamx-tile", "-mamx-bf16"])
+
+
+def obstacle() -> str | None:
+    """Why it cannot run here, as a clause; None if it can."""
+    found = LIBRARY.find()
+    if isinstance(found, str):
+        return f"the C kernels cannot be had: {found}"
+    return None if found.can_run() else "no matrix units (AMX-BF16) that Linux lets this process use"
+
+
+def computes(x: RelationalInputs) -> bool:
+    """Whether these are inputs of its type; what else they need is what the other kernels need."""
+    return x.q.dtype == torch.bfloat16
+
+
+def amx_relational_attention(x: RelationalInputs) -> RelationalAttentionOutput:
+    """Relational attention for the identity activation, without maps or a bias; its sums are in float32."""
+    return x.output(*_operation(*linear_arguments(x, x.n)))
+
+
+def _forward(x: LinearArguments, symbols: Tensor, attended: Tensor) -> None:
+    kernels.forward(x, symbols, attended, LIBRARY)
+
+
+def _backward(x: LinearArguments, grad_symbols: Tensor, grad_attended: Tensor, into: Gradients) -> None:
+    kernels.backward(x, grad_symbols, grad_attended, into, LIBRARY)
+
+
+_operation = registered("amx_relational_attention", forward=_forward, backward=_backward, kept=kernels.dropout_factors)
