@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.cases import Case, Request, Suite
+from benchmarks.cases import AMX, NATIVE, Case, Request, Suite
 from benchmarks.comparing import TOLERANCES, Bench
 from benchmarks.machine import device_name, git_state, hardware, versions
 from benchmarks.measuring import RateMeter
@@ -44,7 +44,7 @@ class Options:
     sides: frozenset[str] | None
     out: Path
     quick: bool
-    native: bool
+    kernels: tuple[str, ...]
     redraw: tuple[Path, ...]
 
 
@@ -96,6 +96,7 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
     add("--out", type=Path, default=RESULTS, metavar="DIR", help="folder for results; benchmarks/results by default")
     add("--quick", action="store_true", help="small sizes and two samples: a trial of the benchmark, not a measurement")
     add("--native", action="store_true", help="a side ours+native as well: this library with its C kernels enabled")
+    add("--amx", action="store_true", help="a side ours+amx as well: its C kernels for bfloat16 on a processor with AMX")
     add("--redraw", type=Path, nargs="+", default=(), metavar="JSON", help="draw the pictures of results again, only")
     given = parser.parse_args(arguments)
 
@@ -105,8 +106,9 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
     suites = tuple(suite for suite in SUITES.values() if given.suite is None or suite.name in given.suite)
     if given.lengths and not any(suite.lengths for suite in suites):
         parser.error(f"argument --lengths: those of {', '.join(suite.name for suite in suites)} are fixed by its tasks")
-    if given.native and given.device != "cpu":
-        parser.error("argument --native: the C kernels compute on a CPU")
+    kernels = tuple(side for side, asked in ((NATIVE, given.native), (AMX, given.amx)) if asked)
+    if kernels and given.device != "cpu":
+        parser.error(f"argument --{'native' if given.native else 'amx'}: the C kernels compute on a CPU")
     if given.device == "cuda" and not torch.cuda.is_available():
         parser.error("argument --device: no CUDA device is available to torch")
     published = None
@@ -128,7 +130,7 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
         sides=None if given.sides is None else frozenset(given.sides),
         out=given.out,
         quick=given.quick,
-        native=given.native,
+        kernels=kernels,
         redraw=tuple(given.redraw),
     )
     known = () if options.sides is None else {side.name for case in wanted(options) for side in case.sides}
@@ -224,7 +226,7 @@ def wanted(options: Options) -> Iterator[Case]:
         usual = suite.quick_lengths if options.quick else suite.lengths
         request = Request((options.lengths or usual) if suite.lengths else (), options.quick, options.device)
         for case in suite.cases(request):
-            yield case.with_native() if options.native else case
+            yield case.with_kernels(*options.kernels)
 
 
 def conclude(rows: Sequence[Row]) -> list[str]:
