@@ -96,7 +96,7 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
     add("--out", type=Path, default=RESULTS, metavar="DIR", help="folder for results; benchmarks/results by default")
     add("--quick", action="store_true", help="small sizes and two samples: a trial of the benchmark, not a measurement")
     add("--native", action="store_true", help="a side ours+native as well: this library with its C kernels enabled")
-    add("--amx", action="store_true", help="a side ours+amx as well: its C kernels for bfloat16 on a processor with AMX")
+    add("--amx", action="store_true", help="a side ours+amx as well: C kernels for bfloat16 on a processor with AMX")
     add("--redraw", type=Path, nargs="+", default=(), metavar="JSON", help="draw the pictures of results again, only")
     given = parser.parse_args(arguments)
 

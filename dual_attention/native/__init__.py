@@ -42,11 +42,10 @@ def enable(*, amx: bool = False) -> None:
     """
     from ..functional.relational.table import register_implementation
     from . import implementation, kernels, step
-    from .amx import obstacle
 
     for library in (kernels.LIBRARY, step.LIBRARY):
         library.get()
-    against = obstacle() if amx else None
+    against = implementation.amx.obstacle() if amx else None
     if against is not None:
         raise RuntimeError(f"native.enable(amx=True): {against}")
     register_implementation(implementation.NATIVE_WITH_AMX if amx else implementation.NATIVE)

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import torch
 from torch import Tensor
 
 from ..functional.relational.blocks import Gradients, LinearArguments
 from ..functional.relational.inputs import RelationalAttentionOutput, RelationalInputs
 from ..functional.relational.operation import linear_arguments, registered
 from . import kernels
+from .library import Library
 
 SOURCE = Path(__file__).with_name("relational_attention_amx.c")
 
@@ -30,22 +30,25 @@ def obstacle() -> str | None:
     return None if found.can_run() else "no matrix units (AMX-BF16) that Linux lets this process use"
 
 
-def computes(x: RelationalInputs) -> bool:
-    """Whether these are inputs of its type; what else they need is what the other kernels need."""
-    return x.q.dtype == torch.bfloat16
-
-
 def amx_relational_attention(x: RelationalInputs) -> RelationalAttentionOutput:
-    """Relational attention for the identity activation, without maps or a bias; its sums are in float32."""
+    """Relational attention in bfloat16 for the identity activation, without maps or a bias; its sums are in float32."""
     return x.output(*_operation(*linear_arguments(x, x.n)))
 
 
+def _library() -> Library:
+    """The library, for a program that was exported on another machine, too."""
+    against = obstacle()
+    if against is not None:
+        raise RuntimeError(f"relational attention by AMX: {against}")
+    return LIBRARY
+
+
 def _forward(x: LinearArguments, symbols: Tensor, attended: Tensor) -> None:
-    kernels.forward(x, symbols, attended, LIBRARY)
+    kernels.forward(x, symbols, attended, _library())
 
 
 def _backward(x: LinearArguments, grad_symbols: Tensor, grad_attended: Tensor, into: Gradients) -> None:
-    kernels.backward(x, grad_symbols, grad_attended, into, LIBRARY)
+    kernels.backward(x, grad_symbols, grad_attended, into, _library())
 
 
 _operation = registered("amx_relational_attention", forward=_forward, backward=_backward, kept=kernels.dropout_factors)

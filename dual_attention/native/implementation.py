@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from functools import cache
+from functools import cache, partial
 
 import torch
 
@@ -29,7 +29,7 @@ def _run(x: RelationalInputs) -> RelationalAttentionOutput:
 
 
 def _run_with_amx(x: RelationalInputs) -> RelationalAttentionOutput:
-    return amx.amx_relational_attention(x.zeroed()) if amx.computes(x) else _run(x)
+    return amx.amx_relational_attention(x.zeroed()) if x.q.dtype == torch.bfloat16 else _run(x)
 
 
 def _obstacle(x: RelationalInputs) -> str | None:
@@ -47,7 +47,7 @@ def _obstacle(x: RelationalInputs) -> str | None:
     return None
 
 
-def _suits(x: RelationalInputs) -> Verdict:
+def _suits(x: RelationalInputs, *, with_amx: bool = False) -> Verdict:
     if not x.q.is_cpu or is_exporting():
         return UNSUITED
     if step.can_step(x):
@@ -55,25 +55,15 @@ def _suits(x: RelationalInputs) -> Verdict:
             return Verdict(False, FEW_SENDERS)
         missing = _what_is_missing()
         return Verdict(missing is None, missing or "a C kernel reads the senders of one receiver once")
-    in_float32 = kernels.suits(x.q.dtype)
-    if reason_for_dense(x, in_bfloat16=multiplies_bfloat16(x.u) and not in_float32) is not None:
+    by_amx = with_amx and x.q.dtype == torch.bfloat16
+    in_c = by_amx or kernels.suits(x.q.dtype)
+    if reason_for_dense(x, in_bfloat16=multiplies_bfloat16(x.u) and not in_c) is not None:
         return UNSUITED
-    against = _obstacle(x) or (None if in_float32 else LEFT) or _reservation(x) or _what_is_missing()
+    against = _obstacle(x) or (None if in_c else LEFT) or _reservation(x) or _what_is_missing()
     if against is not None:
         return Verdict(False, against)
-    form = "" if x.q.dtype == torch.float32 else ", in float32"
+    form = ", by AMX" if by_amx else "" if x.q.dtype == torch.float32 else ", in float32"
     return Verdict(True, "there are too many weights to build all at once, and C kernels are enabled" + form)
-
-
-def _suits_with_amx(x: RelationalInputs) -> Verdict:
-    if not (x.q.is_cpu and amx.computes(x)) or is_exporting():
-        return _suits(x)
-    if reason_for_dense(x, in_bfloat16=False) is not None:
-        return UNSUITED
-    against = _obstacle(x) or _reservation(x)
-    if against is not None:
-        return Verdict(False, against)
-    return Verdict(True, "there are too many weights to build all at once, and C kernels for AMX are enabled")
 
 
 def _reservation(x: RelationalInputs) -> str | None:
@@ -117,5 +107,5 @@ def _usual_threads() -> int:
 
 NATIVE = Implementation("native", _run, _obstacle, _suits, priority=80, takes_padded=True)
 
-NATIVE_WITH_AMX = NATIVE._replace(run=_run_with_amx, suits=_suits_with_amx)
+NATIVE_WITH_AMX = NATIVE._replace(run=_run_with_amx, suits=partial(_suits, with_amx=True))
 """The same with :mod:`.amx` for bfloat16."""
