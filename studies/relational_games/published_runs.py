@@ -12,11 +12,13 @@ from __future__ import annotations
 import csv
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from statistics import fmean, stdev
 
 from dat.data.relational_games.tasks import TASKS, get_task
-from dat.experiments.relational_games.published import TABLE
+from dat.experiments.relational_games.published import LISTS, TABLE, published_rows
 from dat.sweeps.results import to_csv
 from dat.training.metrics import Row
 from dual_attention._files import write_atomically
@@ -95,35 +97,24 @@ def summaries(runs: Iterable[tuple[Cell, float, float]]) -> list[Row]:
     return rows
 
 
-def renew(paths: Sequence[Path], table: Path = TABLE) -> str:
+def renew(paths: Sequence[Path]) -> str:
     """Write the table anew from the files of runs; returns what was read, in words."""
     runs = [list(read_runs(path)) for path in paths]
     rows = summaries(run for of_file in runs for run in of_file)
     known = {(row["object_set"], row["task"], row["model"], row["n_train"]) for row in rows}
-    with open(table, newline="", encoding="utf-8") as file:
-        means = [row for row in csv.DictReader(file)]
-    means = [r for r in means if (r["object_set"], r["task"], r["model"], int(r["n_train"])) not in known]
-    names = (
-        "object_set",
-        "task",
-        "model",
-        "n_train",
-        "trials",
-        "accuracy",
-        "sd",
-        "lowest",
-        "highest",
-        "loss",
-        "loss_sd",
-    )
+    means = [r for r in published_rows() if (r["object_set"], r["task"], r["model"], r["n_train"]) not in known]
     order = {name: number for number, name in enumerate((*COLUMNS, *TASKS))}
-    every = [{name: row.get(name, "") for name in names} for row in (*rows, *means)]
-    every.sort(key=lambda r: (order[r["object_set"]], order[r["task"]], r["model"], int(r["n_train"])))
-    write_atomically(table, to_csv(every))
+    every = sorted((*rows, *means), key=lambda r: (order[r["object_set"]], order[r["task"]], r["model"], r["n_train"]))
+    curves: list[Row] = []
+    for curve, group in groupby(every, key=itemgetter("object_set", "task", "model")):
+        points = list(group)
+        lists = {name: " ".join(str(row[name]) for row in points if row.get(name) is not None) for name in LISTS}
+        curves.append({**dict(zip(("object_set", "task", "model"), curve, strict=True)), **lists})
+    write_atomically(TABLE, to_csv(curves))
     counted = ", ".join(
         f"{sum(cell[0] == 'test' for cell, *_ in r)} in {path}" for r, path in zip(runs, paths, strict=True)
     )
-    return f"{table}: {len(rows)} cells from single runs ({counted}), {len(means)} means only"
+    return f"{TABLE}: {len(rows)} cells from single runs ({counted}), {len(means)} means only"
 
 
 if __name__ == "__main__":

@@ -1,15 +1,17 @@
 """The published learning curves (arXiv 2405.16727), from the authors' single runs where these are public.
 
-``published.csv`` has a row for each object set, task, model (by the name of our preset) and training-set size:
-accuracies in percent after the last epoch, ``trials``, mean, ``sd``, ``lowest`` and ``highest``, and mean and deviation
-of the loss. Rows without ``sd`` are means that were read off figures.
+``published.csv`` has a row for each curve, by object set, task and model (the name of our preset). Its cells list what
+belongs to the training-set sizes ``n_train``: ``trials``, their mean ``accuracy`` in percent after the last epoch, its
+``sd``, ``lowest`` and ``highest``, and mean and deviation of the loss. Curves without ``sd`` were read off figures.
 ``studies/relational_games/published_runs.py`` makes it.
 """
 
 from __future__ import annotations
 
 import csv
+from collections.abc import Iterator
 from functools import cache
+from itertools import zip_longest
 from pathlib import Path
 
 from ...sweeps.published import Published
@@ -17,6 +19,7 @@ from ...training.metrics import Row
 
 TABLE = Path(__file__).with_name("published.csv")
 NUMBERS = ("accuracy", "sd", "lowest", "highest", "loss", "loss_sd")
+LISTS = ("n_train", "trials", *NUMBERS)
 
 OFFICIAL_POOL = 250_000
 """Images from which the authors draw training and test images together, with replacement."""
@@ -24,17 +27,20 @@ OFFICIAL_POOL = 250_000
 
 @cache
 def published_rows() -> tuple[Row, ...]:
-    """The rows; numbers as numbers, and None where there is none. ``trials`` is a text such as 4-5 for means."""
+    """A row for each point; numbers as numbers, None where there is none. Trials of means can be a text such as 4-5."""
     with open(TABLE, newline="", encoding="utf-8") as file:
-        return tuple(
-            {
-                **row,
-                "n_train": int(row["n_train"]),
-                "trials": int(row["trials"]) if row["trials"].isdigit() else row["trials"],
-                **{name: float(row[name]) if row[name] else None for name in NUMBERS},
-            }
-            for row in csv.DictReader(file)
-        )
+        return tuple(row for curve in csv.DictReader(file) for row in _points(curve))
+
+
+def _points(curve: dict[str, str]) -> Iterator[Row]:
+    about = {name: text for name, text in curve.items() if name not in LISTS}
+    for n_train, trials, *numbers in zip_longest(*(curve[name].split() for name in LISTS)):
+        yield {
+            **about,
+            "n_train": int(n_train),
+            "trials": int(trials) if trials.isdigit() else trials,
+            **{name: text and float(text) for name, text in zip(NUMBERS, numbers, strict=True)},
+        }
 
 
 def overlap(n_train: int) -> float:
@@ -48,13 +54,16 @@ def without_overlap(accuracy: float, n_train: int) -> float:
     return (accuracy - 100 * share) / (1 - share)
 
 
+def _curve(*curve: str) -> list[Row]:
+    """Rows of an object set, task and model, by size."""
+    return [row for row in published_rows() if (row["object_set"], row["task"], row["model"]) == curve]
+
+
 def published_losses(object_set: str, task: str, model: str) -> list[Published]:
     """Mean losses of one published curve, by size, as far as they are known; their ranges are not."""
-    key = (object_set, task, model)
-    rows = [row for row in published_rows() if (row["object_set"], row["task"], row["model"]) == key]
     return [
         Published(point=row["n_train"], mean=row["loss"], trials=row["trials"], sd=row["loss_sd"])
-        for row in sorted(rows, key=lambda row: row["n_train"])
+        for row in _curve(object_set, task, model)
         if row["loss"] is not None
     ]
 
@@ -64,8 +73,6 @@ def published_curve(object_set: str, task: str, model: str) -> list[Published]:
 
     Those of ``match_pattern`` on pentominoes, whose training sets are large, are adjusted for repeated images.
     """
-    key = (object_set, task, model)
-    rows = [row for row in published_rows() if (row["object_set"], row["task"], row["model"]) == key]
     adjusts = (object_set, task) == ("test", "match_pattern")
     return [
         Published(
@@ -77,5 +84,5 @@ def published_curve(object_set: str, task: str, model: str) -> list[Published]:
             highest=row["highest"],
             adjusted=without_overlap(row["accuracy"], row["n_train"]) if adjusts else None,
         )
-        for row in sorted(rows, key=lambda row: row["n_train"])
+        for row in _curve(object_set, task, model)
     ]
