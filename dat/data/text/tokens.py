@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -86,93 +86,73 @@ def open_tokens(files: list[Path]) -> TokenSource:
     return TokenSource(tuple(arrays), {"kind": "tokens", "files": origin})
 
 
-def pieces_of_files(files: list[Path], separator: str, field: str) -> Iterator[Piece]:
+class SourceText(NamedTuple):
+    """A text to tokenize.
+
+    Attributes:
+        identify: makes its origin; what it was made of is read for that.
+        pieces: reads its documents.
+        left_out: files that are not read.
+    """
+
+    identify: Callable[[], dict[str, Any]]
+    pieces: Callable[[], Iterable[Piece]]
+    left_out: Sequence[Path] = ()
+
+    @property
+    def origin(self) -> dict[str, Any]:
+        """Identity of its documents, as JSON."""
+        return self.identify()
+
+
+def text_of_files(files: list[Path], separator: str, field: str, left_out: Sequence[Path] = ()) -> SourceText:
     """The documents of files in turn; see :func:`~.formats.read_documents`."""
-    return (piece for path in files for piece in read_documents(path, separator, field))
+
+    def identify() -> dict[str, Any]:
+        listed = [{"file": path.name, "bytes": path.stat().st_size, "sha256": sha256_of(path)} for path in files]
+        origin: dict[str, Any] = {"kind": "text", "files": listed, "separator": separator}
+        return {**origin, "field": field} if have_fields(files) else origin
+
+    pieces = lambda: (piece for path in files for piece in read_documents(path, separator, field))  # noqa: E731
+    return SourceText(identify, pieces, left_out)
 
 
-def pieces_of_documentation() -> Iterator[Piece]:
-    """The documents of the documentation of the running Python."""
-    return (Piece(text, True) for text in python_documentation())
+def documentation_of_python() -> SourceText:
+    """The documentation of the running Python."""
+    return SourceText(
+        lambda: {"kind": "documentation of Python", "python": sys.version},
+        lambda: (Piece(text, True) for text in python_documentation()),
+    )
 
 
-def tokenize_files(
-    files: list[Path],
-    separator: str,
-    tokenizer: Tokenizer,
-    cache: Path,
-    *,
-    field: str = "text",
-    report: Report | None = None,
+def text_of_dataset(split: Any, name: str, field: str, most: int | None = None) -> SourceText:
+    """The documents of a split of a data set, all or the first ``most``; see :mod:`.hub_datasets`."""
+
+    def identify() -> dict[str, Any]:
+        origin = {"kind": "data set", "name": name, "split": str(split.split), "field": field, **split_identity(split)}
+        return origin if most is None else {**origin, "first rows": most}
+
+    return SourceText(identify, lambda: read_dataset(split, name, field, most))
+
+
+def tokenize(
+    text: SourceText | TokenSource, tokenizer: Tokenizer, cache: Path, *, report: Report | None = None
 ) -> TokenSource:
-    """Text files as tokens, from ``cache`` if they have been tokenized before.
+    """A text as tokens, from ``cache`` if it has been tokenized before; tokens as they are.
 
     Args:
-        field: key of the objects of JSON Lines, or column of Parquet files, that holds the text.
         report: told of the progress.
     """
-    origin = origin_of_files(files, separator, field)
-    return _tokenize(origin, lambda: pieces_of_files(files, separator, field), tokenizer, cache, report)
-
-
-def origin_of_files(files: list[Path], separator: str, field: str) -> dict[str, Any]:
-    """Identity of the documents of text files, as JSON."""
-    listed = [{"file": path.name, "bytes": path.stat().st_size, "sha256": sha256_of(path)} for path in files]
-    origin: dict[str, Any] = {"kind": "text", "files": listed, "separator": separator}
-    return {**origin, "field": field} if have_fields(files) else origin
-
-
-def tokenize_documentation(tokenizer: Tokenizer, cache: Path, *, report: Report | None = None) -> TokenSource:
-    """The documentation of the running Python as tokens, from ``cache`` if it has been tokenized before."""
-    return _tokenize(origin_of_documentation(), pieces_of_documentation, tokenizer, cache, report)
-
-
-def origin_of_documentation() -> dict[str, Any]:
-    """Identity of the documentation of the running Python, as JSON."""
-    return {"kind": "documentation of Python", "python": sys.version}
-
-
-def tokenize_dataset(
-    split: Any,
-    name: str,
-    field: str,
-    tokenizer: Tokenizer,
-    cache: Path,
-    *,
-    most: int | None = None,
-    report: Report | None = None,
-) -> TokenSource:
-    """A split of a data set as tokens, from ``cache`` if it has been tokenized before; see :mod:`.hub_datasets`.
-
-    Args:
-        most: rows to take, the first ones; None takes all.
-        report: told of the progress.
-    """
-    origin = origin_of_dataset(split, name, field, most)
-    return _tokenize(origin, lambda: read_dataset(split, name, field, most), tokenizer, cache, report)
-
-
-def origin_of_dataset(split: Any, name: str, field: str, most: int | None = None) -> dict[str, Any]:
-    """Identity of the documents of a split, as JSON."""
-    origin = {"kind": "data set", "name": name, "split": str(split.split), "field": field, **split_identity(split)}
-    return origin if most is None else {**origin, "first rows": most}
-
-
-def _tokenize(
-    origin: dict[str, Any],
-    pieces: Callable[[], Iterable[Piece]],
-    tokenizer: Tokenizer,
-    cache: Path,
-    report: Report | None,
-) -> TokenSource:
-    origin = {**origin, "tokenizer": fingerprint(tokenizer)}
+    if isinstance(text, TokenSource):
+        return text
+    origin = {**text.origin, "tokenizer": fingerprint(tokenizer)}
     key = hashlib.sha256(repr((_LAYOUT, sorted(origin.items()))).encode()).hexdigest()[:16]
     try:
-        make_shards(cache / key, pieces, tokenizer, origin, report=report)
+        make_shards(cache / key, text.pieces, tokenizer, origin, report=report)
     except NoText as error:
         raise ValueError(f"data: there is no text in {listed(_names(origin))}") from error
-    text = open_shards(cache / key)
-    return TokenSource((text.tokens,), origin, text.documents, text.characters, text.empty)
+    found = open_shards(cache / key)
+    return TokenSource((found.tokens,), origin, found.documents, found.characters, found.empty, text.left_out)
 
 
 def _names(origin: dict[str, Any]) -> list[str]:

@@ -6,7 +6,7 @@ Shapes: B sequences, T = the context length of the model.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import accumulate
 from pathlib import Path
@@ -26,21 +26,18 @@ from dual_attention.generation.tokenizer import (
 
 from ..._numpy import np
 from ...data.text.documents import Tokens, find_documents, split_documents
-from ...data.text.files import FoundFiles, Piece, find_files
-from ...data.text.hub_datasets import open_dataset, read_dataset, validation_split
+from ...data.text.files import FoundFiles, find_files
+from ...data.text.hub_datasets import open_dataset, validation_split
 from ...data.text.shards import Report
 from ...data.text.tokens import (
+    SourceText,
     TokenSource,
+    documentation_of_python,
     holds_tokens,
     open_tokens,
-    origin_of_dataset,
-    origin_of_documentation,
-    origin_of_files,
-    pieces_of_documentation,
-    pieces_of_files,
-    tokenize_dataset,
-    tokenize_documentation,
-    tokenize_files,
+    text_of_dataset,
+    text_of_files,
+    tokenize,
 )
 from ...sweeps.protocol import short_digest
 from ...training.configs import check
@@ -176,7 +173,10 @@ def make_tokenizer(config: LanguageDataConfig) -> Tokenizer:
         check(tokenizer.kind == "bpe", "data.tokenizer_folder", "byte pairs learned from a text", tokenizer.kind)
         return tokenizer
     if config.tokenizer == "bpe":
-        texts = (piece.text for piece in _pieces(config) if not piece.empty)
+        text = _texts(config)["train"]
+        if isinstance(text, TokenSource):
+            raise ValueError("data.tokenizer: bpe is learned from text, and data.path has files of tokens")
+        texts = (piece.text for piece in text.pieces() if not piece.empty)
         return BytePairTokenizer.train(texts, config.bpe_vocab_size)
     if given is None:
         return GPT2Tokenizer.find()
@@ -186,17 +186,38 @@ def make_tokenizer(config: LanguageDataConfig) -> Tokenizer:
     return GPT2Tokenizer.find(folder)
 
 
-def _pieces(config: LanguageDataConfig) -> Iterator[Piece]:
-    """The text to train on."""
+def _texts(config: LanguageDataConfig, begun: Mapping[str, Any] | None = None) -> dict[str, SourceText | TokenSource]:
+    """The text to train on (``"train"``) and, unless it is to be split off, that to validate on (``"val"``)."""
     if config.dataset is not None:
         splits = open_dataset(config.dataset, streamed=config.streamed)
-        return read_dataset(splits["train"], config.dataset, config.field, config.rows)
-    if config.path is None:
-        return pieces_of_documentation()
-    files = _files(config.path, "data.path").files
-    if holds_tokens(files, "data.path"):
-        raise ValueError("data.tokenizer: bpe is learned from text, and data.path has files of tokens")
-    return pieces_of_files(files, config.separator, config.field)
+        names = {"train": "train", "val": validation_split(splits)}
+        return {
+            part: text_of_dataset(splits[name], config.dataset, config.field, config.rows)
+            for part, name in names.items()
+            if name is not None
+        }
+    origins = begun or {}
+    texts = {"train": text_named(config.path, "data.path", config, origins.get("train"))}
+    if config.val_path is not None:
+        texts["val"] = text_named(config.val_path, "data.val_path", config, origins.get("val"))
+    return texts
+
+
+def text_named(
+    paths: tuple[str, ...] | str | None, argument: str, config: LanguageDataConfig, origin: Any = None
+) -> SourceText | TokenSource:
+    """The text of files, or their tokens if they hold such; None: the documentation of Python.
+
+    Args:
+        argument: named in errors.
+        origin: of a run that goes on; files that were not there when it began are left out.
+    """
+    if paths is None:
+        return documentation_of_python()
+    files, left_out = _begun_with(_files(paths, argument), origin)
+    if holds_tokens(files, argument):
+        return open_tokens(files)._replace(left_out=left_out)
+    return text_of_files(files, config.separator, config.field, left_out)
 
 
 def load_data(
@@ -217,7 +238,9 @@ def load_data(
         report: told of the progress of that.
         begun: the origin of the data of a run that goes on; files that were not there when it began are left out.
     """
-    source, given = _sources(config, tokenizer, cache, report, begun or {})
+    texts = _texts(config, begun)
+    tokens = {part: tokenize(text, tokenizer, cache, report=report) for part, text in texts.items()}
+    source, given = tokens["train"], tokens.get("val")
     order: dict[str, Any] = {
         "seed": None if config.order == "sequential" else seed,
         "listed": config.order == "shuffled",
@@ -233,50 +256,6 @@ def load_data(
     return LanguageData(to_train, to_val, count_bytes(to_val, tokenizer), origin, "\n".join(about))
 
 
-def _sources(
-    config: LanguageDataConfig,
-    tokenizer: Tokenizer,
-    cache: Path,
-    report: Report | None,
-    begun: Mapping[str, Any],
-) -> tuple[TokenSource, TokenSource | None]:
-    """Tokens to train on, and those to validate on; None if these are to be split off."""
-    if config.dataset is not None:
-        splits = open_dataset(config.dataset, streamed=config.streamed)
-        tokens = {
-            name: tokenize_dataset(
-                splits[name], config.dataset, config.field, tokenizer, cache, most=config.rows, report=report
-            )
-            for name in ("train", validation_split(splits))
-            if name is not None
-        }
-        return tokens.pop("train"), next(iter(tokens.values()), None)
-    train = tokens_of(config.path, "data.path", config, tokenizer, cache, report, begun.get("train"))
-    if config.val_path is None:
-        return train, None
-    return train, tokens_of(config.val_path, "data.val_path", config, tokenizer, cache, report, begun.get("val"))
-
-
-def tokens_of(
-    paths: tuple[str, ...] | str | None,
-    argument: str,
-    config: LanguageDataConfig,
-    tokenizer: Tokenizer,
-    cache: Path,
-    report: Report | None = None,
-    origin: Any = None,
-) -> TokenSource:
-    """The tokens of text or of files of tokens; arguments as :func:`load_data`, errors name the ``argument``."""
-    if paths is None:
-        return tokenize_documentation(tokenizer, cache, report=report)
-    files, left_out = _begun_with(_files(paths, argument), origin)
-    if holds_tokens(files, argument):
-        found = open_tokens(files)
-    else:
-        found = tokenize_files(files, config.separator, tokenizer, cache, field=config.field, report=report)
-    return found._replace(left_out=left_out)
-
-
 def _begun_with(found: FoundFiles, origin: Any) -> FoundFiles:
     """The files of which an origin has the names, if there are any; the others are left out."""
     try:
@@ -290,27 +269,8 @@ def _begun_with(found: FoundFiles, origin: Any) -> FoundFiles:
 
 def text_origin(config: LanguageDataConfig) -> dict[str, Any]:
     """The origin of the text of a configuration, as :func:`load_data` gives it, without tokenizing the text."""
-    if config.dataset is not None:
-        splits = open_dataset(config.dataset, streamed=config.streamed)
-        val = validation_split(splits) or "train"
-        return {
-            part: origin_of_dataset(splits[name], config.dataset, config.field, config.rows)
-            for part, name in (("train", "train"), ("val", val))
-        }
-    train = _origin(config.path, "data.path", config)
-    return {
-        "train": train,
-        "val": train if config.val_path is None else _origin(config.val_path, "data.val_path", config),
-    }
-
-
-def _origin(paths: tuple[str, ...] | str | None, argument: str, config: LanguageDataConfig) -> dict[str, Any]:
-    if paths is None:
-        return origin_of_documentation()
-    files = _files(paths, argument).files
-    if holds_tokens(files, argument):
-        return open_tokens(files).origin
-    return origin_of_files(files, config.separator, config.field)
+    origins = {part: text.origin for part, text in _texts(config).items()}
+    return {"train": origins["train"], "val": origins.get("val", origins["train"])}
 
 
 def text_digest(origin: Mapping[str, Any]) -> str:

@@ -11,9 +11,10 @@ import torch
 from dual_attention.generation.tokenizer import Tokenizer
 from dual_attention.language_models import LanguageModel
 
+from ...data.text.tokens import tokenize
 from ...training.measuring import mean_measures
 from .config import LanguageDataConfig
-from .data import TextSequences, count_bytes, first_tokens, tokens_of
+from .data import TextSequences, count_bytes, first_tokens, text_named
 from .problem import DocumentMask, language_loss, numbers_of_text
 
 
@@ -40,7 +41,7 @@ def evaluate_text(
         ValueError: if the text has no two tokens, or tokens that the model does not have.
     """
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as cache:
-        source = tokens_of(paths, "text", LanguageDataConfig(), tokenizer, Path(cache))
+        source = tokenize(text_named(paths, "text", LanguageDataConfig()), tokenizer, Path(cache))
         longest = max((len(array) for array in source.arrays), default=0)
         if longest < 2:
             raise ValueError(f"text: expected a text of at least 2 tokens, got {longest}")

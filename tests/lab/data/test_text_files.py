@@ -14,7 +14,7 @@ import pytest
 from dat.data.text import files
 from dat.data.text.files import find_files, read_pieces
 from dat.data.text.formats import read_documents
-from dat.data.text.tokens import tokenize_files
+from dat.data.text.tokens import text_of_files, tokenize
 from dual_attention.generation.tokenizer import ByteTokenizer
 
 
@@ -80,7 +80,8 @@ def test_json_lines(tmp_path):
     lines = [{"text": "one\ntwo", "body": "x"}, {"text": None, "body": "y"}, {"text": "ü<|endoftext|>", "body": "z"}]
     path.write_text("\ufeff" + "\n\n".join(map(json.dumps, lines)) + "\n", encoding="utf-8")
     assert texts(path) == ["one\ntwo", "ü<|endoftext|>"] and texts(path, "body") == ["x", "y", "z"]
-    source, other = (tokenize_files([path], "", ByteTokenizer(), tmp_path / "cache", field=f) for f in ("text", "body"))
+    texts_by = (text_of_files([path], "", field) for field in ("text", "body"))
+    source, other = (tokenize(text, ByteTokenizer(), tmp_path / "cache") for text in texts_by)
     assert other.arrays[0].tolist() == [256, 120, 256, 121, 256, 122] and source.origin["field"] == "text"
     assert source.arrays[0].tolist()[:4] == [256, *b"one"]
 
