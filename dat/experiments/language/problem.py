@@ -113,7 +113,7 @@ def prepare_text(config: LanguageConfig, *, cache: Path, run: Path | None = None
         model=model.to(device) if with_values else model,
         train=data.train,
         loss=language_loss(*calling),
-        own_loss=own_language_loss(*calling),
+        own_loss=language_loss(*calling, own=True),
         evaluation={"val": data.val},
         derive=derived_numbers(
             config.tokens_per_step,
@@ -188,36 +188,25 @@ def documents_of(config: LanguageDataConfig, tokenizer: Tokenizer) -> DocumentMa
     return DocumentMask(tokenizer.end, config.document_positions == "restart") if config.document_mask else None
 
 
-def language_loss(autocast: torch.dtype | None = None, documents: DocumentMask | None = None) -> LossFunction:
+def language_loss(
+    autocast: torch.dtype | None = None, documents: DocumentMask | None = None, *, own: bool = False
+) -> LossFunction:
     """Mean cross-entropy of the next token in nats.
 
     Args:
         autocast: precision of matrix products, if it is another.
         documents: how documents of a sequence are kept apart; None: tokens attend to all before them.
+        own: the loss is that of an objective of the user's instead, which takes the place of the model, and is called
+            with tokens, targets and what keeps documents apart.
     """
 
     def loss(model: nn.Module, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         tokens, targets = batch
         apart = {} if documents is None else documents.arguments(tokens)
         with torch.autocast(tokens.device.type, dtype=autocast, enabled=autocast is not None):
-            value = model(tokens, targets, loss_only=True, **apart)[1]
-        return value, {}
-
-    return loss
-
-
-def own_language_loss(autocast: torch.dtype | None = None, documents: DocumentMask | None = None) -> LossFunction:
-    """The loss by an objective of the user's, which is called with tokens, targets and what keeps documents apart.
-
-    Args:
-        autocast, documents: as :func:`language_loss`.
-    """
-
-    def loss(taught: nn.Module, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        tokens, targets = batch
-        apart = {} if documents is None else documents.arguments(tokens)
-        with torch.autocast(tokens.device.type, dtype=autocast, enabled=autocast is not None):
-            return taught(tokens, targets, **apart)
+            if own:
+                return model(tokens, targets, **apart)
+            return model(tokens, targets, loss_only=True, **apart)[1], {}
 
     return loss
 

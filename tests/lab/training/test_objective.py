@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from dat import _own_code
 from dat.checkpoints import open_checkpoint
 from dat.experiments.language.experiment import LanguageModelling
-from dat.experiments.language.problem import build_language_model, language_loss, own_language_loss
+from dat.experiments.language.problem import build_language_model, language_loss
 from dat.training.checkpoint import WEIGHTS
 from dat.training.configs import ParallelMachineConfig, StepLoopConfig
 from dat.training.distributed import ALONE
@@ -153,7 +153,7 @@ def trained(workers: Any, machine: Any, path: Any, layers: int = MODEL.n_layers,
     low, keys = machine.autocast, replace(MODEL, n_layers=layers)
     model = build_language_model(keys.language_config(257), seed=4).to(torch.float32 if low else torch.float64)
     sets = {"val": Endless(16, 1)}
-    problem = Problem(model, Endless(21, 0), language_loss(low), sets, own_loss=own_language_loss(low))
+    problem = Problem(model, Endless(21, 0), language_loss(low), sets, own_loss=language_loss(low, own=True))
     problem = with_objective(problem, config, CPU)
     trainer = Trainer(problem, config, placement=place_model(problem, CPU, machine, workers))
     final = trainer.fit(MetricsLog(path, unit="report") if workers.first else None)
@@ -268,7 +268,7 @@ def test_places_without_one(tmp_path):
         with_objective(make_small_trainer().problem, config, CPU)
     config.machine, problem = SHARING, make_small_trainer().problem
     with pytest.raises(ValueError, match=r"loop\.objective: expected null with machine\.context_parallel"):
-        with_objective(replace(problem, own_loss=own_language_loss()), config, CPU)
+        with_objective(replace(problem, own_loss=language_loss(own=True)), config, CPU)
     config.machine = COPIED
     for name, message in (
         ("nothing", "expected FILE.py:CLASS or MODULE:CLASS, got 'nothing'"),
@@ -277,4 +277,4 @@ def test_places_without_one(tmp_path):
         _own_code.give(name)
         config.loop = replace(config.loop, objective=name)
         with pytest.raises(ValueError, match=rf"loop\.objective: {message}"):
-            with_objective(replace(problem, own_loss=own_language_loss()), config, CPU)
+            with_objective(replace(problem, own_loss=language_loss(own=True)), config, CPU)
