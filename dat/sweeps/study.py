@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, is_dataclass, replace
@@ -12,7 +11,7 @@ from typing import Any
 
 from dual_attention._words import shortened
 
-from .._errors import in_one_line
+from .._own_code import module_of
 from .experiment import AnySwept
 from .grid import GridConfig
 from .table import Draw
@@ -47,9 +46,7 @@ def load_study(file: str | Path) -> Study:
     path = Path(file)
     if path.suffix != ".py":
         raise ValueError(f"{path}: expected a Python file, such as studies/NAME/study.py")
-    if not path.is_file():
-        raise FileNotFoundError(f"{path}: no such file")
-    names = vars(load_module(path.resolve()))
+    names = vars(load_module(path))
     experiment = names.get("EXPERIMENT")
     if not isinstance(experiment, str):
         raise ValueError(f"{path}: EXPERIMENT: expected the name of an experiment, got {experiment!r}")
@@ -75,19 +72,10 @@ def _root_of(path: Path) -> Path:
 
 def load_module(path: Path) -> ModuleType:
     """The module of a study's file, ``studies/NAME/study.py``; ``ValueError`` naming the file, if it fails."""
-    root = str(_root_of(path))
+    root = str(_root_of(path.resolve()))
     if root not in sys.path:  # for `studies._lib`, which is installed nowhere, also when a figure imports it later
         sys.path.append(root)
-    spec = importlib.util.spec_from_file_location(f"study_{path.parent.name}", path)
-    if spec is None or spec.loader is None:
-        raise ValueError(f"{path}: expected a Python file")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look themselves up there
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        raise ValueError(f"{path}: {in_one_line(error)}") from error
-    return module
+    return module_of(path)
 
 
 def with_study(experiment: AnySwept, study: Study) -> AnySwept:
