@@ -29,9 +29,9 @@ from ...training.problem import Batch, Derive, LossFunction, Problem
 from ...training.seeding import derive_seed
 from ...training.warm_start import source_run
 from ..base_width import scaled_from_base
+from ..progress import data_progress
 from .config import LanguageConfig, LanguageDataConfig
 from .data import LanguageData, count_words, load_data, make_tokenizer
-from .progress import tokenization_progress
 
 ARGUMENTS = "config.json"
 """File of a run folder with the arguments of the model's class, as folders of the Hugging Face Hub have it."""
@@ -89,7 +89,7 @@ def prepare_text(config: LanguageConfig, *, cache: Path, run: Path | None = None
     if config.machine.parallel == "replicate":
         check_memory("model", "its weights", size, device)
     begun = None if run is None else read_json_object(run / ORIGIN)
-    with tokenization_progress(config.output.progress) as report:
+    with data_progress(config.output.progress, tokenized) as report:
         data = load_data(
             config.data,
             tokenizer,
@@ -127,6 +127,12 @@ def prepare_text(config: LanguageConfig, *, cache: Path, run: Path | None = None
     )
     tf32 = config.machine.tf32
     return PreparedText(problem, device, tokenizer, data, model_config, tf32, about=data.about)
+
+
+def tokenized(seconds: float, characters: int, tokens: int) -> str:
+    """The line that tells of the tokenization of a text so far."""
+    speed = f"{characters / max(seconds, 1e-9) / 1e6:.1f}M characters a second"
+    return f"tokenized {characters / 1e6:,.0f}M characters: {tokens / 1e6:,.0f}M tokens, {speed}"
 
 
 def check_same_tokens(weights_from: str | None, tokenizer: Tokenizer) -> None:

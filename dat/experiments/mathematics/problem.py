@@ -33,9 +33,9 @@ from ...training.experiment import Prepared, count_parameters, without_values
 from ...training.problem import Batch, LossFunction, Problem, TensorExamples
 from ...training.seeding import derive_seed
 from ..base_width import scaled_from_base
+from ..progress import data_progress
 from .config import MathematicsConfig
 from .model_keys import MathematicsModelKeys
-from .progress import generation_progress
 
 QUESTIONS = "mathematics"
 """Folder beside run folders that keeps generated questions, for all runs on them."""
@@ -184,7 +184,12 @@ def find_questions(config: MathematicsConfig, cache: Path) -> QuestionSets:
         except (FileNotFoundError, ValueError) as error:
             raise type(error)(f"data.official_folder: {error}") from error
     else:
-        with generation_progress(module, config.output.progress) as report:
+
+        def generated(seconds: float, done: int, total: int) -> str:
+            left = seconds / done * (total - done)
+            return f"{module}: {done:,} of {total:,} questions  {left:.0f} s left"
+
+        with data_progress(config.output.progress, generated) as report:
             folder = _generated(config, cache, report)
         found = load_questions(folder, module, **sizes)
     if not found.sets["train"]:
