@@ -64,7 +64,7 @@ def test_a_context_longer_than_the_text_is_refused_before_the_model_is_built(cap
     assert "text.txt: expected at least 200,002 tokens, of which some are kept apart to validate on, got 15" in error
 
 
-def test_train_evaluate_and_refuse_to_overwrite(capsys):
+def test_train_and_evaluate(capsys):
     assert dat("train", "relational-games", *TINY, "--output.name=one") == 0
     out = capsys.readouterr().out
     assert "stripes, never trained on" in out and "run folder: runs/one" in out
@@ -74,25 +74,6 @@ def test_train_evaluate_and_refuse_to_overwrite(capsys):
     assert {name: value["accuracy"] for name, value in numbers.items()} == expected
     assert dat("evaluate", "runs/one", "--machine.threads=1") == 0
     assert f"{100 * expected['test']:.1f} %" in capsys.readouterr().out
-    assert "runs/one: a finished run is never overwritten" in fails(
-        capsys, "train", "relational-games", *TINY, "--output.name=one"
-    )
-    assert "the run is finished" in fails(capsys, "train", "relational-games", "--resume", "runs/one")
-
-
-def test_resume_by_command(capsys, monkeypatch):
-    from dat.training import loop
-
-    step = loop.Trainer.train_step
-    with monkeypatch.context() as patch:
-        patch.setattr(loop.Trainer, "train_step", lambda self, *a: step(self, *a) if self.step < 3 else 1 / 0)
-        assert dat("train", "relational-games", *TINY, "--loop.checkpoint_every=1", "--output.name=one") == 2
-    assert "ZeroDivisionError" in capsys.readouterr().err
-    assert "unfinished run" in fails(capsys, "train", "relational-games", *TINY, "--output.name=one")
-    assert dat("train", "relational-games", "--resume", "runs/one") == 0
-    assert dat("train", "relational-games", *TINY, "--output.name=two") == 0
-    results = [json.loads(Path(f"runs/{name}/result.json").read_text()) for name in ("one", "two")]
-    assert results[0]["loss"] == results[1]["loss"]
 
 
 def test_interruption_says_how_to_continue(capsys, monkeypatch):
@@ -134,19 +115,7 @@ def test_train_a_language_model_and_let_it_write(capsys, tmp_path):
     assert numbers["loss"] == json.loads(Path("runs/one/result.json").read_text())["loss"]["val"]
     assert dat("evaluate", "runs/one", "--machine.threads=1") == 0
     assert f"perplexity {numbers['perplexity']:.2f}" in capsys.readouterr().out
-    assert "a finished run is never overwritten" in fails(capsys, "train", "language", *words, *quick)
-    assert "the run is finished" in fails(capsys, "train", "language", "--resume", "runs/one")
     assert dat("generate", "runs/one", "one", "--max_new_tokens=5", "--seed=0", "--threads=1") == 0
     assert capsys.readouterr().out.startswith("one")
     assert dat("info", "runs/one") == 0
     assert "TransformerLM, language run (finished)" in capsys.readouterr().out
-
-
-def test_an_interrupted_language_model_says_how_to_continue(capsys, monkeypatch, tmp_path):
-    from dat.training import interrupt
-
-    (tmp_path / "text.txt").write_text("one two three\n" * 40)
-    monkeypatch.setattr(interrupt.StopOnSignal, "__call__", lambda self: True)
-    words = ["--data.path=text.txt", "--model.context=8", "--output.name=one", "--output.tensorboard=false"]
-    assert dat("train", "language", *words, "--machine.threads=1") == 130
-    assert "continue with: dat train language --resume runs/one" in capsys.readouterr().err

@@ -165,9 +165,9 @@ def test_docstrings_come_in_the_order_of_a_walk_through_the_whole_tree(tmp_path)
 
 @pytest.mark.parametrize("collecting", [True, False])
 def test_documentation_of_a_library(collecting, tmp_path, monkeypatch):
-    """Folders of tests and of packages are not entered; files that do not parse or say nothing are left out."""
+    """Nothing is imported; folders of tests and of packages are not entered, and what says nothing is left out."""
     sources = {
-        "a.py": '"""of a"""',
+        "a.py": '"""of a"""\nraise SystemExit',
         "package/b.py": '"""of b"""',
         "package/config-x/kept.py": '"""of kept"""',
         "config-3/skipped.py": '"""no"""',

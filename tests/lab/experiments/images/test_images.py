@@ -174,17 +174,6 @@ def test_a_run_on_an_archive_of_cifar(monkeypatch, capsys, layout):
     load_images.cache_clear()
 
 
-def test_arms_share_the_data(monkeypatch):
-    """The same images, order and augmentation for every model of a seed; other ones for another seed."""
-
-    def first_batch(preset, seed):
-        config = ImageConfig(seed=seed, model=PRESETS[preset], data=ImageDataConfig(augmentation="shift"))
-        return IMAGES.prepare(config, cache=Path()).problem.train.batch(torch.arange(4))[0]
-
-    assert first_batch("ViT-digits", 1).equal(first_batch("ViDAT-digits", 1))
-    assert not first_batch("ViT-digits", 1).equal(first_batch("ViT-digits", 2))
-
-
 @pytest.mark.slow
 def test_the_tiny_scale_leaves_a_table_and_a_figure(capsys, monkeypatch):
     """The grid of --scale tiny with fewer and shorter runs."""

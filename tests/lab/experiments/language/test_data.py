@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from dat.data.text import files as text_module
-from dat.data.text.files import find_files, python_documentation, read_pieces
+from dat.data.text.files import find_files, read_pieces
 from dat.experiments.language.config import LanguageDataConfig
 from dat.experiments.language.data import TextSequences, load_data, make_tokenizer
 from dual_attention.generation.tokenizer import ByteTokenizer
@@ -268,22 +268,6 @@ def test_a_run_goes_on_with_the_files_that_it_began_with(tmp_path):
     assert data.origin == begun.origin and data.about.splitlines()[0].endswith(f"1 file ({tmp_path / 'in' / 'b.md'})")
     for other in ({}, {"train": {"files": [{"file": "c.txt"}]}}, {"train": {"files": 3}}, {"train": None}):
         assert load_data(config, BYTES, begun=other, **common).origin != begun.origin
-
-
-def test_documentation_of_python(tmp_path, monkeypatch):
-    """The docstrings of a library that is made for this, without importing it."""
-    (tmp_path / "library" / "test").mkdir(parents=True)
-    source = (
-        '"""A module."""\nraise SystemExit\n\n\nclass A:\n    """A class."""\n\n    def f(self):\n        """A ü."""\n'
-    )
-    (tmp_path / "library" / "a.py").write_text(source)
-    (tmp_path / "library" / "b.py").write_text("not python")
-    (tmp_path / "library" / "test" / "c.py").write_text('"""A test."""')
-    monkeypatch.setattr(text_module.sysconfig, "get_path", lambda name: str(tmp_path / "library"))
-    monkeypatch.setattr(text_module, "_topics", lambda: {"for": "A topic."})
-    assert sorted(python_documentation()) == ["A module.\n\nA:\nA class.\n\nf:\nA ü.\n", "A topic.\n"]
-    data = load(LanguageDataConfig(val_fraction=0.3), tmp_path)
-    assert data.origin["train"]["kind"] == "documentation of Python"
 
 
 def test_python_has_topics():

@@ -30,11 +30,10 @@ from dat.sweeps.published import Published
 from dat.sweeps.report import draw_figures
 from dat.sweeps.reproduce import reproduce
 from dat.sweeps.results import cell_rows, merge_results, read_results
-from dat.sweeps.workers import NotPrepared, run_cell
+from dat.sweeps.workers import run_cell
 from dat.training.configs import LoopConfig
 from dat.training.interrupt import Interrupted
 from dual_attention._files import read_json
-from tests.support.processes import fork_workers
 
 GAMES = RelationalGames()
 
@@ -267,27 +266,6 @@ def test_a_stopped_cell_leaves_nothing(tmp_path, monkeypatch):
         config = grid.config(cells(GAMES, grid)[0])
         run_cell(GAMES, config, tmp_path / "cell.json", tmp_path / "cell.safetensors", cache=tmp_path)
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.slow
-def test_a_grid_without_its_official_files_leaves_no_folder(tmp_path, monkeypatch):
-    fork_workers(monkeypatch)
-    grid = tiny_grid(tmp_path / "grid")
-    grid = replace(grid, data=replace(grid.data, official_folder=str(tmp_path / "nowhere")))
-    with pytest.raises(NotPrepared, match="nowhere"):
-        reproduce(GAMES, grid, quiet=True)
-    assert not (tmp_path / "grid").exists()
-
-
-def test_other_settings_are_refused(tmp_path, in_process):
-    grid = tiny_grid(tmp_path / "grid")
-    reproduce(GAMES, grid, quiet=True)
-    with pytest.raises(ValueError, match=r"optim\.lr: .* holds cells run with 0\.001, got 0\.5;"):
-        reproduce(GAMES, replace(grid, optim=replace(grid.optim, lr=0.5)), quiet=True)
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "file").touch()
-    with pytest.raises(FileExistsError, match="no folder of a grid"):
-        reproduce(GAMES, replace(grid, out=str(tmp_path / "other")), quiet=True)
 
 
 def test_dry_run_lists_cells_and_touches_nothing(tmp_path, capsys, monkeypatch):

@@ -15,11 +15,9 @@ import torch
 from dat.data.relational_games import generate_images
 from dat.data.relational_games.official import official_path
 from dat.experiments.relational_games.experiment import RelationalGames
-from dat.experiments.relational_games.presets import PRESETS
 from dat.experiments.relational_games.problem import prepare_games
 from dat.training import runs
 from dat.training.interrupt import Interrupted
-from dat.training.loop import Diverged
 from dat.training.metrics import read_rows
 from dat.training.progress import Progress
 from dat.training.run_folder import RunFolder
@@ -76,30 +74,6 @@ def test_a_run_leaves_everything_in_its_folder(whole):
     assert rows[-1]["val_accuracy"] == result["accuracy"]["val"]
 
 
-def test_evaluate_gives_the_numbers_of_the_run(whole):
-    results = evaluate_run(GAMES, whole.path)
-    assert {name: numbers["accuracy"] for name, numbers in results.items()} == final(whole)["accuracy"]
-    assert {name: numbers["images"] for name, numbers in results.items()} == {
-        "val": 24,
-        "test": 32,
-        "hexominoes": 16,
-        "stripes": 16,
-    }
-
-
-def test_the_same_seed_gives_the_same_run_and_another_does_not(tmp_path, whole):
-    same, other = (start_run(GAMES, tiny_config(tmp_path, str(seed), seed=seed)) for seed in (0, 1))
-    assert final(same)["loss"] == final(whole)["loss"] != final(other)["loss"]
-
-
-def test_models_of_one_seed_see_the_same_images(tmp_path):
-    splits = [
-        prepare_games(tiny_config(tmp_path, "x", model=PRESETS[name])).problem.train.tensors[0]
-        for name in ("dat-0+2-sym", "transformer-128-h2")
-    ]
-    assert torch.equal(*splits)
-
-
 def test_sigint_saves_and_resume_reaches_the_same_numbers(tmp_path, monkeypatch, whole):
     config = tiny_config(tmp_path, "parts")
     for number, at in enumerate((4, 3)):  # in the middle of the second epoch, then at the end of it
@@ -113,21 +87,6 @@ def test_sigint_saves_and_resume_reaches_the_same_numbers(tmp_path, monkeypatch,
     assert final(resume_run(GAMES, tmp_path / "parts")) == final(whole)
     rows = [read_rows(path / "metrics.jsonl") for path in (whole.path, tmp_path / "parts")]
     assert [row["train_loss"] for row in rows[0]] == [row["train_loss"] for row in rows[1]]
-
-
-def test_a_keyboard_interrupt_inside_a_step_resumes_from_the_checkpoint(tmp_path, monkeypatch, whole):
-    class Raises(Progress):
-        left = 5
-
-        def step(self, **_):
-            self.left -= 1
-            if self.left == 0:
-                raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(runs, "choose_progress", lambda _: Raises())
-        start_run(GAMES, tiny_config(tmp_path, "parts"))
-    assert final(resume_run(GAMES, tmp_path / "parts")) == final(whole)
 
 
 def test_nothing_is_overwritten(tmp_path, whole):
@@ -177,13 +136,6 @@ def test_official_files_are_all_there_and_of_the_task(tmp_path):
     write("stripes", "same")
     assert set(prepare_games(config).problem.evaluation) == {"val", "test", "hexominoes", "stripes"}
     assert GAMES.identity(config)["generator"] == 0
-
-
-def test_divergence_is_an_error(tmp_path):
-    config = tiny_config(tmp_path, "run")
-    config = replace(config, optim=replace(config.optim, lr=1e30))
-    with pytest.raises(Diverged, match=r"optim\.lr"):
-        start_run(GAMES, config)
 
 
 @pytest.mark.parametrize("path", ["nothing", "."])
