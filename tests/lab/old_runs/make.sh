@@ -33,6 +33,6 @@ interrupt grid-unfinished/results.csv 2 reproduce recall --tasks [mqar-2] --step
   --data.n_val 16 --data.n_test 16 --loop.batch_size 8 --optim.warmup_steps 2 --out grid-unfinished $GRID
 dat export language --out transformers
 dat export language --to hub --out hub
-find . -name '.*lock' -o -name '*.png' -o -name '*.pdf' | xargs rm -f
+find . -name '.*lock' -o -name '*.png' -o -name '*.pdf' -o -name comparison.md | xargs rm -f
 rm -rf tokens
 find . -name checkpoints -not -path './language-unfinished/*' | xargs rm -rf
