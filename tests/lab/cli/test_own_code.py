@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import shutil
 import sys
 from pathlib import Path
@@ -12,10 +11,10 @@ from safetensors.torch import load_file
 
 from dat import _own_code
 from dat.cli.main import main
-from dat.training.interrupt import StopOnSignal
 from dat.training.metrics import read_rows
 from tests.support.documents import ROOT
 from tests.support.processes import dat_together
+from tests.support.runs import stopping
 
 from .text_runs import losses, one_line, words
 
@@ -32,15 +31,9 @@ def mine(folder, monkeypatch):
     monkeypatch.setattr(sys, "path", [*sys.path])
 
 
-def stop_after(looks: int, patch: pytest.MonkeyPatch) -> None:
-    counter = itertools.count()
-    patch.setattr(StopOnSignal, "__call__", lambda self: next(counter) >= looks)
-
-
 def test_it_is_trained_resumed_and_opened(capsys, monkeypatch):
     assert main(words(loop__objective=OBJECTIVE, output__name="whole")) == 0
-    with monkeypatch.context() as patch:
-        stop_after(5, patch)
+    with stopping(5):
         assert main(words(loop__objective=OBJECTIVE)) == 130
     hint = "dat train language --resume runs/run --code mine.py:NextLatent"
     assert hint in capsys.readouterr().err
@@ -70,8 +63,7 @@ def test_callbacks_are_named_alike(capsys, monkeypatch):
     shutil.copy(ROOT / "examples" / "callbacks.py", "mine_too.py")
     option = "--output.callbacks=[mine_too.py:Samples]"
     assert main(words(output__name="plain")) == 0
-    with monkeypatch.context() as patch:
-        stop_after(6, patch)
+    with stopping(6):
         assert main([*words(loop__objective="mine.py:NextToken"), option]) == 130
     said = capsys.readouterr()
     assert (
@@ -98,10 +90,9 @@ def test_files_of_the_same_name(capsys):
     assert "expected a name other than that of" in capsys.readouterr().err and not Path("runs/run").exists()
 
 
-def test_the_same_command_again(capsys, monkeypatch):
+def test_the_same_command_again(capsys):
     """`--resume auto` stands beside the objective and names it by that."""
-    with monkeypatch.context() as patch:
-        stop_after(5, patch)
+    with stopping(5):
         assert main([*words(loop__objective=OBJECTIVE), "--resume", "auto"]) == 130
     assert main([*words(loop__objective=OBJECTIVE), "--resume", "auto"]) == 0
     assert main(words(loop__objective="mine.py:Nothing", output__name="other")) == 2
@@ -111,13 +102,12 @@ def test_the_same_command_again(capsys, monkeypatch):
     assert not Path("runs/other").exists()
 
 
-def test_two_processes_that_share_the_model(folder, monkeypatch):
+def test_two_processes_that_share_the_model(folder):
     """Begun by two, each with a part of its parameters, which are made without values; ended by one."""
     command = words(machine__parallel="shard", loop__objective=OBJECTIVE)
     whole = [*command, "--output.name=whole"]
     assert main([*whole, "--machine.parallel=replicate"]) == 0
-    with monkeypatch.context() as patch:
-        stop_after(5, patch)
+    with stopping(5):
         ended = dat_together(command, command, folder=folder)
         assert {process.status for process in ended} == {130}, ended
     assert main(["train", "language", "--resume=runs/run", "--code=mine.py"]) == 0

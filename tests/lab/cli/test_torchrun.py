@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import shutil
@@ -17,10 +16,10 @@ from dat.cli import train
 from dat.training import runs
 from dat.training.configs import RunConfig
 from dat.training.experiment import AnyExperiment
-from dat.training.interrupt import StopOnSignal
-from dat.training.metrics import OF_THE_MACHINE, read_rows
+from dat.training.metrics import read_rows
 from dat.training.run_folder import RunFolder
 from tests.support.processes import dat_alone, dat_together
+from tests.support.runs import stopping, without_time
 
 from .text_runs import RESUME, TEXT, losses, one_line, words
 
@@ -64,26 +63,18 @@ def test_what_it_prints(folder):
     assert second.out == "" and "dat" not in second.err
 
 
-def stop_after(steps: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have processes that are started from now on be asked to stop after so many looks."""
-    looks = itertools.count()
-    monkeypatch.setattr(StopOnSignal, "__call__", lambda self: steps is not None and next(looks) >= steps)
-
-
-def test_a_run_goes_on_in_other_numbers_of_processes(folder, monkeypatch):
+def test_a_run_goes_on_in_other_numbers_of_processes(folder):
     """Begun by two processes, continued by three, ended by one, which has no part but the whole model."""
     sharded = words(loop__batch_size=12, machine__parallel="shard")
     assert [ended.status for ended in dat_together(sharded, folder=folder)] == [0]
     run = (folder / "runs" / "run").rename(folder / "runs" / "expected").with_name("run")
-    resume = RESUME
-    for size, command, steps, status in ((2, sharded, 2, 130), (3, resume, 3, 130), (1, resume, None, 0)):
-        stop_after(steps, monkeypatch)
-        ended = dat_together(*([command] * size), folder=folder)
+    for size, command, looks, status in ((2, sharded, 2, 130), (3, RESUME, 3, 130), (1, RESUME, 99, 0)):
+        with stopping(looks):
+            ended = dat_together(*([command] * size), folder=folder)
         assert {process.status for process in ended} == {status}
         said = [process.err for process in ended if "interrupted" in process.err]
         assert len(said) == (status == 130) and all("-m dat train language --resume" in err for err in said)
     assert losses(run) == pytest.approx(losses(run.with_name("expected")), rel=2e-6)
-    stop_after(None, monkeypatch)
     again = dat_alone(["evaluate", "runs/run", "--json", "--machine.threads=1"], folder)
     assert json.loads(again)["val"]["loss"] == pytest.approx(read_rows(run / "metrics.jsonl")[-1]["val_loss"], rel=1e-6)
 
@@ -127,8 +118,7 @@ def test_a_run_that_is_there_is_not_overwritten(folder, alone):
     dat_together(words(loop__steps=2), words(loop__steps=2), folder=folder)
     message = one_line(dat_together(words(loop__steps=2), words(loop__steps=2), folder=folder))
     assert "a finished run is never overwritten" in message
-    resume = RESUME
-    assert "the run is finished; there is nothing to resume" in one_line(dat_together(resume, resume, folder=folder))
+    assert "the run is finished; there is nothing to resume" in one_line(dat_together(RESUME, RESUME, folder=folder))
 
 
 def test_processes_with_different_code(folder, monkeypatch):
@@ -150,37 +140,29 @@ def test_processes_with_different_code(folder, monkeypatch):
     ("size", "parallel", "expected"),
     [(1, "replicate", "state.pt: optimizer"), (2, "shard", "shards: the weights do not fit DualAttnTransformerLM")],
 )
-def test_a_checkpoint_of_another_model(folder, monkeypatch, size, parallel, expected):
-    stop_after(2, monkeypatch)
+def test_a_checkpoint_of_another_model(folder, size, parallel, expected):
     for name, width in (("run", 16), ("other", 32)):
         command = words(output__name=name, model__d_model=width, machine__parallel=parallel)
-        dat_together(*[command] * size, folder=folder)
+        with stopping(2):
+            dat_together(*[command] * size, folder=folder)
     shutil.rmtree(folder / "runs" / "run" / "checkpoints")
     shutil.copytree(folder / "runs" / "other" / "checkpoints", folder / "runs" / "run" / "checkpoints")
-    resume = RESUME
-    message = one_line(dat_together(resume, resume, folder=folder))
+    message = one_line(dat_together(RESUME, RESUME, folder=folder))
     assert expected in message and "if the run has other settings now" in message and "remove" not in message
 
 
-def test_one_writer_at_a_time(folder, monkeypatch):
-    stop_after(2, monkeypatch)
-    dat_together(words(), words(), folder=folder)
-    resume = RESUME
+def test_one_writer_at_a_time(folder):
+    with stopping(2):
+        dat_together(words(), words(), folder=folder)
     with RunFolder(folder / "runs" / "run").locked():
-        assert "run: in use by process" in one_line(dat_together(resume, resume, folder=folder))
+        assert "run: in use by process" in one_line(dat_together(RESUME, RESUME, folder=folder))
 
 
 SMALL = {
     "relational-games": [
         *("--task=same", "--data.n_train=25", "--data.n_val=8", "--data.n_test=8", "--data.n_heldout=8"),
-        *(
-            "--model.d_model=16",
-            "--model.dff=16",
-            "--model.n_layers=1",
-            "--model.rel_proj_dim=4",
-            "--model.dropout_rate=0",
-        ),
-        *("--loop.epochs=3", "--loop.batch_size=8", "--loop.eval_every=1"),
+        *("--model.d_model=16", "--model.dff=16", "--model.n_layers=1", "--model.rel_proj_dim=4"),
+        *("--model.dropout_rate=0", "--loop.epochs=3", "--loop.batch_size=8", "--loop.eval_every=1"),
     ],
     "length": [  # whose examples have different numbers of scored tokens
         *("--task=argsort", "--data.longest=4", "--data.lengths=[4,5]", "--data.n_val=9", "--data.n_test=9"),
@@ -197,8 +179,6 @@ def test_other_experiments(folder, name):
         command = [*common, f"--output.name={size}"]
         ended = dat_together(*[command] * size, folder=folder)
         assert {process.status for process in ended} == {0}, ended
-    one, two = (read_rows(folder / "runs" / str(size) / "metrics.jsonl") for size in (1, 2))
+    one, two = (without_time(read_rows(folder / "runs" / str(size) / "metrics.jsonl")) for size in (1, 2))
     for found, expected in zip(two, one, strict=True):
-        assert {k: v for k, v in found.items() if k not in OF_THE_MACHINE} == pytest.approx(
-            {k: v for k, v in expected.items() if k not in OF_THE_MACHINE}, rel=1e-5, abs=1e-6
-        )
+        assert found == pytest.approx(expected, rel=1e-5, abs=1e-6)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.lab.cli.commands import dat, fails
+from tests.support.runs import stopping
 
 pytestmark = pytest.mark.usefixtures("here")
 
@@ -76,11 +77,9 @@ def test_train_and_evaluate(capsys):
     assert f"{100 * expected['test']:.1f} %" in capsys.readouterr().out
 
 
-def test_interruption_says_how_to_continue(capsys, monkeypatch):
-    from dat.training import interrupt
-
-    monkeypatch.setattr(interrupt.StopOnSignal, "__call__", lambda self: True)
-    assert dat("train", "relational-games", *TINY, "--output.name=one") == 130
+def test_interruption_says_how_to_continue(capsys):
+    with stopping(0):
+        assert dat("train", "relational-games", *TINY, "--output.name=one") == 130
     assert "continue with: dat train relational-games --resume runs/one" in capsys.readouterr().err
 
 

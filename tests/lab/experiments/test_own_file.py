@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import shutil
 import subprocess
@@ -17,8 +16,8 @@ from dat.checkpoints import open_checkpoint
 from dat.cli.main import main
 from dat.experiments import EXPERIMENTS, experiment_named, experiment_of, files
 from dat.sweeps.experiment import swept
-from dat.training.interrupt import StopOnSignal
 from dat.training.problem import TensorExamples
+from tests.support.runs import stopping
 
 ROOT = Path(__file__).resolve().parents[3]
 EXAMPLE = ROOT / "examples" / "my_experiment.py"
@@ -48,12 +47,10 @@ def test_the_example_is_small():
     assert sum(bool(line) for line in lines) < 60
 
 
-def test_it_is_trained_resumed_and_evaluated(capsys, monkeypatch):
+def test_it_is_trained_resumed_and_evaluated(capsys):
     assert dat("train", "mine.py", *QUICK, "--output.folder=whole") == 0
     assert "linear, 16 examples" in capsys.readouterr().out
-    looks = itertools.count()
-    with monkeypatch.context() as patch:
-        patch.setattr(StopOnSignal, "__call__", lambda self: next(looks) >= 3)
+    with stopping(3):
         assert dat("train", "mine.py", *QUICK, "--output.folder=parts") == 130
     assert "dat: interrupted; continue with: dat train mine.py --resume parts/a" in capsys.readouterr().err
     assert "experiment: mine.py:Sums" in Path("parts/a/config.yaml").read_text().splitlines()

@@ -11,8 +11,9 @@ from dat.training.configs import OptimConfig
 from dat.training.interrupt import Interrupted
 from dat.training.measuring import mean_measures
 from dat.training.metrics import MetricsLog, read_rows
+from tests.support.runs import without_time
 
-from .test_loop import LOOP, make_trainer, squared_error, stop_after, weights, without_time
+from .test_loop import LOOP, make_trainer, squared_error, stop_after, weights
 from .test_placement import OPTIM, Endless
 from .test_placement import make_trainer as make_language_trainer
 from .test_saved_state import FIRST, GROUP, changed, newest

@@ -25,9 +25,9 @@ from dat.training.runs import resume_run, start_run
 from tests.lab.experiments.language.conftest import named
 from tests.lab.experiments.language.conftest import tiny_config as language_config
 from tests.support.processes import together
+from tests.support.runs import stopping, without_time
 
 from .conftest import tiny_config as games_config
-from .test_loop import without_time
 from .test_placement import COPIED, OPTIM, SHARDED, Endless, make_trainer
 
 LANGUAGE = LanguageModelling()
@@ -239,10 +239,8 @@ def test_decay_steps_are_of_one_schedule(changes, got):
         OptimConfig(schedule="wsd", decay_steps=0)
 
 
-def test_interrupted_before_its_first_step(long, tmp_path, monkeypatch):
-    monkeypatch.setattr("dat.training.interrupt.StopOnSignal.__call__", lambda self: True)
-    with pytest.raises(Interrupted):
+def test_interrupted_before_its_first_step(long, tmp_path):
+    with stopping(0), pytest.raises(Interrupted):
         start_run(LANGUAGE, shorter(long, tmp_path, "parts"))
-    monkeypatch.undo()
     expected = start_run(LANGUAGE, shorter(long, tmp_path, "whole"))
     assert_same_end(resume_run(LANGUAGE, tmp_path / "parts"), expected)

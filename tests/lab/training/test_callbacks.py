@@ -16,16 +16,16 @@ from dat import _own_code
 from dat.experiments.language.experiment import LanguageModelling
 from dat.training.callbacks import Callback, Callbacks, RunView
 from dat.training.configs import OutputConfig
-from dat.training.interrupt import Interrupted, StopOnSignal
-from dat.training.loop import Trainer
+from dat.training.interrupt import Interrupted
 from dat.training.metrics import MetricsLog, read_rows
 from dat.training.runs import resume_run, start_run
 from dat.training.trackers import WANDB_ID
 from tests.lab.experiments.language.conftest import named, tiny_config
 from tests.support.processes import together
+from tests.support.runs import assert_same_run, stopping
 
 from .test_loop import make_trainer as make_small_trainer
-from .test_loop import stop_after, weights, without_time
+from .test_loop import stop_after, weights
 from .test_placement import COPIED, SHARDED, Endless
 from .test_placement import make_trainer as make_language_trainer
 
@@ -94,8 +94,7 @@ def test_what_they_are_told(tmp_path):
     config = tiny_config(tmp_path)
     plain, run = start_run(LANGUAGE, config), start_run(LANGUAGE, called(named(config, "called"), Notes))
     rows = read_rows(run.metrics)
-    assert run.weights.read_bytes() == plain.weights.read_bytes()
-    assert without_time(rows) == without_time(read_rows(plain.metrics))
+    assert_same_run(run, plain)
     at = {row["step"]: row for row in rows}
     assert [note[1:3] for note in kept("step")] == [(step, step if step in at else None) for step in range(1, 8)]
     assert all(note[3] == at[note[1]]["train_loss"] for note in kept("step") if note[1] in at)
@@ -224,7 +223,7 @@ def fake(monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["wandb", "trackio"])
-def test_trackers(tmp_path, fake, monkeypatch, name):
+def test_trackers(tmp_path, fake, name):
     """They get the numbers of each row at its step, and the end; a stopped run goes on under the same name."""
     runs, config = fake(name), tiny_config(tmp_path)
     run = start_run(LANGUAGE, called(config, tracker=name, project="mine"))
@@ -236,12 +235,8 @@ def test_trackers(tmp_path, fake, monkeypatch, name):
     assert runs[0].logged[-1][1] == {"final/val_loss": run.read_result()["loss"]["val"]} and runs[0].finished == 1
     assert (runs[0].how["project"], runs[0].how["name"], runs[0].how["resume"]) == ("mine", "run", "allow")
     assert json.loads(json.dumps(runs[0].how["config"]))["loop"]["steps"] == 7
-    with monkeypatch.context() as patch:
-        done, step = [0], Trainer.train_step
-        patch.setattr(Trainer, "train_step", lambda self, *a: (step(self, *a), done.append(self.step)))
-        patch.setattr(StopOnSignal, "__call__", lambda self: done[-1] >= 5)
-        with pytest.raises(Interrupted):
-            start_run(LANGUAGE, called(named(config, "parts"), tracker=name))
+    with stopping(7), pytest.raises(Interrupted):
+        start_run(LANGUAGE, called(named(config, "parts"), tracker=name))
     parts = resume_run(LANGUAGE, tmp_path / "runs" / "parts")
     assert runs[1].how == runs[2].how and runs[1].how["project"] == "language" and runs[1].finished == 1
     assert parts.weights.read_bytes() == run.weights.read_bytes()
@@ -257,8 +252,7 @@ def test_trackers_that_fail(tmp_path, fake, capsys, fails_at):
     plain, run = start_run(LANGUAGE, config), start_run(LANGUAGE, called(named(config, "tracked"), tracker="wandb"))
     said = [line for line in capsys.readouterr().err.splitlines() if "failed" in line]
     assert len(said) == 1 and said[0].startswith("dat: output.tracker wandb failed in on_step (")
-    assert run.weights.read_bytes() == plain.weights.read_bytes()
-    assert without_time(read_rows(run.metrics)) == without_time(read_rows(plain.metrics))
+    assert_same_run(run, plain)
 
 
 @pytest.mark.parametrize("name", ["wandb", "trackio"])
@@ -269,16 +263,12 @@ def test_trackers_that_are_not_installed(tmp_path, monkeypatch, name):
     assert not (tmp_path / "runs" / "run").exists()
 
 
-def test_tensorboard(tmp_path, monkeypatch):
+def test_tensorboard(tmp_path):
     """The numbers of each row at its step, whole or resumed."""
     accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     config = called(tiny_config(tmp_path), tensorboard=True)
-    with monkeypatch.context() as patch:
-        done, step = [0], Trainer.train_step
-        patch.setattr(Trainer, "train_step", lambda self, *a: (step(self, *a), done.append(self.step)))
-        patch.setattr(StopOnSignal, "__call__", lambda self: done[-1] >= 5)
-        with pytest.raises(Interrupted):
-            start_run(LANGUAGE, config)
+    with stopping(7), pytest.raises(Interrupted):
+        start_run(LANGUAGE, config)
     run = resume_run(LANGUAGE, tmp_path / "runs" / "run")
     events = accumulator.EventAccumulator(str(run.tensorboard)).Reload()
     for key, tag in (("train_loss", "train/loss"), ("val_loss", "val/loss"), ("lr", "lr")):

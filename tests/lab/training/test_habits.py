@@ -20,10 +20,11 @@ from dat.training.runs import resume_run, start_run
 from dual_attention._models.sharding_groups import blocks_of
 from tests.lab.experiments.language.conftest import named, tiny_config
 from tests.support.processes import together
+from tests.support.runs import assert_same_run
 
 from .test_loop import LOOP as EPOCHS
 from .test_loop import make_trainer as make_small_trainer
-from .test_loop import stop_after, weights, without_time
+from .test_loop import stop_after, weights
 from .test_placement import COPIED, HYBRID, OPTIM, SHARDED, Endless, make_trainer
 
 LANGUAGE = LanguageModelling()
@@ -153,8 +154,7 @@ def test_stopped_and_resumed_it_ends_at_the_same_step(tmp_path, monkeypatch, bef
         with pytest.raises(Interrupted):
             start_run(LANGUAGE, overfitting(tmp_path / "parts"))
     parts = resume_run(LANGUAGE, tmp_path / "parts" / "runs" / "run")
-    assert parts.weights.read_bytes() == whole.weights.read_bytes()
-    assert without_time(read_rows(parts.metrics)) == without_time(read_rows(whole.metrics))
+    assert_same_run(parts, whole)
     assert parts.read_result()["best"] == whole.read_result()["best"]
 
 

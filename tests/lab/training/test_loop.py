@@ -17,10 +17,11 @@ from dat.training.configs import LoopConfig, OptimConfig, StepLoopConfig
 from dat.training.interrupt import Interrupted
 from dat.training.loop import Diverged, Trainer
 from dat.training.measuring import mean_measures
-from dat.training.metrics import OF_THE_MACHINE, MetricsLog, read_rows
+from dat.training.metrics import MetricsLog, read_rows
 from dat.training.optim import learning_rate
 from dat.training.problem import Problem, TensorExamples
 from dat.training.seeding import derive_seed, epoch_order
+from tests.support.runs import without_time
 
 N, WIDTH = 50, 6
 LOOP = LoopConfig(epochs=4, batch_size=16, eval_batch_size=7, eval_every=2, checkpoint_every=1)
@@ -63,10 +64,6 @@ def stop_after(looks: int) -> Callable[[], bool]:
 
 def weights(trainer: Trainer) -> list[torch.Tensor]:
     return [parameter.detach().clone() for parameter in trainer.problem.model.parameters()]
-
-
-def without_time(rows):
-    return [{key: value for key, value in row.items() if key not in OF_THE_MACHINE} for row in rows]
 
 
 def test_training_lowers_the_loss(tmp_path):

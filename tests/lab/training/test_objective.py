@@ -19,7 +19,7 @@ from dat.experiments.language.problem import build_language_model, language_loss
 from dat.training.checkpoint import WEIGHTS
 from dat.training.configs import ParallelMachineConfig, StepLoopConfig
 from dat.training.distributed import ALONE
-from dat.training.interrupt import Interrupted, StopOnSignal
+from dat.training.interrupt import Interrupted
 from dat.training.loop import Trainer
 from dat.training.metrics import MetricsLog, read_rows
 from dat.training.objective import Objective, with_objective
@@ -28,9 +28,9 @@ from dat.training.problem import Problem
 from dat.training.runs import evaluate_run, resume_run, start_run
 from tests.lab.experiments.language.conftest import named, tiny_config
 from tests.support.processes import together
+from tests.support.runs import assert_same_run, stopping, without_time
 
 from .test_loop import make_trainer as make_small_trainer
-from .test_loop import without_time
 from .test_placement import COPIED, CPU, MODEL, OPTIM, SHARDED, SHARING, Endless
 
 LANGUAGE = LanguageModelling()
@@ -103,20 +103,15 @@ def test_the_default_as_an_objective(tmp_path):
         assert "train_perplexity" in before
 
 
-@pytest.mark.parametrize("stop_at", [1, 4, 6])
-def test_stopped_and_resumed(tmp_path, monkeypatch, stop_at):
+@pytest.mark.parametrize("looks", [1, 4, 10])
+def test_stopped_and_resumed(tmp_path, looks):
     """With its parameters, their average and its buffers, which the final weights are without."""
     config = averaged(taught(tiny_config(tmp_path), Head, objective_options={"weight": 0.25}))
     whole = start_run(LANGUAGE, named(config, "whole"))
-    done, step = [0], Trainer.train_step
-    with monkeypatch.context() as patch:
-        patch.setattr(Trainer, "train_step", lambda self, *a: (step(self, *a), done.append(self.step)))
-        patch.setattr(StopOnSignal, "__call__", lambda self: done[-1] >= stop_at)
-        with pytest.raises(Interrupted):
-            start_run(LANGUAGE, named(config, "parts"))
+    with stopping(looks), pytest.raises(Interrupted):
+        start_run(LANGUAGE, named(config, "parts"))
     parts = resume_run(LANGUAGE, tmp_path / "runs" / "parts")
-    assert parts.weights.read_bytes() == whole.weights.read_bytes()
-    assert without_time(read_rows(parts.metrics)) == without_time(read_rows(whole.metrics))
+    assert_same_run(parts, whole)
     last = [load_file(run.checkpoints.all()[-1] / WEIGHTS) for run in (whole, parts)]
     own = [name for name in last[0] if name.startswith("objective.")]
     assert len(own) == 5 and all(torch.equal(last[0][name], last[1][name]) for name in last[0])

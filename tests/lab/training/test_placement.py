@@ -19,12 +19,13 @@ from dat.training.configs import LoopConfig, OptimConfig, ParallelMachineConfig,
 from dat.training.distributed import ALONE, Workers
 from dat.training.interrupt import Interrupted
 from dat.training.loop import Trainer
-from dat.training.metrics import OF_THE_MACHINE, MetricsLog, read_rows
+from dat.training.metrics import MetricsLog, read_rows
 from dat.training.placement import Placement, Replicated, Sharded, check_divisible, place_model
 from dat.training.problem import Problem
 from dat.training.seeding import derive_seed
 from dat.training.sharding import whole_tensor
 from tests.support.processes import together
+from tests.support.runs import without_time
 
 CPU = torch.device("cpu")
 LENGTH = 12
@@ -221,9 +222,7 @@ def stopped_and_resumed(folder: Path, *stages: tuple[int, ParallelMachineConfig,
         found = together(size, stage)
         taken.append([each["taken"] for each in found])
         result = found[0]
-    rows = read_rows(folder / "log.jsonl")
-    rows = [{key: value for key, value in row.items() if key not in OF_THE_MACHINE} for row in rows]
-    return {**result, "rows": rows, "taken": taken}
+    return {**result, "rows": without_time(read_rows(folder / "log.jsonl")), "taken": taken}
 
 
 @pytest.fixture(scope="module")

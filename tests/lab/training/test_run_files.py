@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import itertools
 import json
 import os
 import re
@@ -22,14 +21,14 @@ from torch import nn
 from dat.checkpoints import open_checkpoint
 from dat.experiments import EXPERIMENTS, Entry
 from dat.training.configs import LoopConfig, MachineConfig, OutputConfig
-from dat.training.interrupt import Interrupted, StopOnSignal
+from dat.training.interrupt import Interrupted
 from dat.training.lock import InUse
-from dat.training.metrics import OF_THE_MACHINE, read_rows
 from dat.training.run_folder import RunFolder
 from dat.training.runs import evaluate_run, resume_run, start_run
 from dat.training.weights_file import load_weights, save_weights
 from dual_attention import _files as files
 from examples.my_experiment import Sums, SumsConfig
+from tests.support.runs import stopping
 
 TOY = Sums()
 
@@ -52,19 +51,11 @@ def finished(whole, tmp_path) -> RunFolder:
 
 
 @pytest.fixture
-def stopped(tmp_path, monkeypatch) -> RunFolder:
+def stopped(tmp_path) -> RunFolder:
     """A run stopped in its third epoch."""
-    looks = itertools.count()
-    with monkeypatch.context() as patch, pytest.raises(Interrupted):
-        patch.setattr(StopOnSignal, "__call__", lambda self: next(looks) >= 6)
+    with stopping(6), pytest.raises(Interrupted):
         start_run(TOY, config(tmp_path))
     return RunFolder(tmp_path / "run")
-
-
-def without_time(run: Path) -> list[dict]:
-    """Rows of metrics, without what differs between equal runs."""
-    rows = read_rows(run / "metrics.jsonl")
-    return [{key: value for key, value in row.items() if key not in OF_THE_MACHINE} for row in rows]
 
 
 def flip(path: Path, place: int = -5) -> None:
@@ -101,8 +92,7 @@ def test_leftovers_are_removed_and_the_same_process_id_is_no_obstacle(tmp_path, 
     (tmp_path / f".run.{os.getpid()}.dat.tmp").mkdir()
     (tmp_path / f".run.{2**22 + 1}.dat.tmp").mkdir()
     (tmp_path / f".else.{2**22 + 1}.dat.tmp").mkdir()
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(Interrupted):
-        patch.setattr(StopOnSignal, "__call__", lambda self: True)
+    with stopping(0), pytest.raises(Interrupted):
         start_run(TOY, config(tmp_path))
     assert {path.name for path in tmp_path.iterdir()} == {"run", "old", f".else.{2**22 + 1}.dat.tmp"}
     run = tmp_path / "run"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -25,10 +24,10 @@ from dat.sweeps.durations import timing_problem
 from dat.sweeps.grid import cells
 from dat.training.config_io import build_parser, parse_config
 from dat.training.experiment import count_parameters
-from dat.training.interrupt import StopOnSignal
 from dat.training.optim import learning_rate
 from tests.support.cifar_archives import make_official
 from tests.support.processes import fork_workers
+from tests.support.runs import stopping
 
 IMAGES = ImageClassification()
 RECIPE = Path(__file__).parents[4] / "examples" / "cifar.yaml"
@@ -137,12 +136,10 @@ def test_products_in_bfloat16():
     assert rounded.dtype == torch.float32 and 0 < abs(exact - rounded) < 0.1
 
 
-def test_a_run_is_trained_resumed_and_evaluated(capsys, monkeypatch):
+def test_a_run_is_trained_resumed_and_evaluated(capsys):
     words = ["train", "images", "--data.augmentation=mixup-cutmix", *SMALL, *QUIET, *NARROW]
     assert main([*words, "--output.name=whole"]) == 0
-    looks = itertools.count()
-    with monkeypatch.context() as patch:
-        patch.setattr(StopOnSignal, "__call__", lambda self: next(looks) >= 4)
+    with stopping(4):
         assert main([*words, "--output.name=parts"]) == 130
     torch.manual_seed(99)
     assert main(["train", "images", "--resume", "runs/parts"]) == 0

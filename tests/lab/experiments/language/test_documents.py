@@ -11,9 +11,10 @@ import torch
 from dat.experiments.language.config import LanguageDataConfig
 from dat.experiments.language.experiment import LanguageModelling
 from dat.experiments.language.problem import DocumentMask, build_language_model, language_loss
-from dat.training.interrupt import Interrupted, StopOnSignal
+from dat.training.interrupt import Interrupted
 from dat.training.runs import evaluate_run, resume_run, start_run
 from tests.lab.cli.commands import dat
+from tests.support.runs import stopping
 
 from .conftest import MODEL
 
@@ -80,15 +81,13 @@ def documents(config, tmp_path):
     return replace(config, data=replace(config.data, path=str(path), document_mask=True))
 
 
-def test_runs_keep_documents_apart_and_go_on(documents, monkeypatch, capsys):
+def test_runs_keep_documents_apart_and_go_on(documents, capsys):
     whole = start_run(LanguageModelling(), documents).read_result()
     run = Path(documents.output.folder) / "run"
     weights = (run / "model.safetensors").read_bytes()
     assert evaluate_run(LanguageModelling(), run)["val"]["loss"] == whole["loss"]["val"]
     other = replace(documents, output=replace(documents.output, name="other"))
-    looks = iter([False] * 6)
-    with monkeypatch.context() as patch, pytest.raises(Interrupted):
-        patch.setattr(StopOnSignal, "__call__", lambda self: next(looks, True))
+    with stopping(6), pytest.raises(Interrupted):
         start_run(LanguageModelling(), other)
     assert (resume_run(LanguageModelling(), run.with_name("other")).weights).read_bytes() == weights
     mixed = replace(documents.data, document_mask=False)

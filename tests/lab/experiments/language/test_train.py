@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 import shutil
@@ -19,13 +18,14 @@ from dat.experiments.language.model_keys import LanguageModelKeys, model_preset
 from dat.experiments.language.problem import build_language_model, language_loss, prepare_text
 from dat.training.config_io import read_config
 from dat.training.configs import StepLoopConfig
-from dat.training.interrupt import Interrupted, StopOnSignal
-from dat.training.metrics import OF_THE_MACHINE, read_rows
+from dat.training.interrupt import Interrupted
+from dat.training.metrics import read_rows
 from dat.training.optim import build_optimizer, learning_rate
 from dat.training.plan import StepPlan
 from dat.training.runs import evaluate_run, resume_run, start_run
 from dual_attention import LANGUAGE_PRESETS
 from dual_attention.generation.tokenizer import BytePairTokenizer
+from tests.support.runs import assert_same_run, stopping
 
 from .conftest import MODEL, TEXT, named, tiny_config
 
@@ -36,10 +36,6 @@ FINAL = ("loss", "perplexity", "bits_per_byte", "steps", "tokens", "parameters")
 
 def final(folder):
     return {key: folder.read_result()[key] for key in FINAL}
-
-
-def without_time(rows):
-    return [{k: v for k, v in row.items() if k not in OF_THE_MACHINE} for row in rows]
 
 
 def test_a_run_leaves_everything_in_its_folder(whole):
@@ -91,13 +87,11 @@ def test_evaluation_writes_nothing_beside_the_run(whole, tmp_path, tokens):
     assert sorted((path, path.stat().st_mtime_ns) for path in tmp_path.rglob("*")) == before
 
 
-def test_a_run_says_what_it_read(config, monkeypatch, capsys):
+def test_a_run_says_what_it_read(config, capsys):
     """Each time it goes on, but not when it is evaluated."""
-    monkeypatch.setattr(StopOnSignal, "__call__", lambda _: True)
     talking = replace(config, output=replace(config.output, progress=True))
-    with pytest.raises(Interrupted):
+    with stopping(0), pytest.raises(Interrupted):
         start_run(LANGUAGE, talking)
-    monkeypatch.undo()
     folder = resume_run(LANGUAGE, Path(config.output.folder) / "run")
     printed = capsys.readouterr().out
     assert printed.count(f"text: 1 file, 1 document, {len(TEXT):,} characters\ntokens: ") == 2
@@ -112,20 +106,16 @@ def test_training_learns(config):
 
 
 @pytest.mark.parametrize("looks", [0, 3, 4, 9, 14, 17])
-def test_stopped_anywhere_and_resumed_gives_the_same_numbers(config, whole, monkeypatch, looks):
+def test_stopped_anywhere_and_resumed_gives_the_same_numbers(config, whole, looks):
     """Looks fall between steps and between batches of evaluations."""
-    counter = itertools.count()
-    with monkeypatch.context() as patch:
-        patch.setattr(StopOnSignal, "__call__", lambda self: next(counter) >= looks)
-        with pytest.raises(Interrupted):
-            start_run(LANGUAGE, config)
+    with stopping(looks), pytest.raises(Interrupted):
+        start_run(LANGUAGE, config)
     torch.manual_seed(99)
     run = Path(config.output.folder) / "run"
     assert not (run / "result.json").exists()
     parts = resume_run(LANGUAGE, run)
     assert final(parts) == final(whole)
-    assert without_time(read_rows(parts.metrics)) == without_time(read_rows(whole.metrics))
-    assert parts.weights.read_bytes() == whole.weights.read_bytes()
+    assert_same_run(parts, whole)
 
 
 def test_micro_batches_change_rounding_alone(config):

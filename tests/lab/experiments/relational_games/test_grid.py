@@ -34,6 +34,7 @@ from dat.sweeps.workers import run_cell
 from dat.training.configs import LoopConfig
 from dat.training.interrupt import Interrupted
 from dual_attention._files import read_json
+from tests.support.runs import stopping
 
 GAMES = RelationalGames()
 
@@ -239,12 +240,9 @@ def test_baselines_run_in_a_grid_and_stand_beside_their_published_numbers(tmp_pa
 
 def test_ctrl_c_keeps_finished_cells(tmp_path, in_process, monkeypatch):
     grid = tiny_grid(tmp_path / "grid", seeds=2)
-    looks = itertools.count()
-    monkeypatch.setattr(reproduce_module.StopOnSignal, "__call__", lambda self: next(looks) >= 1)
     monkeypatch.setattr(reproduce_module, "draw_figures", draw_figures)
-    with pytest.raises(Interrupted):
+    with stopping(1), pytest.raises(Interrupted):
         reproduce(GAMES, grid, quiet=True)
-    monkeypatch.undo()
     folder = GridFolder(GAMES, tmp_path / "grid")
     assert (
         len(cell_rows(GAMES, folder.path)) == 1

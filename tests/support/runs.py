@@ -1,0 +1,34 @@
+"""Runs that are asked to stop, and runs that are to be equal."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from dat.training.interrupt import StopOnSignal
+from dat.training.metrics import OF_THE_MACHINE, read_rows
+from dat.training.run_folder import RunFolder
+
+
+@contextmanager
+def stopping(looks: int) -> Iterator[None]:
+    """What trains in here is asked to stop when it looks whether it is for the ``looks + 1``-th time."""
+    counter = itertools.count()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(StopOnSignal, "__call__", lambda _: next(counter) >= looks)
+        yield
+
+
+def without_time(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows of metrics without what differs between equal runs."""
+    return [{key: value for key, value in row.items() if key not in OF_THE_MACHINE} for row in rows]
+
+
+def assert_same_run(found: RunFolder, expected: RunFolder) -> None:
+    """Weights and rows to the bit."""
+    assert found.weights.read_bytes() == expected.weights.read_bytes()
+    assert without_time(read_rows(found.metrics)) == without_time(read_rows(expected.metrics))
