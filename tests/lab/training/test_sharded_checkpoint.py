@@ -43,6 +43,22 @@ def in_parts(monkeypatch):
     monkeypatch.setattr(Placement, "saves_parts", True)
 
 
+@pytest.fixture
+def may_write(monkeypatch) -> threading.Event:
+    """What the writing of parts waits for."""
+    event, write = threading.Event(), library.HuggingFaceStorageWriter.write_data
+    monkeypatch.setattr(library.HuggingFaceStorageWriter, "write_data", lambda *args: (event.wait(60), write(*args))[1])
+    return event
+
+
+def stopped_at(trainer: Trainer, step: int) -> Trainer:
+    """The same trainer after so many steps."""
+    trainer.stop = lambda: trainer.step >= step
+    with pytest.raises(Interrupted):
+        trainer.fit()
+    return trainer
+
+
 def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
 
@@ -70,12 +86,8 @@ def test_files_of_a_checkpoint(tmp_path):
         assert sorted(n for key, n in found.items() if key.startswith(start)) == sorted(sizes * times)
 
 
-def test_training_goes_on_while_a_checkpoint_is_written(tmp_path, in_parts, monkeypatch):
+def test_training_goes_on_while_a_checkpoint_is_written(tmp_path, in_parts, may_write):
     """It appears when all of it is on the disk; the next one waits for it."""
-    may_write, write = threading.Event(), library.HuggingFaceStorageWriter.write_data
-    monkeypatch.setattr(
-        library.HuggingFaceStorageWriter, "write_data", lambda *args: (may_write.wait(60), write(*args))[1]
-    )
     trainer, seen = make_trainer(folder=tmp_path / "c", loop=LOOP), {}
     step = trainer.train_step
 
@@ -95,12 +107,8 @@ def test_training_goes_on_while_a_checkpoint_is_written(tmp_path, in_parts, monk
         assert torch.equal(found, expected)
 
 
-def test_a_checkpoint_is_of_the_moment_at_which_it_was_begun(tmp_path, in_parts, monkeypatch):
+def test_a_checkpoint_is_of_the_moment_at_which_it_was_begun(tmp_path, in_parts, may_write):
     """Steps that are taken while it is written do not change it."""
-    may_write, write = threading.Event(), library.HuggingFaceStorageWriter.write_data
-    monkeypatch.setattr(
-        library.HuggingFaceStorageWriter, "write_data", lambda *args: (may_write.wait(60), write(*args))[1]
-    )
     trainer = make_trainer(folder=tmp_path / "c", loop=LOOP)
     step, kept = trainer.train_step, {}
 
@@ -108,20 +116,13 @@ def test_a_checkpoint_is_of_the_moment_at_which_it_was_begun(tmp_path, in_parts,
         if trainer.step == 2:
             kept.update({name: p.detach().clone() for name, p in trainer.problem.model.named_parameters()})
         step(indices)
-        trainer.stop = lambda: trainer.step >= 3
         may_write.set()
 
     trainer.train_step = noted
-    with pytest.raises(Interrupted):
-        trainer.fit()
+    stopped_at(trainer, 3)
     first, last = (tmp_path / "c" / name for name in names(tmp_path / "c"))
     assert (first.name, last.name) == ("report-00001-step-00000002", "report-00001-step-00000003")
-    for path in (last / "shards").iterdir():
-        path.unlink()
-    for path in (*(last / "shards").parent.glob("*.*"),):
-        path.unlink()
-    (last / "shards").rmdir()
-    last.rmdir()
+    shutil.rmtree(last)
     again = make_trainer(folder=tmp_path / "c", loop=LOOP)
     assert again.resume() and again.step == 2
     for name, parameter in again.problem.model.named_parameters():
@@ -141,9 +142,7 @@ def test_parts_are_read_by_other_numbers_of_processes(tmp_path):
         trainer.resume()
         before = copy.deepcopy((trainer.placement.weights(), state_of(trainer)))
         if last is not None:
-            trainer.stop = lambda: trainer.step >= last
-            with pytest.raises(Interrupted):
-                trainer.fit()
+            stopped_at(trainer, last)
         after = trainer.placement.weights(), state_of(trainer)
         return (before, after) if workers.first else None
 
@@ -159,10 +158,7 @@ def test_parts_are_read_by_other_numbers_of_processes(tmp_path):
 
 def stopped(tmp_path: Path) -> Path:
     """The newer of two checkpoints of one process."""
-    trainer = make_trainer(folder=tmp_path / "c", loop=LOOP)
-    trainer.stop = lambda: trainer.step >= 4
-    with pytest.raises(Interrupted):
-        trainer.fit()
+    stopped_at(make_trainer(folder=tmp_path / "c", loop=LOOP), 4)
     assert len(names(tmp_path / "c")) == 2
     return sorted((tmp_path / "c").iterdir())[-1]
 
@@ -225,10 +221,7 @@ def test_parts_that_do_not_cover_a_tensor_once_are_refused(tmp_path):
     """The files of two processes, of which one is changed and has the checksum of what it holds now."""
 
     def save(workers) -> None:
-        trainer = make_trainer(workers, SHARDED, folder=tmp_path / "c", loop=LOOP)
-        trainer.stop = lambda: trainer.step >= 2
-        with pytest.raises(Interrupted):
-            trainer.fit()
+        stopped_at(make_trainer(workers, SHARDED, folder=tmp_path / "c", loop=LOOP), 2)
 
     together(2, save)
     for kind, (change, message) in WRONG_PARTS.items():
@@ -242,7 +235,6 @@ def test_parts_that_do_not_cover_a_tensor_once_are_refused(tmp_path):
 def test_numbers_that_are_not_finite_are_refused(tmp_path, in_parts, monkeypatch):
     monkeypatch.setattr(Trainer, "_check_weights", lambda _: None)
     trainer = make_trainer(folder=tmp_path / "c", loop=LOOP)
-    trainer.stop = lambda: trainer.step >= 1
     step = trainer.train_step
 
     def spoilt(indices):
@@ -250,8 +242,7 @@ def test_numbers_that_are_not_finite_are_refused(tmp_path, in_parts, monkeypatch
         next(trainer.problem.model.parameters()).data.fill_(float("nan"))
 
     trainer.train_step = spoilt
-    with pytest.raises(Interrupted):
-        trainer.fit()
+    stopped_at(trainer, 1)
     with pytest.raises(
         ValueError, match=r"shards: .*: expected finite numbers, got NaN or infinity; remove the folder"
     ):
