@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ._layers.cache import Cache
-from ._layers.config import SequenceSymbolRetrieval
+from ._layers.config import SequenceSymbolRetrieval, config_of
 from ._layers.options import AttentionOptions, NormType, Options, RelationalHeadType, RelationalOptions, SymbolOptions
 from ._layers.symbols import Symbols
 from ._models.config import EncoderConfig, TokenPositions
@@ -128,27 +128,7 @@ class TransformerEncoder(EncoderModel):
         final_norm: bool | None = None,
         rope_theta: float = 10000.0,
     ) -> None:
-        super().__init__(
-            EncoderConfig(
-                n_heads=n_heads,
-                d_model=d_model,
-                dff=dff,
-                dropout_rate=dropout_rate,
-                activation=activation,
-                norm_first=norm_first,
-                norm_type=norm_type,
-                bias=bias,
-                n_layers=n_layers,
-                pos_enc_type=pos_enc_type,
-                rope_theta=rope_theta,
-                vocab_size=vocab_size,
-                max_block_size=max_block_size,
-                attn_kwargs=attn_kwargs,
-                n_token_types=n_token_types,
-                embedding_norm=embedding_norm,
-                final_norm=final_norm,
-            )
-        )
+        super().__init__(config_of(EncoderConfig, locals()))
         self.init_weights()
 
     @classmethod
@@ -229,35 +209,7 @@ class DualAttnTransformerEncoder(EncoderModel):
         rope_theta: float = 10000.0,
     ) -> None:
         check_symbols_fit(symbol_retrieval, n_heads_ra, ra_kwargs)
-        super().__init__(
-            EncoderConfig(
-                symbol_retrieval=symbol_retrieval,
-                symbol_retrieval_kwargs=symbol_retrieval_kwargs,
-                update_symbols_each_layer=update_symbols_each_layer,
-                sa_kwargs=sa_kwargs,
-                ra_kwargs=ra_kwargs,
-                share_attn_params=share_attn_params,
-                n_heads_sa=n_heads_sa,
-                n_heads_ra=n_heads_ra,
-                ra_type=ra_type,
-                d_model=d_model,
-                dff=dff,
-                dropout_rate=dropout_rate,
-                activation=activation,
-                norm_first=norm_first,
-                norm_type=norm_type,
-                bias=bias,
-                n_layers=n_layers,
-                pos_enc_type=pos_enc_type,
-                rope_theta=rope_theta,
-                vocab_size=vocab_size,
-                max_block_size=max_block_size,
-                shared_symbol_retriever=shared_symbol_retriever,
-                n_token_types=n_token_types,
-                embedding_norm=embedding_norm,
-                final_norm=final_norm,
-            )
-        )
+        super().__init__(config_of(EncoderConfig, locals()))
         if not (shared_symbol_retriever or update_symbols_each_layer):
             raise ValueError("shared_symbol_retriever: False needs update_symbols_each_layer=True")
         self.n_heads_ra = n_heads_ra

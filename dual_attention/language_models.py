@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ._layers.cache import Cache
-from ._layers.config import SequenceSymbolRetrieval
+from ._layers.config import SequenceSymbolRetrieval, config_of
 from ._layers.options import (
     AttentionOptions,
     BlockOptions,
@@ -103,28 +103,7 @@ class TransformerLM(LanguageModel):
         dtype: torch.dtype | None = None,
     ) -> None:
         with nullcontext() if device is None else torch.device(device):
-            super().__init__(
-                DecoderLanguageConfig(
-                    n_heads=n_heads,
-                    tie_weights=tie_weights,
-                    final_norm=final_norm,
-                    output_bias=output_bias,
-                    d_model=d_model,
-                    dff=dff,
-                    dropout_rate=dropout_rate,
-                    activation=activation,
-                    norm_first=norm_first,
-                    norm_type=norm_type,
-                    bias=bias,
-                    n_layers=n_layers,
-                    pos_enc_type=pos_enc_type,
-                    rope_theta=rope_theta,
-                    vocab_size=vocab_size,
-                    max_block_size=max_block_size,
-                    use_flash_attention=use_flash_attention,
-                    block_kwargs=block_kwargs,
-                )
-            )
+            super().__init__(config_of(DecoderLanguageConfig, locals()))
         self.n_heads = n_heads
         self.use_flash_attention = use_flash_attention
         self._finish(dtype)
@@ -206,37 +185,7 @@ class DualAttnTransformerLM(LanguageModel):
     ) -> None:
         check_symbols_fit(symbol_retrieval, n_heads_ra, ra_kwargs)
         with nullcontext() if device is None else torch.device(device):
-            super().__init__(
-                DecoderLanguageConfig(
-                    symbol_retrieval=symbol_retrieval,
-                    symbol_retrieval_kwargs=symbol_retrieval_kwargs,
-                    update_symbols_each_layer=update_symbols_each_layer,
-                    sa_kwargs=sa_kwargs,
-                    ra_kwargs=ra_kwargs,
-                    share_attn_params=share_attn_params,
-                    tie_weights=tie_weights,
-                    final_norm=final_norm,
-                    output_bias=output_bias,
-                    n_heads_sa=n_heads_sa,
-                    n_heads_ra=n_heads_ra,
-                    ra_type=ra_type,
-                    d_model=d_model,
-                    dff=dff,
-                    dropout_rate=dropout_rate,
-                    activation=activation,
-                    norm_first=norm_first,
-                    norm_type=norm_type,
-                    bias=bias,
-                    n_layers=n_layers,
-                    pos_enc_type=pos_enc_type,
-                    rope_theta=rope_theta,
-                    vocab_size=vocab_size,
-                    max_block_size=max_block_size,
-                    symbol_retriever_config=symbol_retriever_config,
-                    block_kwargs=block_kwargs,
-                    ff_bias=ff_bias,
-                )
-            )
+            super().__init__(config_of(DecoderLanguageConfig, locals()))
         self.symbol_retriever_config = retriever_options(symbol_retriever_config)
         self.n_heads_sa = n_heads_sa
         self.n_heads_ra = n_heads_ra

@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from ._layers.cache import Cache
-from ._layers.config import SequenceSymbolRetrieval
+from ._layers.config import SequenceSymbolRetrieval, config_of
 from ._layers.options import (
     DecoderBlockOptions,
     DualAttnDecoderBlockOptions,
@@ -96,26 +96,7 @@ class Seq2SeqTransformer(Seq2SeqModel):
         embedding_dropout: float = 0.0,
         embedding_init: EmbeddingInit | None = None,
     ) -> None:
-        super().__init__(
-            Seq2SeqConfig(
-                input_spec=input_spec,
-                output_spec=output_spec,
-                d_model=d_model,
-                out_dim=out_dim,
-                n_layers_enc=n_layers_enc,
-                n_layers_dec=n_layers_dec,
-                encoder_kwargs=encoder_kwargs,
-                decoder_kwargs=decoder_kwargs,
-                in_block_size=in_block_size,
-                out_block_size=out_block_size,
-                tie_weights=tie_weights,
-                loss_ignore_idx=loss_ignore_idx,
-                loss_type=loss_type,
-                pos_enc=pos_enc,
-                embedding_dropout=embedding_dropout,
-                embedding_init=embedding_init,
-            )
-        )
+        super().__init__(config_of(Seq2SeqConfig, locals()))
 
 
 class Seq2SeqDualAttnTransformer(Seq2SeqModel):
@@ -174,31 +155,7 @@ class Seq2SeqDualAttnTransformer(Seq2SeqModel):
         decoder_symbol_retrieval_kwargs: SymbolOptions | Options | None = None,
         update_symbols_each_layer: bool = True,
     ) -> None:
-        super().__init__(
-            Seq2SeqConfig(
-                symbol_retrieval=symbol_retrieval,
-                symbol_retrieval_kwargs=symbol_retrieval_kwargs,
-                update_symbols_each_layer=update_symbols_each_layer,
-                input_spec=input_spec,
-                output_spec=output_spec,
-                d_model=d_model,
-                out_dim=out_dim,
-                n_layers_enc=n_layers_enc,
-                n_layers_dec=n_layers_dec,
-                encoder_kwargs=encoder_kwargs,
-                decoder_kwargs=decoder_kwargs,
-                in_block_size=in_block_size,
-                out_block_size=out_block_size,
-                tie_weights=tie_weights,
-                loss_ignore_idx=loss_ignore_idx,
-                loss_type=loss_type,
-                pos_enc=pos_enc,
-                embedding_dropout=embedding_dropout,
-                embedding_init=embedding_init,
-                decoder_symbol_retrieval=decoder_symbol_retrieval,
-                decoder_symbol_retrieval_kwargs=decoder_symbol_retrieval_kwargs,
-            )
-        )
+        super().__init__(config_of(Seq2SeqConfig, locals()))
         self.update_symbols_each_layer = update_symbols_each_layer
         encoder, longest = self.encoder_kwargs, max(in_block_size, out_block_size)
         sizes = symbol_sizes(d_model, encoder.get("n_heads_sa", 0), encoder.get("n_heads_ra", 0), longest)

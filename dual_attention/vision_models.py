@@ -10,7 +10,7 @@ import math
 from torch import Tensor, nn
 
 from ._layers.cache import Cache
-from ._layers.config import SymbolRetrieval, arguments_for
+from ._layers.config import SymbolRetrieval, arguments_for, config_of
 from ._layers.options import (
     AttentionOptions,
     NormType,
@@ -77,24 +77,7 @@ class VisionTransformer(VisionModel):
         pos_enc: PatchPositions = "learned",
         n_registers: int = 0,
     ) -> None:
-        config = VisionConfig(
-            n_heads=n_heads,
-            d_model=d_model,
-            dff=dff,
-            dropout_rate=dropout_rate,
-            activation=activation,
-            norm_first=norm_first,
-            norm_type=norm_type,
-            bias=bias,
-            n_layers=n_layers,
-            patch_size=patch_size,
-            pool=pool,
-            final_norm=final_norm,
-            image_shape=image_shape,
-            num_classes=num_classes,
-            pos_enc=pos_enc,
-            n_registers=n_registers,
-        )
+        config = config_of(VisionConfig, locals())
         super().__init__(config)
         for _ in range(n_layers):
             self.encoder_blocks.append(EncoderBlock(**arguments_for(EncoderBlock, config)))
@@ -150,31 +133,7 @@ class VisionDualAttnTransformer(VisionModel):
         update_symbols_each_layer: bool = True,
         n_registers: int = 0,
     ) -> None:
-        config = VisionConfig(
-            symbol_retrieval=symbol_retrieval,
-            symbol_retrieval_kwargs=symbol_retrieval_kwargs,
-            update_symbols_each_layer=update_symbols_each_layer,
-            sa_kwargs=sa_kwargs,
-            ra_kwargs=ra_kwargs,
-            n_heads_sa=n_heads_sa,
-            n_heads_ra=n_heads_ra,
-            ra_type=ra_type,
-            d_model=d_model,
-            dff=dff,
-            dropout_rate=dropout_rate,
-            activation=activation,
-            norm_first=norm_first,
-            norm_type=norm_type,
-            bias=bias,
-            n_layers=n_layers,
-            patch_size=patch_size,
-            pool=pool,
-            final_norm=final_norm,
-            image_shape=image_shape,
-            num_classes=num_classes,
-            pos_enc=pos_enc,
-            n_registers=n_registers,
-        )
+        config = config_of(VisionConfig, locals())
         super().__init__(config)
         self.update_symbols_each_layer = update_symbols_each_layer
         check_symbols_fit(symbol_retrieval, n_heads_ra, ra_kwargs)

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from .._layers.config import config_of
 from .._layers.inputs import check_depth
 from .._layers.options import (
     DecoderBlockOptions,
@@ -96,29 +97,7 @@ class Seq2SeqAbstractor(Seq2SeqModel):
     ) -> None:
         check_depth(n_layers_abs=n_layers_abs)
         check_arrangement(abstractor_reads, decoder_reads, n_layers_enc)
-        super().__init__(
-            Seq2SeqAbstractorConfig(
-                symbol_retrieval=symbol_retrieval,
-                symbol_retrieval_kwargs=symbol_retrieval_kwargs,
-                input_spec=input_spec,
-                output_spec=output_spec,
-                d_model=d_model,
-                out_dim=out_dim,
-                n_layers_enc=n_layers_enc,
-                n_layers_dec=n_layers_dec,
-                encoder_kwargs=encoder_kwargs,
-                decoder_kwargs=decoder_kwargs,
-                in_block_size=in_block_size,
-                out_block_size=out_block_size,
-                tie_weights=tie_weights,
-                loss_ignore_idx=loss_ignore_idx,
-                loss_type=loss_type,
-                pos_enc=pos_enc,
-                embedding_dropout=embedding_dropout,
-                embedding_init=embedding_init,
-                decoder_reads=decoder_reads,
-            )
-        )
+        super().__init__(config_of(Seq2SeqAbstractorConfig, locals()))
         self.abstractor_reads = abstractor_reads
         self.decoder_reads = decoder_reads
         symbols = {"symbol_retrieval": symbol_retrieval, "symbol_retrieval_kwargs": symbol_retrieval_kwargs}
