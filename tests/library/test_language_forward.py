@@ -6,19 +6,16 @@ import pytest
 import torch
 from torch import nn
 
-from dual_attention.dual_attention import DualAttentionOutput
 from tests.support.combinations import each_once
 from tests.support.language import (
     CONTEXT,
     KINDS,
-    LAYERS,
     POSITIONS,
     VOCAB,
     assert_causal,
     build,
     close,
     lm,
-    record,
     tokens,
     with_attention,
 )
@@ -206,65 +203,6 @@ def test_positions_may_be_given(kind, pos_enc_type):
         assert (model(x, positions=counted + 3).logits - wanted).abs().max() > 1e-3
     else:  # rotary positions are relative, but for the rounding of their tables to float32
         close(model(x, positions=counted + 3).logits, wanted, 1e-5)
-
-
-# ---- inside
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("anew", [True, False])
-def test_trace_is_what_forward_does(kind, anew):
-    options = {} if kind == "transformer" else {"update_symbols_each_layer": anew}
-    model, x = lm(kind, pos_enc_type="RoPE", **options), tokens(2, 6)
-    real = torch.tensor([[True] * 6, [False] * 2 + [True] * 4])
-    hidden, states, maps = model.trace(x, padding_mask=real)
-    close(hidden, model.hidden(x, padding_mask=real))
-    assert len(states) == LAYERS + 1 and len(maps) == LAYERS
-    entered = record(model.layers.blocks[1], lambda: model(x, padding_mask=real))
-    close(states[1], entered[0])
-    close(model.layers.norm(states[-1]), hidden)
-    sensory = maps[0] if kind == "transformer" else maps[0].sa_weights
-    assert sensory.shape == (2, 4 if kind == "transformer" else 2, 6, 6)
-    assert not sensory.triu(1).any() and not sensory[1, :, :, :2].any()
-    if kind != "transformer":
-        assert isinstance(maps[0], DualAttentionOutput)
-        assert [tuple(found.shape) for found in maps[0].ra_maps] == [(2, 2, 6, 6), (2, 6, 6, 2)]
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("anew", [True, False])
-def test_gradient_checkpointing_changes_no_gradient(kind, anew):
-    options = {} if kind == "transformer" else {"update_symbols_each_layer": anew}
-    model = lm(kind, dropout_rate=0.3, pos_enc_type="RoPE", **options).train()
-    x, targets = tokens(2, 6), tokens(2, 6)
-    calls = [0]
-    model.layers.blocks[0].register_forward_pre_hook(lambda *_: calls.__setitem__(0, calls[0] + 1))
-
-    def gradients(again):
-        model.gradient_checkpointing = again
-        calls[0] = 0
-        torch.manual_seed(5)
-        found = torch.autograd.grad(model.loss(x, targets), list(model.parameters()))
-        return found, calls[0]
-
-    (plain, once), (again, twice) = gradients(False), gradients(True)
-    assert (once, twice) == (1, 2)
-    for ours, theirs in zip(again, plain, strict=True):
-        close(ours, theirs, 1e-12)
-
-
-def test_only_the_numbers_of_a_block_are_kept_with_gradient_checkpointing():
-    model = build("symbolic_attention", n_layers=4)
-    x = tokens(2, CONTEXT)
-
-    def kept(again):
-        model.gradient_checkpointing = again
-        sizes = []
-        with torch.autograd.graph.saved_tensors_hooks(lambda t: (sizes.append(t.numel()), t)[1], lambda t: t):
-            model(x, x)
-        return sum(sizes)
-
-    assert kept(True) < kept(False) / 2
 
 
 # ---- where values cannot be read

@@ -180,16 +180,6 @@ def test_one_retriever_for_all_layers(kind):
     assert len(retrievers) == LAYERS and retrievers[0] is retrievers[1]
 
 
-@pytest.mark.parametrize("kind", DAT_KINDS)
-def test_symbols_are_retrieved_for_each_layer_or_once(kind):
-    for anew, times in ((True, LAYERS), (False, 1)):
-        model = lm(kind, update_symbols_each_layer=anew)
-        entered = record(model.layers.symbol_retrievers[0], lambda model=model: model(tokens(2, 5)))
-        assert len(entered) == times
-        blocks = [record(block, lambda model=model: model(tokens(2, 5))) for block in model.layers.blocks]
-        assert all(len(calls) == 1 for calls in blocks)
-
-
 def test_without_relational_heads_no_symbols_are_retrieved():
     model = lm("symbolic_attention", n_heads_sa=4, n_heads_ra=0)
     assert "symbol_retrievers" not in model.layers

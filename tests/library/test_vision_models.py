@@ -39,14 +39,6 @@ def dual(symbols="positional_symbols", **arguments):
     return VisionDualAttnTransformer(**{**COMMON, **heads, **retrieval, **arguments}, ra_kwargs=ra_kwargs)
 
 
-@pytest.mark.parametrize("symbols", SYMBOLS)
-@pytest.mark.parametrize("pool", ["cls", "mean"])
-def test_every_symbol_mechanism_on_images_and_patches_that_are_not_square(symbols, pool):
-    model = dual(symbols, pool=pool)
-    model(torch.randn(2, 3, 8, 12)).square().sum().backward()
-    assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters() if p.requires_grad)
-
-
 @pytest.mark.parametrize("pool", ["cls", "mean"])
 @pytest.mark.parametrize("final_norm", [False, True])
 def test_steps_of_the_model(pool, final_norm):
@@ -67,28 +59,6 @@ def test_steps_of_the_model(pool, final_norm):
     x = model.norm(x)
     assert any("norm." in name and name.startswith("norm") for name in model.state_dict()) == final_norm
     torch.testing.assert_close(model(images), model.final_out(x[:, 0] if pool == "cls" else x.mean(1)))
-
-
-@pytest.mark.parametrize("anew", [True, False])
-def test_symbols_are_retrieved_anew_from_the_tokens_of_each_layer_or_once(anew):
-    model = float64(dual("symbolic_attention", update_symbols_each_layer=anew))
-    retrieved, given = [], []
-    model.symbol_retriever.register_forward_hook(lambda _, inputs, output: retrieved.append(output))
-    for block in model.encoder_blocks:
-        block.register_forward_pre_hook(lambda _, inputs: given.append(inputs[1]))
-    model(normal(1, 3, 8, 12))
-    assert len(retrieved) == (2 if anew else 1)
-    assert torch.equal(given[0], retrieved[0]) and torch.equal(given[1], retrieved[-1])
-    assert torch.equal(given[0], given[1]) != anew
-
-
-@pytest.mark.parametrize("symbols", ["symbolic_attention", "positional_symbols"])
-def test_without_relational_heads_nothing_retrieves_symbols(symbols):
-    """A parameter without a gradient stops DDP in its second step."""
-    model = dual(symbols, n_heads_sa=2, n_heads_ra=0)
-    assert not [name for name, _ in model.named_modules() if "retriever" in name]
-    model(torch.randn(2, 3, 8, 12)).square().sum().backward()
-    assert all(parameter.grad is not None for parameter in model.parameters())
 
 
 @pytest.mark.parametrize("build", [lambda **k: VisionTransformer(**COMMON, n_heads=2, **k), lambda **k: dual(**k)])
@@ -215,28 +185,3 @@ def test_published_parameter_counts_of_cifar(classes, vit, symmetric, asymmetric
                 final_norm=True,
             )
             assert count(model) == wanted
-
-
-@pytest.mark.parametrize("kind", [VisionTransformer, VisionDualAttnTransformer])
-@pytest.mark.parametrize("each", [True, False])
-def test_trace_and_gradient_checkpointing(kind, each):
-    sizes = {"image_shape": (3, 8, 12), "patch_size": (4, 4), "num_classes": 5, "d_model": 16, "n_layers": 2}
-    blocks = {"dff": 20, "dropout_rate": 0.0, "activation": "gelu", "norm_first": True, "final_norm": True}
-    heads = {"n_heads": 4}
-    if kind is VisionDualAttnTransformer:
-        symbols = {"d_model": 16, "n_heads": 2, "n_symbols": 3}
-        retrieval = {"symbol_retrieval": "symbolic_attention", "symbol_retrieval_kwargs": symbols}
-        heads = {"n_heads_sa": 2, "n_heads_ra": 2, "update_symbols_each_layer": each, **retrieval}
-    model = kind(**sizes, **blocks, **heads)
-    images = torch.randn(2, 3, 12, 8)
-    trace = model.trace(images)
-    torch.testing.assert_close(trace.scores, model(images))
-    torch.testing.assert_close(model.norm(trace.states[-1]), trace.hidden)
-    assert len(trace.states) == 3 and len(trace.maps) == 2
-    weights = trace.maps[0] if kind is VisionTransformer else trace.maps[0].sa_weights
-    torch.testing.assert_close(weights.sum(dim=-1), torch.ones(weights.shape[:-1]))
-    gradients = []
-    for model.gradient_checkpointing in (False, True):
-        gradients.append(torch.autograd.grad(model(images).square().sum(), list(model.parameters())))
-    for one, other in zip(*gradients, strict=True):
-        torch.testing.assert_close(one, other)

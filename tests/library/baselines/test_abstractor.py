@@ -158,14 +158,6 @@ def test_maps_are_returned_when_asked_for():
     assert abstractor(symbol_self_attn=False)(x, True)[1][0].symbol_weights is None
 
 
-@pytest.mark.parametrize("norm_first", [True, False])
-@pytest.mark.parametrize("rel_activation", ["softmax", "sigmoid"])
-def test_every_parameter_learns(rel_activation, norm_first):
-    model = abstractor(rel_activation=rel_activation, norm_first=norm_first).train()
-    model(normal(2, 6, 8)).square().sum().backward()
-    assert [name for name, p in model.named_parameters() if p.grad is None or not p.grad.any()] == []
-
-
 def test_dtypes_can_be_changed():
     """`nn.Module` has methods of its own by which it does so."""
     model = abstractor().to(torch.bfloat16)
