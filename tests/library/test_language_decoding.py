@@ -75,19 +75,6 @@ def test_cached_is_uncached(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("pos_enc_type", POSITIONS)
-def test_a_left_padded_batch_continues_as_each_alone(kind, pos_enc_type):
-    model = lm(kind, pos_enc_type=pos_enc_type)
-    prompts, more = [tokens(1, n) for n in (5, 2, 4)], tokens(3, 3)
-    x = torch.cat([torch.nn.functional.pad(prompt, (5 - prompt.shape[1], 0)) for prompt in prompts])
-    real = torch.arange(8) >= torch.tensor([[0], [3], [1]])
-    found = in_chunks(model, torch.cat((x, more), dim=1), [5, 1, 2], real)
-    for row, prompt in enumerate(prompts):
-        alone = model(torch.cat((prompt, more[row : row + 1]), dim=1)).logits[0]
-        close(found[row, real[row]], alone)
-
-
-@pytest.mark.parametrize("kind", KINDS)
 def test_only_new_tokens_are_computed(kind):
     model = lm(kind)
     cache = model.new_cache(max_length=10)

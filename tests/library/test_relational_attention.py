@@ -213,13 +213,6 @@ def test_padded_is_one_by_one(cls):
 
 
 @pytest.mark.parametrize("cls", LAYERS)
-def test_one_row_of_symbols_serves_the_whole_batch(cls):
-    layer = float64(cls(8, 2, n_kv_heads=1))
-    x, s = normal(3, 4, 8), normal(1, 4, 8)
-    torch.testing.assert_close(layer(x, s)[0], layer(x, s.expand(3, 4, 8))[0])
-
-
-@pytest.mark.parametrize("cls", LAYERS)
 def test_rope_turns_the_attention_not_the_relations(cls):
     layer = float64(cls(8, 2))
     x, s = normal(2, 5, 8), normal(2, 5, 8)
