@@ -3,11 +3,9 @@ import torch
 from torch import nn
 
 from dual_attention.attention import Attention
-from dual_attention.functional import padding_mask
 from dual_attention.language_models import TransformerLM
 from dual_attention.mechanisms import Dot, GeneralAttention, MultiHead
-from dual_attention.positional_encoding import RotaryPositionalEncoding
-from tests.support.tensors import assert_later_tokens_do_not_matter, float64, normal
+from tests.support.tensors import float64, normal
 
 
 @pytest.mark.parametrize("need_weights", [False, True])
@@ -46,17 +44,6 @@ def test_scale_follows_the_key_width():
     torch.testing.assert_close(layer(x, x, x).output, layer(x, x, x, need_weights=True).output)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [{}, {"shaw_max_rel_pos": 2}, {"shaw_max_rel_pos": 2, "shaw_values": True}, {"output_gate": "sigmoid"}],
-)
-@pytest.mark.parametrize("rope", [False, True])
-def test_causality(options, rope):
-    layer = float64(Attention(8, 2, **options))
-    tables = RotaryPositionalEncoding(4, 6).tables(6) if rope else (None, None)
-    assert_later_tokens_do_not_matter(lambda x: layer(x, x, x, *tables, is_causal=True).output, normal(2, 6, 8), at=3)
-
-
 @pytest.mark.parametrize("gate", ["identity", "sigmoid"])
 def test_the_output_gate_is_that_of_the_toolbox(gate):
     ours, theirs = float64(Attention(12, 3, output_gate=gate)), MultiHead(GeneralAttention(Dot()), 12, 3, gate=gate)
@@ -75,16 +62,6 @@ def test_a_gated_model_decodes_as_it_reads():
     cache = model.new_cache()
     parts = [model(tokens[:, i : i + 1], cache=cache).logits for i in range(6)]
     torch.testing.assert_close(torch.cat([part[:, -1:] for part in parts], 1)[:, -1:], model(tokens).logits[:, -1:])
-
-
-@pytest.mark.parametrize("options", [{}, {"shaw_max_rel_pos": 2, "shaw_values": True}])
-def test_padded_is_one_by_one(options):
-    layer = float64(Attention(8, 2, n_kv_heads=1, add_bias_kv=True, **options))
-    x, lengths = normal(3, 5, 8), torch.tensor([2, 5, 1])
-    out = layer(x, x, x, padding_mask=padding_mask(lengths)).output
-    for row, length in enumerate(lengths.tolist()):
-        alone = x[row : row + 1, :length]
-        torch.testing.assert_close(out[row : row + 1, :length], layer(alone, alone, alone).output)
 
 
 def test_all_masks_and_a_bias_together():
@@ -118,21 +95,6 @@ def test_shaw_positions_by_hand():
             weights = torch.softmax(torch.stack([q[0, i, head] @ key / 2.0 for key in keys]), dim=0)
             out[i, head] = sum(weight * value for weight, value in zip(weights, values, strict=True))
     torch.testing.assert_close(layer(x, x, x).output[0], layer.wo(out.flatten(1)))
-
-
-def test_dropout_acts_in_training_alone():
-    layer = Attention(8, 2, dropout=0.5)
-    x = normal(2, 4, 8, dtype=torch.float32)
-    assert torch.equal(layer.eval()(x, x, x).output, layer(x, x, x).output)
-    layer.train()
-    assert not torch.equal(layer(x, x, x).output, layer(x, x, x).output)
-
-
-def test_output_dropout_can_be_switched_off():
-    layer = Attention(8, 2, dropout=0.9, out_dropout=0.0).train()
-    x = normal(2, 40, 8, dtype=torch.float32)
-    assert (layer(x, x, x).output != 0).float().mean() > 0.5  # with it, nine in ten would be zero
-    assert (Attention(8, 2, dropout=0.9).train()(x, x, x).output == 0).float().mean() > 0.8
 
 
 @pytest.mark.parametrize(

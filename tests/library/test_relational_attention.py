@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dual_attention.functional import RelativeSymbols, padding_mask, segments_from_cu_seqlens
+from dual_attention.functional import RelativeSymbols
 from dual_attention.positional_encoding import RelativePositionalEncoding, RotaryPositionalEncoding
 from dual_attention.relational_attention import (
     DisentangledRelationalCrossAttention,
@@ -14,7 +14,7 @@ from dual_attention.relational_attention import (
 )
 from dual_attention.symbol_retrieval import PositionRelativeSymbolRetriever
 from tests.lab.estimate.measuring import peak
-from tests.support.tensors import assert_later_tokens_do_not_matter, float64, normal
+from tests.support.tensors import float64, normal
 
 LAYERS = [RelationalAttention, RelationalCrossAttention, DisentangledRelationalCrossAttention]
 
@@ -195,24 +195,6 @@ def test_initial_scale_of_w_r(wr_init, bound):
 
 
 @pytest.mark.parametrize("cls", LAYERS)
-@pytest.mark.parametrize("relative", [False, True])
-def test_causality(cls, relative):
-    layer = float64(cls(8, 2, use_relative_positional_symbols=relative))
-    s = normal(6, 6, 8) if relative else normal(2, 6, 8)
-    assert_later_tokens_do_not_matter(lambda x: layer(x, s, is_causal=True)[0], normal(2, 6, 8), at=3)
-
-
-@pytest.mark.parametrize("cls", LAYERS)
-def test_padded_is_one_by_one(cls):
-    layer = float64(cls(8, 2, n_kv_heads=1))
-    x, s, lengths = normal(3, 5, 8), normal(3, 5, 8), torch.tensor([2, 5, 1])
-    out = layer(x, s, padding_mask=padding_mask(lengths))[0]
-    for row, length in enumerate(lengths.tolist()):
-        alone = layer(x[row : row + 1, :length], s[row : row + 1, :length])[0]
-        torch.testing.assert_close(out[row : row + 1, :length], alone)
-
-
-@pytest.mark.parametrize("cls", LAYERS)
 def test_rope_turns_the_attention_not_the_relations(cls):
     layer = float64(cls(8, 2))
     x, s = normal(2, 5, 8), normal(2, 5, 8)
@@ -339,28 +321,6 @@ def test_exports():
     torch.testing.assert_close(exported.module()(x, s, is_causal=True)[0], layer(x, s, is_causal=True)[0])
 
 
-@pytest.mark.parametrize("cls", LAYERS)
-def test_packed_is_one_by_one(cls):
-    layer = float64(cls(8, 2, n_kv_heads=1))
-    x, s = normal(1, 7, 8), normal(1, 7, 8)
-    out = layer(x, s, is_causal=True, segments=segments_from_cu_seqlens(torch.tensor([0, 2, 3, 7])))[0]
-    for start, stop in ((0, 2), (2, 3), (3, 7)):
-        alone = layer(x[:, start:stop], s[:, start:stop], is_causal=True)[0]
-        torch.testing.assert_close(out[:, start:stop], alone)
-
-
-@pytest.mark.parametrize("cls", LAYERS)
-def test_window(cls):
-    windowed, full = float64(cls(8, 2, window=3)), float64(cls(8, 2))
-    full.load_state_dict(windowed.state_dict())
-    x, s = normal(1, 9, 8), normal(1, 9, 8)
-    places = torch.arange(9)
-    near = (places[:, None] - places).abs() < 3
-    torch.testing.assert_close(windowed(x, s)[0], full(x, s, attn_mask=near)[0])
-    with pytest.raises(ValueError, match="window"):
-        cls(8, 2, window=0)
-
-
 @pytest.mark.parametrize("symbols", ["shared", "relative"])
 @pytest.mark.parametrize("activation", ["identity", "relu"])
 def test_long_sequences_take_the_linear_path_to_the_same_output(symbols, activation):
@@ -396,17 +356,6 @@ def test_long_sequences_compile_as_one_graph_and_export():
     out.sum().backward()
     exported = torch.export.export(layer, (x, s), {"is_causal": True})
     torch.testing.assert_close(exported.module()(x, s, is_causal=True)[0], wanted)
-
-
-@pytest.mark.parametrize("cls", LAYERS)
-def test_dropout_acts_in_training_alone_and_on_the_output_as_an_option(cls):
-    x, s = torch.randn(1, 40, 8), torch.randn(1, 40, 8)
-    both, weights_alone = cls(8, 2, dropout=0.9).train(), cls(8, 2, dropout=0.9, out_dropout=0.0).train()
-    assert (both(x, s)[0] == 0).float().mean() > 0.8
-    assert (weights_alone(x, s)[0] != 0).float().mean() > 0.5
-    assert not torch.equal(weights_alone(x, s)[0], weights_alone(x, s)[0])
-    both.eval()
-    assert torch.equal(both(x, s)[0], both(x, s)[0])
 
 
 @pytest.mark.parametrize("relative", [False, True])

@@ -10,16 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
-from dual_attention.attention import Attention
 from dual_attention.dual_attention import DualAttention
 from dual_attention.dual_attn_blocks import DualAttnDecoderBlock, DualAttnEncoderBlock
 from dual_attention.functional import MaskPattern, attention, mask_pattern
 from dual_attention.relational_attention import (
-    DisentangledRelationalCrossAttention,
     RelationalAttention,
-    RelationalCrossAttention,
 )
 from dual_attention.transformer_blocks import DecoderBlock, EncoderBlock
+from tests.library._layers.test_heads import RELATIONAL, build
 from tests.support.tensors import float64, normal
 
 B, N, WIDTH = 2, 5, 8
@@ -27,34 +25,7 @@ SEEDS = st.integers(0, 9)
 BLOCK = {"dff": 6, "activation": "gelu", "dropout_rate": 0.0, "norm_first": True}
 
 
-def sensory(window):
-    layer = Attention(WIDTH, 2, window=window)
-    return layer, lambda x, **masks: layer(x, x, x, **masks).output
-
-
-def of_symbols(kind):
-    def build(window):
-        layer = kind(WIDTH, 2, window=window)
-        return layer, lambda x, **masks: layer(x, x.flip(1), **masks).output
-
-    return build
-
-
-def dual(window):
-    layer = DualAttention(WIDTH, 2, 2, sa_kwargs={"window": window}, ra_kwargs={"window": 2})
-    return layer, lambda x, **masks: layer(x, x.flip(1), **masks).output
-
-
-LAYERS = {
-    "sensory": sensory,
-    "relational": of_symbols(RelationalAttention),
-    "rca": of_symbols(RelationalCrossAttention),
-    "disrca": of_symbols(DisentangledRelationalCrossAttention),
-    "dual": dual,
-}
-
-
-@pytest.mark.parametrize("kind", LAYERS)
+@pytest.mark.parametrize("kind", ["sensory", *RELATIONAL, "dual"])
 @settings(max_examples=8)
 @given(
     drawn=st.lists(st.booleans(), min_size=5, max_size=5), window=st.sampled_from([None, 1, 3]), seed=st.integers(0, 9)
@@ -62,8 +33,7 @@ LAYERS = {
 def test_a_pattern_is_the_masks_that_it_is_made_of(kind, drawn, window, seed):
     torch.manual_seed(seed)
     masked, padded, packed, causal, in_part = drawn
-    layer, run = LAYERS[kind](window)
-    float64(layer)
+    _, run = build(kind, window=window)
     x = normal(B, N, WIDTH)
     masks = {
         "attn_mask": torch.rand(B, 1, N, N) < 0.7 if masked else None,
