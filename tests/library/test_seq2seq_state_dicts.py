@@ -1,7 +1,5 @@
 """Tied weights of sequence-to-sequence models, and state dicts of those that tie them and those that do not."""
 
-import copy
-
 import pytest
 import torch
 from torch import nn
@@ -11,26 +9,12 @@ from tests.golden.loading import load
 from tests.support.seq2seq import (
     BLOCK,
     SIZES,
-    TOKENS,
     build,
     close,
     words,
 )
 
 EMBEDDING, OUTPUT = "layers.target_embedder.weight", "layers.final_out.weight"
-
-
-def test_tied_weights_are_one():
-    model, (x, y) = build(), words()
-    embedding, output = model.get_parameter(EMBEDDING), model.get_parameter(OUTPUT)
-    assert model.tie_weights and embedding is output
-    assert build(tie_weights=False).get_num_params() - model.get_num_params() == embedding.numel()
-    untied = build(tie_weights=False)
-    untied.load_state_dict(model.state_dict())
-    targets = torch.randint(6, y.shape)
-    for net in (model, untied):
-        net(x, y, targets)[1].backward()
-    close(embedding.grad, untied.get_parameter(EMBEDDING).grad + untied.get_parameter(OUTPUT).grad)
 
 
 @pytest.mark.parametrize(
@@ -60,38 +44,6 @@ def test_untying():
     model.untie_weights()
     assert not model.tie_weights and model.get_parameter(EMBEDDING) is not model.get_parameter(OUTPUT)
     close(model(x, y)[0], before)
-
-
-@pytest.mark.parametrize("assign", [False, True])
-@pytest.mark.parametrize("left_out", [None, EMBEDDING, OUTPUT])
-def test_state_dicts_of_tied_models(assign, left_out):
-    model, other, (x, y) = build(), build(), words()
-    state = copy.deepcopy(model.state_dict())
-    assert EMBEDDING in state and OUTPUT in state
-    state.pop(left_out, None)
-    other.load_state_dict(state, assign=assign)
-    assert other.get_parameter(EMBEDDING) is other.get_parameter(OUTPUT)
-    close(other(x, y)[0], model(x, y)[0])
-    assert (left_out in state) is (False if left_out else None in state)  # the caller's dict is as it was
-
-
-def test_off_the_meta_device_tied_weights_are_one():
-    with torch.device("meta"):
-        model = Seq2SeqTransformer(
-            **TOKENS, **SIZES, encoder_kwargs={**BLOCK, "n_heads": 2},
-            decoder_kwargs={**BLOCK, "n_heads": 2, "n_heads_cross": 2},
-        )  # fmt: skip
-    model = model.to_empty(device="cpu")
-    assert model.get_parameter(EMBEDDING) is model.get_parameter(OUTPUT)
-
-
-def test_two_weights_are_not_loaded_as_one():
-    state = build(tie_weights=False).state_dict()
-    with pytest.raises(
-        RuntimeError, match=r"target_embedder.weight and layers.final_out.weight differ.*tie_weights=False"
-    ):
-        build().load_state_dict(state)
-    build(tie_weights=False).load_state_dict(state)
 
 
 @pytest.mark.parametrize("tie_weights", [True, False])

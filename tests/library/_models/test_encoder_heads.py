@@ -5,7 +5,6 @@ import copy
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import nn
 
 from dat.data.masked_language import mask_tokens
 from dual_attention.encoder_models import (
@@ -73,38 +72,6 @@ def test_packed_masked_lm():
     parts = [(x[:, place], targets[:, place]) for place in (slice(0, 4), slice(4, None))]
     losses = [model(*part)[1] * (part[1] != -100).sum() for part in parts]
     close(loss, sum(losses) / (targets != -100).sum())
-
-
-EMBEDDING, OUTPUT = "encoder.token_embedder.weight", "decoder.weight"
-
-
-def test_the_output_layer_is_the_embedding_unless_untied():
-    tied, untied = masked_lm(), masked_lm(tie_weights=False)
-    assert tied.get_parameter(EMBEDDING) is tied.get_parameter(OUTPUT)
-    assert untied.get_num_params() - tied.get_num_params() == VOCABULARY * WIDTH
-    with pytest.raises(RuntimeError, match=r"token_embedder.weight and decoder.weight differ.*tie_weights=False"):
-        tied.load_state_dict(untied.state_dict())
-
-
-@pytest.mark.parametrize("assign", [False, True])
-@pytest.mark.parametrize("left_out", [None, EMBEDDING, OUTPUT])
-@pytest.mark.parametrize("nested", [True, False])
-def test_state_dicts_of_tied_models(assign, left_out, nested):
-    model, other, x = masked_lm(), masked_lm(), tokens()
-    state = {name: tensor for name, tensor in copy.deepcopy(model.state_dict()).items() if name != left_out}
-    if nested:
-        nn.ModuleDict({"a": other}).load_state_dict({f"a.{name}": t for name, t in state.items()}, assign=assign)
-    else:
-        other.load_state_dict(state, assign=assign)
-    assert other.get_parameter(EMBEDDING) is other.get_parameter(OUTPUT)
-    close(other(x).logits, model(x).logits)
-
-
-def test_off_the_meta_device_tied_weights_are_one():
-    with torch.device("meta"):
-        model = EncoderForMaskedLM(create())
-    model = model.to_empty(device="cpu")
-    assert model.get_parameter(EMBEDDING) is model.get_parameter(OUTPUT)
 
 
 def test_learns_what_was_masked():

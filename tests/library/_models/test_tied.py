@@ -1,0 +1,51 @@
+"""An embedding that a model ties to its output is one tensor: as it is trained, loaded, and moved."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from tests.library._models.test_encoder_heads import masked_lm
+from tests.support import encoders, seq2seq
+
+
+def build(family, **options):
+    """A model, what it is called with, and the names of its tied weight."""
+    if family == "text":
+        names = ("encoder.token_embedder.weight", "decoder.weight")
+        return masked_lm(**options), (encoders.tokens(),) * 2, names
+    x, y = seq2seq.words()
+    return seq2seq.build(**options), (x, y, y), ("layers.target_embedder.weight", "layers.final_out.weight")
+
+
+@pytest.mark.parametrize("family", ["text", "pairs"])
+def test_tied_weights_are_one(family):
+    (tied, inputs, names), (untied, *_) = build(family), build(family, tie_weights=False)
+    weight, output = map(tied.get_parameter, names)
+    assert weight is output and untied.get_num_params() == tied.get_num_params() + weight.numel()
+    with pytest.raises(RuntimeError, match="{} and {} differ.*tie_weights=False".format(*names)):
+        tied.load_state_dict(untied.state_dict())
+    untied.load_state_dict(tied.state_dict())
+    for model in (tied, untied):
+        model(*inputs)[1].backward()
+    torch.testing.assert_close(weight.grad, sum(untied.get_parameter(name).grad for name in names))
+    moved = tied.to("meta").to_empty(device="cpu")
+    assert moved.get_parameter(names[0]) is moved.get_parameter(names[1])
+
+
+@pytest.mark.parametrize("assign", [False, True])
+@pytest.mark.parametrize("nested", [True, False])
+@pytest.mark.parametrize("left_out", [None, 0, 1])
+@pytest.mark.parametrize("family", ["text", "pairs"])
+def test_either_name_of_a_tied_weight_will_do(family, left_out, nested, assign):
+    (model, inputs, names), (other, *_) = build(family), build(family)
+    prefix, holder = ("a.", nn.ModuleDict({"a": other})) if nested else ("", other)
+    state = {prefix + name: tensor for name, tensor in copy.deepcopy(model.state_dict()).items()}
+    if left_out is not None:
+        del state[prefix + names[left_out]]
+    given = list(state)
+    holder.load_state_dict(state, assign=assign)
+    assert list(state) == given  # the caller's dict is as it was
+    assert other.get_parameter(names[0]) is other.get_parameter(names[1])
+    torch.testing.assert_close(other(*inputs)[0], model(*inputs)[0])
