@@ -56,40 +56,29 @@ def check(ours, theirs, leaves):
         torch.testing.assert_close(grad, wanted)
 
 
+OPERATIONS = {
+    "relational_cross_attention": ("activation", 1),
+    "disentangled_relational_cross_attention": ("rel_activation", 2),
+}
+"""What the activation of an operation is called, and how many pairs of queries and keys it takes."""
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
 @settings(deadline=None, max_examples=40)
 @given(**CONFIGURATIONS, activation=st.sampled_from(["softmax", "identity", "tanh"]))
-def test_rca_is_the_reference(groups, relative, masked, causal, biased, largest, activation):
-    (q, _), (k, _), symbols, table, pattern, bias = inputs(groups, relative, masked, causal)
-    options = {"scale": 0.6, "activation": activation, "bias": bias if biased else None}
+def test_is_the_reference(name, groups, relative, masked, causal, biased, largest, activation):
+    queries, keys, symbols, table, pattern, bias = inputs(groups, relative, masked, causal)
+    (argument, pairs), operation = OPERATIONS[name], getattr(relational_cross, name)
+    heads = [tensor for pair in list(zip(queries, keys, strict=True))[:pairs] for tensor in pair]
+    options = {"scale": 0.6, argument: activation, "bias": bias if biased else None}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(relational_cross, "LARGEST_WHOLE", largest)
         patch.setattr(relational_cross, "BLOCK", 3)
-        ours, weights = relational_cross_attention(q, k, symbols, mask=pattern, **options)
-        leaves = [q, k, table, *([bias] if biased else [])]
-        assert weights is None
-        theirs, maps = reference.relational_cross_attention(q, k, symbols, mask=pattern.dense(None), **options)
-        check(ours, theirs, leaves)
-    _, weights = relational_cross_attention(q, k, symbols, mask=pattern, need_weights=True, **options)
-    torch.testing.assert_close(weights, maps)
-
-
-@settings(deadline=None, max_examples=40)
-@given(**CONFIGURATIONS, activation=st.sampled_from(["softmax", "identity", "tanh"]))
-def test_disentangled_rca_is_the_reference(groups, relative, masked, causal, biased, largest, activation):
-    (q, q_rel), (k, k_rel), symbols, table, pattern, bias = inputs(groups, relative, masked, causal)
-    options = {"scale": 0.6, "rel_activation": activation, "bias": bias if biased else None}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(relational_cross, "LARGEST_WHOLE", largest)
-        patch.setattr(relational_cross, "BLOCK", 3)
-        ours, *maps = disentangled_relational_cross_attention(q, k, q_rel, k_rel, symbols, mask=pattern, **options)
-        assert maps == [None, None]
-        theirs, *wanted = reference.disentangled_relational_cross_attention(
-            q, k, q_rel, k_rel, symbols, mask=pattern.dense(None), **options
-        )
-        check(ours, theirs, [q, k, q_rel, k_rel, table, *([bias] if biased else [])])
-    _, *maps = disentangled_relational_cross_attention(
-        q, k, q_rel, k_rel, symbols, mask=pattern, need_weights=True, **options
-    )
+        ours, *maps = operation(*heads, symbols, mask=pattern, **options)
+        assert maps == [None] * pairs
+        theirs, *wanted = getattr(reference, name)(*heads, symbols, mask=pattern.dense(None), **options)
+        check(ours, theirs, [*heads, table, *([bias] if biased else [])])
+    _, *maps = operation(*heads, symbols, mask=pattern, need_weights=True, **options)
     torch.testing.assert_close(maps, wanted)
 
 
