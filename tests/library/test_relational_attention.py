@@ -71,48 +71,30 @@ def test_is_algorithm_1_with_senders_other_than_receivers(symmetric, relative, r
 @given(
     n_heads=st.sampled_from([1, 2, 4]),
     other_heads=st.sampled_from([0, 4]),
-    n_kv_heads=st.sampled_from([None, 1]),
-    n_relations=st.sampled_from([None, 1, 3]),
-    rel_proj_dim=st.sampled_from([None, 2, 5]),
-    key_dim=st.sampled_from([None, 6]),
+    options=st.fixed_dictionaries(
+        {
+            "n_kv_heads": st.sampled_from([None, 1]),
+            "n_relations": st.sampled_from([None, 1, 3]),
+            "rel_proj_dim": st.sampled_from([None, 2, 5]),
+            "key_dim": st.sampled_from([None, 6]),
+            "add_bias_kv": st.booleans(),
+            "add_bias_out": st.booleans(),
+        }
+    ),
     activation=st.sampled_from(["identity", "tanh", "relu"]),
     distances=st.booleans(),
-    biases=st.booleans(),
     relative=st.booleans(),
     causal=st.booleans(),
     batch_as_long_as_sequence=st.booleans(),
 )
 def test_output_does_not_depend_on_asking_for_maps(
-    n_heads,
-    other_heads,
-    n_kv_heads,
-    n_relations,
-    rel_proj_dim,
-    key_dim,
-    activation,
-    distances,
-    biases,
-    relative,
-    causal,
-    batch_as_long_as_sequence,
+    n_heads, other_heads, options, activation, distances, relative, causal, batch_as_long_as_sequence
 ):
     total = n_heads + other_heads
-    layer = float64(
-        RelationalAttention(
-            16 if 16 % total == 0 else 6 * total,
-            n_heads,
-            n_relations=n_relations,
-            n_kv_heads=n_kv_heads,
-            rel_proj_dim=rel_proj_dim,
-            key_dim=key_dim,
-            rel_activation=activation,
-            rel_score="squared_distance" if distances and activation != "relu" else "dot",
-            add_bias_kv=biases,
-            add_bias_out=biases,
-            total_n_heads=total,
-            use_relative_positional_symbols=relative,
-        )
-    )
+    score = "squared_distance" if distances and activation != "relu" else "dot"
+    options |= {"rel_activation": activation, "rel_score": score, "use_relative_positional_symbols": relative}
+    width = 16 if 16 % total == 0 else 6 * total
+    layer = float64(RelationalAttention(width, n_heads, total_n_heads=total, **options))
     batch, n, d = (4 if batch_as_long_as_sequence else 2), 4, layer.d_model
     x = normal(batch, n, d)
     s = normal(n, n, d) if relative else normal(batch, n, d)

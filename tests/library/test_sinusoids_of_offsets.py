@@ -3,14 +3,13 @@
 import pytest
 import torch
 
-from dual_attention import PositionRelativeSymbolRetriever, VisionDualAttnTransformer
+from dual_attention import PositionRelativeSymbolRetriever
 from dual_attention.functional import RelativeSymbols, relational_attention, relational_cross_attention
 from dual_attention.model_analysis.capture import capture
-from tests.support import encoders, language, seq2seq
-from tests.support.tensors import float64, normal
+from tests.support import families, language
+from tests.support.tensors import normal
 
 SINUSOIDS = {"sinusoidal": True}
-NO_PARAMETERS = {"symbol_retrieval": "position_relative", "symbol_retrieval_kwargs": SINUSOIDS}
 
 
 def lm(**more):
@@ -67,18 +66,9 @@ def test_left_padding_and_packing_move_nothing(padded):
     language.close(model(x, segments=segments).logits[:, 3:], model(x[:, 3:]).logits)
 
 
-@pytest.mark.parametrize("family", ["encoder", "seq2seq", "vision"])
+@pytest.mark.parametrize("family", ["text", "pairs", "images"])
 def test_other_models_take_them(family):
-    if family == "encoder":
-        model = encoders.build("position_relative", symbol_retrieval_kwargs=SINUSOIDS, pos_enc_type="none")
-        inputs = (encoders.tokens(),)
-    elif family == "seq2seq":
-        model, inputs = seq2seq.build("position_relative", symbol_retrieval_kwargs=SINUSOIDS), seq2seq.words()
-    else:
-        relative = {"ra_kwargs": {"use_relative_positional_symbols": True}}
-        sizes = {"d_model": 8, "n_layers": 2, "n_heads_sa": 1, "n_heads_ra": 1, **relative}
-        model = float64(VisionDualAttnTransformer((1, 8, 8), (4, 4), 3, **sizes, **NO_PARAMETERS))
-        inputs = (normal(2, 1, 8, 8),)
+    model, inputs, _ = families.build(family, "position_relative", symbol_retrieval_kwargs=SINUSOIDS)
     assert not [name for name, _ in model.named_parameters() if "symbol_retriever" in name]
     out = model(*inputs)
     (out[0] if isinstance(out, tuple) else out).square().sum().backward()

@@ -147,7 +147,8 @@ class Lengths(torch.nn.Module):
         if self.symbols == "relative":
             symbols = OffsetSymbols(torch.linspace(0, 1, 4 * 19, dtype=x.dtype).view(19, 1, 4), *(x.shape[1],) * 2)
         tensors = (x[:, None], x[:, None], x[:, :, None], x[:, :, None], symbols, x.new_ones(1, 4, 1))
-        arguments = {**SCALES, "rel_activation": self.activation}
+        mask = MaskPattern(x.shape[1], x.shape[1], causal=True)
+        arguments = {**SCALES, "rel_activation": self.activation, "mask": mask}
         self.note(explain_relational_attention(*tensors, **arguments))
         return relational_attention(*tensors, **arguments).output
 
@@ -155,15 +156,23 @@ class Lengths(torch.nn.Module):
 @pytest.mark.parametrize("symbols", ["shared", "relative"])
 @pytest.mark.parametrize(
     ("activation", "name", "reason"),
-    [("identity", "linear", "linear suits long ones"), ("relu", "dense", "and relations are activated")],
+    [
+        ("identity", "linear", "linear suits long ones"),
+        ("relu", "dense", "and relations are activated"),
+        ("softmax", "dense", "and relations are activated"),
+    ],
 )
-def test_reasons_while_an_export_leaves_a_length_open(activation, name, reason, symbols):
+def test_an_export_leaves_a_length_open(activation, name, reason, symbols):
+    """One graph for lengths at which different implementations would be chosen."""
     choices = []
     module = Lengths(activation, symbols, choices.append)
     shapes = {"x": {1: torch.export.Dim("length", min=2, max=1024)}}
-    torch.export.export(module, (normal(2, 8, 4),), dynamic_shapes=shapes, strict=False)
+    exported = torch.export.export(module, (normal(2, 8, 4),), dynamic_shapes=shapes, strict=False).module()
     assert {found.name for found in choices} == {name}
     assert all(reason in found.reason for found in choices)
+    for n in (3, 40, 300):
+        x = normal(2, n, 4)
+        torch.testing.assert_close(exported(x), module(x), atol=1e-11, rtol=1e-11)
 
 
 @pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")

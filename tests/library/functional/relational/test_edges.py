@@ -224,36 +224,6 @@ def test_padding_reaches_no_further_than_in_the_reference(impl, value, position)
         torch.testing.assert_close(ours[finite], wanted[finite], atol=1e-11, rtol=1e-11)
 
 
-class OfLength(torch.nn.Module):
-    """Relational attention of a sequence with itself, of tensors that the length of one decides."""
-
-    def __init__(self, activation, relative):
-        super().__init__()
-        self.activation, self.relative = activation, relative
-
-    def forward(self, x):
-        heads, symbols = x[:, None], x[:, None]
-        if self.relative:
-            symbols = OffsetSymbols(torch.linspace(0, 1, 4 * 19, dtype=x.dtype).view(19, 1, 4), *(x.shape[1],) * 2)
-        relations = x[:, :, None]
-        arguments = {"mask": MaskPattern(x.shape[1], x.shape[1], causal=True), "rel_activation": self.activation}
-        w_r = x.new_ones(1, 4, 1)
-        return relational_attention(heads, heads, relations, relations, symbols, w_r, **SCALES, **arguments).output
-
-
-@pytest.mark.parametrize("activation", ["identity", "relu", "softmax"])
-@pytest.mark.parametrize("relative", [False, True])
-def test_export_with_a_length_left_open(activation, relative):
-    """One graph for lengths at which different implementations would be chosen."""
-    module = OfLength(activation, relative)
-    length = torch.export.Dim("length", min=2, max=1024)
-    shapes = {"x": {1: length}}
-    exported = torch.export.export(module, (normal(2, 8, 4),), dynamic_shapes=shapes, strict=False).module()
-    for n in (3, 40, 300):
-        x = normal(2, n, 4)
-        torch.testing.assert_close(exported(x), module(x), atol=1e-11, rtol=1e-11)
-
-
 def test_symbols_are_written_out_where_many_weights_share_them():
     assert pair_symbols.worth_writing_out(65 * 65, 3 * 32, maps=128 * 6)
     assert not pair_symbols.worth_writing_out(65 * 65, 3 * 32, maps=6)
