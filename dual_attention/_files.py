@@ -247,11 +247,7 @@ def read_file(path: Path) -> bytes:
 
 
 def read_json(path: Path) -> Any:
-    """Read a JSON file.
-
-    Raises:
-        ValueError: naming the file, if it does not hold JSON.
-    """
+    """Read a JSON file; ``ValueError`` names one that does not hold JSON."""
     data = read_file(path)
     try:
         return json.loads(data.decode("utf-8-sig"))

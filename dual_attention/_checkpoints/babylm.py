@@ -128,10 +128,7 @@ def _fields(saved: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def language_config_of(saved: Mapping[str, Any]) -> LanguageModelConfig:
-    """The configuration of the same model here, from their ``config.json``.
-
-    ``ValueError`` for a value without counterpart, naming its field.
-    """
+    """The same model here, from their ``config.json``. ``ValueError`` names a field without counterpart."""
     fields = _fields(saved)
     biases = {"add_bias_q": fields["use_bias_qkv"], "add_bias_kv": fields["use_bias_qkv"]}
     biases["add_bias_out"] = fields["use_bias_out"]

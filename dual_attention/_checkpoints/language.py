@@ -1,7 +1,4 @@
-"""Language models from any folder or name on the hub, in any of the formats.
-
-A folder needs only safetensors, and a name on the hub huggingface_hub as well.
-"""
+"""Language models from any folder or name on the hub (then huggingface_hub is needed), in any of the formats."""
 
 from __future__ import annotations
 

@@ -221,10 +221,7 @@ def shared_names(model: nn.Module) -> list[list[str]]:
 
 
 def _identity(tensor: Tensor) -> Any:
-    """Key that all names of one tensor have in common.
-
-    accelerate's ``init_empty_weights`` gives each name a parameter of its own on the meta device, of one storage.
-    """
+    """Key that all names of a tensor have in common; accelerate's empty ones share a storage, not a parameter."""
     if not tensor.is_meta:
         return id(tensor)
     return tensor.untyped_storage()._cdata, tensor.storage_offset(), tuple(tensor.shape), tensor.stride()

@@ -1,7 +1,4 @@
-"""The state of one call of attention heads, and the types of calls for checkers and editors.
-
-Shapes: B batch, H heads, N receivers, M senders.
-"""
+"""The state of one call of heads, and types of calls. B batch, H heads, N receivers, M senders."""
 
 from __future__ import annotations
 
@@ -71,10 +68,7 @@ class HeadsCall:
         return x if self.observe is None else self.observe(name, x)
 
     def with_earlier(self, **new: Any) -> tuple[Any, ...]:
-        """Tensors of all senders: those of the new ones behind those that a cache holds.
-
-        Relative symbols name the senders of a cache already and are not kept.
-        """
+        """Tensors of all senders, earlier ones first; relative symbols name those of a cache already."""
         kept = {name: x for name, x in new.items() if isinstance(x, Tensor)}
         held = dict(zip(kept, self.past.append(self.batch, self.n, **kept), strict=True))
         return tuple(held.get(name, x) for name, x in new.items())

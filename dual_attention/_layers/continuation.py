@@ -20,10 +20,7 @@ from .context_parallel import gathers
 
 
 class Masks(NamedTuple):
-    """The arguments of a layer's call that say which senders its receivers may attend, as the caller gave them.
-
-    :mod:`dual_attention.functional.masks` tells what each means.
-    """
+    """Which senders receivers may attend, as the caller gave it; :mod:`dual_attention.functional.masks` tells."""
 
     attn_mask: Tensor | MaskPattern | None
     padding_mask: Tensor | None
@@ -81,8 +78,7 @@ def continue_from(
 ) -> Past:
     """Check that a layer which keeps ``shapes`` can go on from the cache of earlier tokens, if there is one.
 
-    ``masks`` are those of a layer that attends. ``TypeError`` for another kind of cache; ``ValueError`` for one of
-    other sizes, or if earlier tokens would see later ones.
+    ``TypeError`` for another kind of cache; ``ValueError`` for other sizes, or if earlier tokens would see later ones.
     """
     if cache is None:
         return Past()
@@ -142,10 +138,7 @@ def cache_parts(cache: Cache | None, names: tuple[str, ...]) -> dict[str, Cache 
 
 
 def transaction(cache: Cache | None) -> AbstractContextManager[None]:
-    """Have a ``with`` block that fails leave the cache as it was.
-
-    A compiled one does so by itself: it changes objects only after all is computed.
-    """
+    """Have a ``with`` block that fails leave the cache as it was. A compiled one does so by itself."""
     if cache is None or torch.compiler.is_compiling():
         return nullcontext()
     if not isinstance(cache, Cache):

@@ -1,8 +1,4 @@
-"""Further arguments of layers and blocks, as the published constructors take them: in dicts.
-
-They are TypedDicts, so that an editor completes and explains the keys; :func:`checked_options` checks them at run time.
-None of the keys is required.
-"""
+"""Further arguments of layers and blocks as the published constructors take them: TypedDicts, checked when given."""
 
 from __future__ import annotations
 

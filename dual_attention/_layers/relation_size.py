@@ -34,11 +34,7 @@ def relations_of_projections(
 
 
 def wr_bound(size: float, variation: float, n_relations: int) -> float:
-    """Bound of a uniform W_r with which messages have a size: the root mean square of W_r r over pairs and features.
-
-    Args:
-        variation: of one relation over the senders, see :func:`variation_of`.
-    """
+    """Bound of a uniform W_r with which messages have a size: the root mean square of W_r r."""
     return size * math.sqrt(3 / (n_relations * variation))
 
 

@@ -64,10 +64,7 @@ class Taps(nn.Module):
 
 
 def observer_of(layer: Any, first_receiver: int = 0, first_sender: int = 0) -> Observer | None:
-    """Receiver of the tensors of one call of a layer; None if nobody watches its taps, or it is being compiled.
-
-    A compiler does not come to the taps, so that its code depends on none of them.
-    """
+    """Receiver of the tensors of a call; None if nobody watches, or while compiling."""
     return None if torch.compiler.is_compiling() else layer.taps.observer(first_receiver, first_sender)
 
 

@@ -1,7 +1,4 @@
-"""Heads of the bidirectional encoders: masked language modelling, and classification of whole sequences.
-
-Shapes: B batch, L length, d width of the model, V tokens of the vocabulary, C classes.
-"""
+"""Heads of the encoders. Shapes: B batch, L length, d width of the model, V tokens, C classes."""
 
 from __future__ import annotations
 

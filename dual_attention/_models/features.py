@@ -1,7 +1,4 @@
-"""Outputs of single blocks of an image model as features, by timm's names.
-
-Shapes: B batch, d width of the model.
-"""
+"""Outputs of single blocks of an image model as features, by timm's names. B batch, d width of the model."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Zeros in place of padded senders.
-
-Their weights are zero, but zero times NaN or infinity is NaN, in sums forward and backward.
-"""
+"""Zeros in place of padded senders: weights of zero do not silence NaN or infinity, forward or backward."""
 
 from __future__ import annotations
 

@@ -89,10 +89,7 @@ class RelativeSymbols:
 
 
 def lookup(table: Tensor, index: Tensor) -> Tensor:
-    """Rows of a table ``(K, ...)`` at integers of any shape, which fails outside 0 to K - 1, compiled or not.
-
-    ``table[index]`` would count negative ones from the end.
-    """
+    """Rows of a table ``(K, ...)`` at integers; negative ones fail as those above K - 1 do, compiled or not."""
     return F.embedding(index, table.flatten(1)).unflatten(-1, table.shape[1:])
 
 

@@ -1,7 +1,4 @@
-"""Relational attention as one operation: its inputs are checked, an implementation is chosen, and it runs.
-
-Shapes: as in :mod:`..reference`.
-"""
+"""Relational attention as one operation: checked inputs, a chosen implementation; shapes as in :mod:`..reference`."""
 
 from __future__ import annotations
 

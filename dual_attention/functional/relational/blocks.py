@@ -88,10 +88,7 @@ class Blocks:
         self.wide = torch.promote_types(x.q.dtype, torch.float32)  # of softmax and of sums over blocks
 
     def spans(self) -> list[tuple[slice, slice]]:
-        """Blocks of receivers with the senders that any of them may attend, last first.
-
-        With a causal mask the last block is the largest, whose memory serves the others.
-        """
+        """Blocks of receivers with the senders that any may attend, last first: its memory serves the others."""
         blocks = reversed(slices(self.n if self.batch else 0, self.block))
         return [(rows, slice(*self.pattern.senders(rows.start, rows.stop))) for rows in blocks]
 
@@ -159,11 +156,7 @@ class Blocks:
             relations[:, rows] = self.relations.attend(alpha, rows, columns)
 
     def backward(self, grad_symbols: Tensor, grad_relations: Tensor, into: Gradients) -> None:
-        """Write the gradients of q, k, u and w, and add those of the table and the bias, from those of the results.
-
-        Args:
-            into: q, k, u and w in their types, sums of the others in a wide one.
-        """
+        """Write the gradients of q, k, u and w in their types; add those of table and bias in a wide one."""
         wide = self.wide
         dk = into.k.zero_() if into.k.dtype == wide else torch.zeros_like(into.k, dtype=wide)
         dq, dk, du, dw = into.q.transpose(0, 1), dk.transpose(0, 1), into.u, self.relations.sum_of_keys()

@@ -1,7 +1,4 @@
-"""Relational attention with all weights built at once, and relations only where they must be.
-
-Shapes: as in :mod:`..reference`.
-"""
+"""All weights built at once, and relations only where they must be; shapes as in :mod:`..reference`."""
 
 from __future__ import annotations
 
@@ -57,11 +54,7 @@ def dense_relational_attention(
 
 
 def reason_for_dense(x: RelationalInputs, *, in_bfloat16: bool) -> str | None:
-    """Why to build all weights at once; None if it is better not to. Also while an export leaves sizes open.
-
-    Args:
-        in_bfloat16: whether what is compared with it multiplies bfloat16, see :func:`.tiles.prefers_tiles`.
-    """
+    """Why to build all weights at once; None if it is better not to. Also while an export leaves sizes open."""
     if x.need_weights:
         return "weights and relations were asked for, and are built whole"
     (batch, heads, n, _), m = x.q.shape, x.k.shape[2]

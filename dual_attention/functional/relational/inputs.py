@@ -1,7 +1,4 @@
-"""Inputs of one call of relational attention, checked once, as every implementation takes them; and its output.
-
-Shapes: as in :mod:`..reference`.
-"""
+"""Inputs of one call of relational attention, checked once, and its output; shapes as in :mod:`..reference`."""
 
 from __future__ import annotations
 

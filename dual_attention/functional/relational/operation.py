@@ -88,12 +88,7 @@ def registered(
 
 
 def linear_arguments(x: RelationalInputs, block: int) -> LinearArguments:
-    """Arguments of an operation, with a seed for dropout from the global generator.
-
-    Args:
-        x: with zeros for padded senders.
-        block: receivers handled at a time.
-    """
+    """Arguments of an operation, with a seed for dropout; ``x`` has zeros for padded senders."""
     symbols, index = x.symbols, None
     if isinstance(symbols, RelativeSymbols):
         index = symbols.diagonals if isinstance(symbols, OffsetSymbols) else symbols.index

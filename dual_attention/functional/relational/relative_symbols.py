@@ -1,7 +1,4 @@
-"""Relative symbols under weights, without a symbol for every pair.
-
-Shapes: as in :mod:`..reference`.
-"""
+"""Relative symbols under weights, without one for every pair; shapes as in :mod:`..reference`."""
 
 from __future__ import annotations
 

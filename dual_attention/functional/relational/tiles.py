@@ -52,13 +52,7 @@ def tile_size(on_cpu: bool) -> int:
 
 
 def prefers_tiles(heads: int, p: int, *, in_bfloat16: bool = False) -> bool:
-    """Whether tiles compute relations of that many heads and of that width faster than products of keys.
-
-    Math: H R p multiplications for each pair, against R p + H R
-
-    Args:
-        in_bfloat16: as :func:`multiplies_bfloat16` tells of the relation queries.
-    """
+    """Whether tiles, R p + H R multiplications for each pair, are faster than products of keys, H R p."""
     return heads * p > (TILES_SAVE_IN_BFLOAT16 if in_bfloat16 else TILES_SAVE) * (heads + p)
 
 

@@ -1,7 +1,4 @@
-"""Sums over senders under weights that are built, by plain operations that have every derivative.
-
-Shapes: as in :mod:`..reference`.
-"""
+"""Sums over senders under weights that are built, with every derivative; shapes as in :mod:`..reference`."""
 
 from __future__ import annotations
 
@@ -79,13 +76,9 @@ def attention_weights(
 
 
 def attend_to_relations(alpha: Tensor, u: Tensor, w: Tensor, rel_scale: float) -> Tensor:
-    """Relations under the attention weights, for the identity activation.
-
-    The relation is linear in the sender's key, so the sum over senders moves inside the inner product:
+    """Relations ``(B, H, N, R)`` under weights ``(B, H, N, M)``: linear ones let the sum over senders move inside.
 
     Math: sum_j alpha^h_ij <u^l_i, w^l_j> = <u^l_i, sum_j alpha^h_ij w^l_j>
-
-    Takes ``(B, H, N, M)``, ``(B, N, R, p)`` and ``(B, M, R, p)``; returns ``(B, H, N, R)``.
     """
     batch, heads, n, _ = alpha.shape
     # Relation keys are shared by all heads: stacking the heads' weights makes one product for each example.
