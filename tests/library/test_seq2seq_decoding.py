@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.seq2seq import COUNTED_BY_LENGTH, KINDS, SOURCE, TARGET, VECTORS, build, close, words
+from tests.support.seq2seq import COUNTED_BY_LENGTH, KINDS, SOURCE, SYMBOLS, TARGET, VECTORS, build, close, words
 from tests.support.tensors import normal
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -26,7 +26,7 @@ chunks = st.lists(st.integers(1, 3), min_size=1, max_size=4).filter(lambda sizes
     vectors=st.booleans(),
 )
 def test_cached_is_uncached(kind, sizes, pos_enc, anew, reserve, lefts, vectors):
-    more = {} if kind == "plain" else {"update_symbols_each_layer": anew}
+    more = {"update_symbols_each_layer": anew} if kind in SYMBOLS else {}
     model = build(kind, pos_enc=pos_enc, **more, **(VECTORS if vectors else {}))
     length = sum(sizes)
     x, y = (normal(3, SOURCE, 3), normal(3, length, 2)) if vectors else words(target=length)

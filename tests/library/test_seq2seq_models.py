@@ -167,7 +167,7 @@ def mask_of(examples, length):
     anew=st.booleans(),
 )
 def test_padded_is_alone(kind, sources, targets, pos_enc, anew):
-    more = {} if kind == "plain" else {"update_symbols_each_layer": anew}
+    more = {"update_symbols_each_layer": anew} if kind in SYMBOLS else {}
     model, (x, y) = build(kind, pos_enc=pos_enc, **more), words(source=6, target=6)
     labels = torch.randint(6, y.shape)
     source_mask, source_rows = mask_of(sources, 6)

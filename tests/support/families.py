@@ -46,7 +46,7 @@ FAMILIES = {
     "pairs": (of_pairs, seq2seq.KINDS),
     "images": (of_images, ("plain", *IMAGE_SYMBOLS)),
 }
-PLAIN = ("plain", "transformer")
+PLAIN = ("plain", "transformer", *seq2seq.ABSTRACTORS)
 CASES = [(name, kind) for name, (_, kinds) in FAMILIES.items() for kind in kinds]
 
 
