@@ -10,14 +10,14 @@ from dat.estimate import counter_formulas
 from dual_attention.baselines import EncoderAbstractorDecoder, Seq2SeqAbstractor
 from dual_attention.functional import padding_mask
 from tests.library.test_every_parameter import without_gradient
-from tests.support.seq2seq import ABSTRACTORS, BLOCK, SOURCE, SYMBOLS, WIDTH, build, close, words
+from tests.support.seq2seq import ABSTRACTORS, BLOCK, SOURCE, SYMBOLS, TARGET, WIDTH, build, close, words
 
 KIND = "encoder, both"
 
 
 @pytest.mark.parametrize("kind", ABSTRACTORS)
 def test_it_is_the_arrangement_of_vectors_between_embeddings_and_classifier(kind):
-    model = build(kind)
+    model = build(kind, pos_enc="none")
     core = EncoderAbstractorDecoder(
         WIDTH,
         model.n_layers_enc,
@@ -36,10 +36,12 @@ def test_it_is_the_arrangement_of_vectors_between_embeddings_and_classifier(kind
     x, y = words()
     mask = padding_mask(torch.tensor([9, 3, 5]))
     source, target = model._embed("source", x, None), model._embed("target", y, None)
-    wanted = model.layers["final_out"](core(source, target, source_padding_mask=mask))
+    real = torch.arange(TARGET) >= torch.tensor([[5], [0], [3]])
+    masks = {"source_padding_mask": mask, "target_padding_mask": real}
+    wanted = model.layers["final_out"](core(source, target, **masks))
     memory = model.encode(x, source_padding_mask=mask)
     assert memory.shape == (3, SOURCE, model.memory_dim)
-    close(model.decode(y, memory, source_padding_mask=mask), wanted)
+    close(model.decode(y, memory, **masks)[real], wanted[real])
 
 
 @pytest.mark.parametrize("kind", ABSTRACTORS)
