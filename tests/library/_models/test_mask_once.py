@@ -10,10 +10,9 @@ from collections import Counter
 import pytest
 import torch
 
-from dual_attention.baselines import Abstractor, EncoderAbstractorDecoder, Seq2SeqAbstractor
+from dual_attention.baselines import Abstractor, EncoderAbstractorDecoder
 from dual_attention.functional import MaskPattern
-from dual_attention.vision_models import VisionDualAttnTransformer, VisionTransformer
-from tests.support import encoders, language, seq2seq
+from tests.support import encoders, families, language, seq2seq
 from tests.support.tensors import float64, normal
 
 ABSTRACTOR = {
@@ -110,14 +109,10 @@ def test_of_a_model_from_sequence_to_sequence(counted, kind):
         assert numbers(counted, lambda: model.decode(y[:, 4:5], memory, cache=cache)) == (2, 0)
 
 
-def test_of_vision_models(counted):
-    sizes = {"image_shape": (3, 8, 8), "patch_size": (4, 4), "num_classes": 3, "d_model": 8, "n_layers": 3}
-    block = {"dff": 12, "dropout_rate": 0.0, "activation": "gelu", "norm_first": True}
-    plain = float64(VisionTransformer(**sizes, n_heads=2, **block))
-    dual = float64(VisionDualAttnTransformer(**sizes, n_heads_sa=1, n_heads_ra=1, **block, **ABSTRACTOR))
-    images = normal(2, 3, 8, 8)
-    assert numbers(counted, lambda: plain(images)) == numbers(counted, lambda: dual(images)) == (1, 0)
-    assert numbers(counted, lambda: dual.trace(images)) == (1, 0)
+@pytest.mark.parametrize("kind", ["plain", "positional_symbols"])
+def test_of_an_image_model(counted, kind):
+    model, (images,), _ = families.build("images", kind)
+    assert numbers(counted, lambda: model(images)) == numbers(counted, lambda: model.trace(images)) == (1, 0)
 
 
 def test_of_abstractors(counted):
@@ -127,16 +122,7 @@ def test_of_abstractors(counted):
     assert numbers(counted, lambda: abstractor(x, padding_mask=real)) == (1, 1)
     model = float64(EncoderAbstractorDecoder(8, 2, 2, 2, **layers, **ABSTRACTOR))
     assert numbers(counted, lambda: model(x, y, source_padding_mask=real)) == (3, 2)
-    model = float64(
-        Seq2SeqAbstractor(
-            **{**seq2seq.TOKENS, **seq2seq.SIZES},
-            **ABSTRACTOR,
-            n_layers_abs=2,
-            encoder_kwargs=layers,
-            abstractor_kwargs=layers,
-            decoder_kwargs={**layers, "n_heads_cross": 2},
-        )
-    )
+    model = seq2seq.build("encoder, both", **ABSTRACTOR)
     source, target = seq2seq.words(2)
     real = torch.arange(source.shape[1]) < torch.tensor([[9], [5]])
     assert numbers(counted, lambda: model(source, target, source_padding_mask=real)) == (3, 2)
