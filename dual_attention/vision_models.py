@@ -22,7 +22,13 @@ from ._layers.options import (
 )
 from ._layers.symbols import Symbols
 from ._models.config import ImagePool, PatchPositions, VisionConfig
-from ._models.retrievers import check_symbols_fit, create_symbol_retriever, retrieve_symbols, symbol_sizes
+from ._models.retrievers import (
+    check_symbol_width,
+    check_symbols_fit,
+    create_symbol_retriever,
+    retrieve_symbols,
+    symbol_sizes,
+)
 from ._models.stack import BlockInputs
 from ._models.vision import VisionModel, VisionTrace
 from ._models.weights import ignore_weights
@@ -145,6 +151,7 @@ class VisionDualAttnTransformer(VisionModel):
             if symbol_retrieval == "position_relative_2d":
                 options = {"n_prefix_tokens": self.num_prefix_tokens} | options
             self.symbol_retriever = create_symbol_retriever(symbol_retrieval, options, SymbolRetrieval, sizes=sizes)
+            check_symbol_width(self.symbol_retriever, d_model)
             if getattr(self.symbol_retriever, "n_prefix_tokens", self.num_prefix_tokens) != self.num_prefix_tokens:
                 raise ValueError(
                     f"symbol_retrieval_kwargs: expected n_prefix_tokens={self.num_prefix_tokens}, a class token and "

@@ -215,15 +215,7 @@ def test_parameter_counts():
         ("plain", {"max_block_size": 0}, "max_block_size: .*got 0"),
         ("plain", {"pos_enc_type": "rope"}, "pos_enc_type: .*got 'rope'"),
         ("plain", {"n_token_types": -1}, "n_token_types: .*got -1"),
-        ("plain", {"dropout_rate": 1.0}, "dropout_rate: .*got 1.0"),
         ("plain", {"norm_type": "batchnorm"}, "norm_type: .*'batchnorm'"),
-        ("symbolic_attention", {"symbol_retrieval": "sym"}, "symbol_retrieval: .*'sym'"),
-        ("position_relative", {"ra_kwargs": {}}, "ra_kwargs: .*use_relative_positional_symbols=True"),
-        (
-            "symbolic_attention",
-            {"symbol_retrieval_kwargs": {"d_model": 4, "n_heads": 2, "n_symbols": 5}},
-            "symbol_retrieval_kwargs: expected d_model=8, the width of the model, got 4",
-        ),
         (
             "symbolic_attention",
             {"shared_symbol_retriever": False, "update_symbols_each_layer": False},

@@ -36,12 +36,6 @@ from tests.support.tensors import normal
         ("plain", {"embedding_init": "small"}, "embedding_init: .*got 'small'"),
         ("plain", {"embedding_dropout": 1.0}, "dropout: .*got 1.0"),
         ("plain", {"embedding_dropout": 1.0, "pos_enc": "none"}, "embedding_dropout: .*got 1.0"),
-        ("symbolic_attention", {"symbol_retrieval": "sym"}, "symbol_retrieval: .*got 'sym'"),
-        (
-            "position_relative",
-            {"encoder": {"ra_kwargs": {}}},
-            r"encoder_kwargs\['ra_kwargs'\]: .*use_relative_positional_symbols=True",
-        ),
         (
             "symbolic_attention",
             {"decoder": {"ra_kwargs": {"use_relative_positional_symbols": True}}},
@@ -51,11 +45,6 @@ from tests.support.tensors import normal
             "rel_sym_attn",
             {"symbol_retrieval_kwargs": {**SYMBOLS["rel_sym_attn"], "causal_nbhd": False}},
             "symbol_retrieval_kwargs: a causal decoder needs causal_nbhd=True",
-        ),
-        (
-            "positional_symbols",
-            {"symbol_retrieval_kwargs": {"symbol_dim": 4, "max_length": 9}},
-            "symbol_retrieval_kwargs: expected symbol_dim=8, the width of the model, got 4",
         ),
         (
             "symbolic_attention",

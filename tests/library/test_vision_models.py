@@ -96,23 +96,11 @@ def test_input_images_are_not_changed():
         ({"image_shape": (3, 12, 9)}, "do not tile"),
         ({"pool": "max"}, "pool: .*'max'"),
         ({"pos_enc": "sinusoidal"}, "pos_enc: .*'sinusoidal'"),
-        ({"dropout_rate": -1.0}, "dropout_rate: .*-1.0"),
     ],
 )
 def test_bad_constructions_are_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         VisionTransformer(**{**COMMON, **arguments}, n_heads=2)
-
-
-def test_symbol_retrieval_is_checked():
-    with pytest.raises(ValueError, match=r"symbol_retrieval: .*'pos'"):
-        VisionDualAttnTransformer(
-            **COMMON, n_heads_sa=1, n_heads_ra=1, symbol_retrieval="pos", symbol_retrieval_kwargs={}
-        )
-    with pytest.raises(ValueError, match="needs use_relative_positional_symbols=True"):
-        dual("position_relative", ra_kwargs={"use_relative_positional_symbols": False})
-    with pytest.raises(ValueError, match="needs use_relative_positional_symbols=False"):
-        dual("positional_symbols", ra_kwargs={"use_relative_positional_symbols": True})
 
 
 @pytest.mark.parametrize("shape", [(3, 8, 12), (2, 1, 8, 12), (2, 3, 9, 12)])

@@ -30,7 +30,9 @@ def of_text(kind: str, **more: Any) -> Model:
 
 def of_pairs(kind: str, **more: Any) -> Model:
     """Arguments of blocks are those of both sides."""
-    blocks = {name: more.pop(name) for name in ("n_heads_sa", "n_heads_ra", "dropout_rate") if name in more}
+    blocks = {
+        name: more.pop(name) for name in ("n_heads_sa", "n_heads_ra", "ra_kwargs", "dropout_rate") if name in more
+    }
     x, y = seq2seq.words()
     return seq2seq.build(kind, encoder=blocks, decoder=blocks, **more), (x, y, y), {}
 

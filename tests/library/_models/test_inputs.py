@@ -1,10 +1,11 @@
-"""Language models refuse bad arguments, and say why."""
+"""Models refuse bad arguments, and say why."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 
+from tests.support import families
 from tests.support.language import CONTEXT, KINDS, POSITIONS, SYMBOLS, VOCAB, build, tokens
 
 
@@ -15,18 +16,11 @@ from tests.support.language import CONTEXT, KINDS, POSITIONS, SYMBOLS, VOCAB, bu
         ("transformer", {"n_layers": 0}, "n_layers: expected a positive number, got 0"),
         ("transformer", {"vocab_size": 0}, "vocab_size: expected a positive number, got 0"),
         ("transformer", {"max_block_size": 0}, "max_block_size: expected a positive number, got 0"),
-        ("transformer", {"dropout_rate": 1.5}, r"dropout.*: expected a rate in \[0, 1\), got 1.5"),
         ("transformer", {"n_heads": 3}, "d_model: 16 is not divisible by the total number of heads, 3"),
         ("transformer", {"norm_type": "batch"}, "norm_type: expected"),
         ("transformer", {"activation": "step"}, "activation: expected one of"),
-        (
-            "symbolic_attention",
-            {"symbol_retrieval": "magic"},
-            "symbol_retrieval: expected .*, got 'magic'",
-        ),
         ("symbolic_attention", {"symbol_retrieval": "position_relative_2d"}, "needs use_relative_positional_symbols"),
         ("symbolic_attention", {"n_layers": 0}, "n_layers: expected a positive number, got 0"),
-        ("symbolic_attention", {"n_heads_sa": 0, "n_heads_ra": 0}, "n_heads_sa, n_heads_ra: expected"),
         (
             "symbolic_attention",
             {"ra_type": "ra"},
@@ -43,24 +37,9 @@ from tests.support.language import CONTEXT, KINDS, POSITIONS, SYMBOLS, VOCAB, bu
             "update_symbols_each_layer: False needs symbol_retriever_config",
         ),
         (
-            "symbolic_attention",
-            {"symbol_retrieval_kwargs": {"d_model": 8, "n_heads": 2, "n_symbols": 5}},
-            "symbol_retrieval_kwargs: expected d_model=16, the width of the model, got 8",
-        ),
-        (
-            "positional_symbols",
-            {"symbol_retrieval_kwargs": {"symbol_dim": 8, "max_length": 5}},
-            "symbol_retrieval_kwargs: expected symbol_dim=16, the width of the model, got 8",
-        ),
-        (
             "rel_sym_attn",
             {"symbol_retrieval_kwargs": {**SYMBOLS["rel_sym_attn"], "causal_nbhd": False}},
             "symbol_retrieval_kwargs: a causal model needs causal_nbhd=True",
-        ),
-        (
-            "symbolic_attention",
-            {"ra_kwargs": {"use_relative_positional_symbols": True}},
-            "ra_kwargs: symbol_retrieval='symbolic_attention' needs use_relative_positional_symbols=False",
         ),
         (
             "symbolic_attention",
@@ -73,6 +52,35 @@ from tests.support.language import CONTEXT, KINDS, POSITIONS, SYMBOLS, VOCAB, bu
 def test_bad_arguments(kind, options, message):
     with pytest.raises(ValueError, match=message):
         build(kind, **options)
+
+
+ABSOLUTE, RELATIVE = ({"ra_kwargs": {"use_relative_positional_symbols": value}} for value in (False, True))
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "message"),
+    [
+        ("symbolic_attention", {"symbol_retrieval": "magic"}, "symbol_retrieval: expected .*, got 'magic'"),
+        ("symbolic_attention", {"n_heads_sa": 0, "n_heads_ra": 0}, "n_heads_sa, n_heads_ra: expected"),
+        ("symbolic_attention", {"dropout_rate": 1.5}, r"dropout.*: expected a rate in \[0, 1\), got 1.5"),
+        (
+            "symbolic_attention",
+            {"symbol_retrieval_kwargs": {"d_model": 6, "n_heads": 2, "n_symbols": 5}},
+            "symbol_retrieval_kwargs: expected d_model=(8|16), the width of the model, got 6",
+        ),
+        (
+            "positional_symbols",
+            {"symbol_retrieval_kwargs": {"symbol_dim": 6, "max_length": 5}},
+            "symbol_retrieval_kwargs: expected symbol_dim=(8|16), the width of the model, got 6",
+        ),
+        ("symbolic_attention", RELATIVE, "ra_kwargs.*: .*'symbolic_attention' needs .*_symbols=False"),
+        ("position_relative", ABSOLUTE, "ra_kwargs.*: .*'position_relative' needs .*_symbols=True"),
+    ],
+)
+@pytest.mark.parametrize("family", families.FAMILIES)
+def test_bad_symbols_and_blocks_of_every_family(family, kind, options, message):
+    with pytest.raises(ValueError, match=message):
+        families.build(family, kind, **options)
 
 
 @pytest.mark.parametrize("kind", KINDS)
