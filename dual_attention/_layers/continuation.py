@@ -20,7 +20,7 @@ from .context_parallel import gathers
 
 
 class Masks(NamedTuple):
-    """Which senders receivers may attend, as the caller gave it; :mod:`dual_attention.functional.masks` tells."""
+    """Masks of a layer's call, as the caller gave them; :mod:`dual_attention.functional.masks` tells what they mean."""
 
     attn_mask: Tensor | MaskPattern | None
     padding_mask: Tensor | None
