@@ -45,7 +45,7 @@ def enable(*, amx: bool = False) -> None:
 
     for library in (kernels.LIBRARY, step.LIBRARY):
         library.get()
-    against = implementation.amx.obstacle() if amx else None
+    against = implementation.amx.missing_units() if amx else None
     if against is not None:
         raise RuntimeError(f"native.enable(amx=True): {against}")
     register_implementation(implementation.NATIVE_WITH_AMX if amx else implementation.NATIVE)

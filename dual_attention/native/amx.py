@@ -22,7 +22,7 @@ SOURCE = Path(__file__).with_name("relational_attention_amx.c")
 LIBRARY = kernels.library(SOURCE, sizes=["can_run"], flags=["-mamx-tile", "-mamx-bf16"])
 
 
-def obstacle() -> str | None:
+def missing_units() -> str | None:
     """Why it cannot run here, as a clause; None if it can."""
     found = LIBRARY.find()
     if isinstance(found, str):
@@ -37,7 +37,7 @@ def amx_relational_attention(x: RelationalInputs) -> RelationalAttentionOutput:
 
 def _library() -> Library:
     """The library, for a program that was exported on another machine, too."""
-    against = obstacle()
+    against = missing_units()
     if against is not None:
         raise RuntimeError(f"relational attention by AMX: {against}")
     return LIBRARY

@@ -132,7 +132,7 @@ def test_only_bfloat16_and_only_if_asked(emulated, monkeypatch):
 
 
 def test_real_tiles():
-    against = amx.obstacle()
+    against = amx.missing_units()
     if against is not None:
         pytest.skip(against)
     native.enable(amx=True)
@@ -145,7 +145,7 @@ def test_real_tiles():
 
 
 def test_it_compiles_for_real_tiles_and_is_refused_without(monkeypatch):
-    against = amx.obstacle()
+    against = amx.missing_units()
     if against is not None and "-mamx" in against:
         pytest.skip(f"needs a compiler that knows AMX: {against}")
     assert against is None or "AMX-BF16" in against
@@ -153,7 +153,7 @@ def test_it_compiles_for_real_tiles_and_is_refused_without(monkeypatch):
         values = (*halves(drawn()[0][:5]), *[None] * 7, True, None, 0, 0.6, 0.4, 0.0, 32)
         with pytest.raises(RuntimeError, match="relational attention by AMX: no matrix units"):
             torch.ops.dual_attention.amx_relational_attention(*values)
-    monkeypatch.setattr(amx, "obstacle", lambda: "no such units")
+    monkeypatch.setattr(amx, "missing_units", lambda: "no such units")
     with pytest.raises(RuntimeError, match=r"native\.enable\(amx=True\): no such units"):
         native.enable(amx=True)
     assert not native.is_enabled()
