@@ -15,14 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from .._layers.calls import TypedModule
-from .._layers.inputs import (
-    check_batches,
-    check_boolean,
-    check_one_device,
-    check_part,
-    check_positive,
-    check_sequence,
-)
+from .._layers.inputs import check_batches, check_boolean, check_one_device, check_part, check_positive, check_sequence
 from .._layers.relation_size import variation_of, wr_bound
 from .._layers.symbols import Symbols, project_symbols
 from ..functional import RelativeSymbols, combine

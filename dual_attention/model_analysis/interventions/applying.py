@@ -17,10 +17,7 @@ from .kinds import Intervention
 
 @contextmanager
 def intervene(
-    model: nn.Module,
-    interventions: Intervention | Sequence[Intervention],
-    *,
-    source: Maps | CallMaps | None = None,
+    model: nn.Module, interventions: Intervention | Sequence[Intervention], *, source: Maps | CallMaps | None = None
 ) -> Iterator[None]:
     """Change what the attention of a model computes while it is called within this context.
 

@@ -27,10 +27,7 @@ from .kinds import Intervention
 
 @contextmanager
 def intervene_directly(
-    model: nn.Module,
-    interventions: Intervention | Sequence[Intervention],
-    *,
-    source: Maps | CallMaps | None = None,
+    model: nn.Module, interventions: Intervention | Sequence[Intervention], *, source: Maps | CallMaps | None = None
 ) -> Iterator[None]:
     """As :func:`.applying.intervene`, but only the direct effects of interventions show in the output of the model.
 

@@ -23,12 +23,7 @@ all patches. Orange is positive, blue negative, each map on its own scale over a
 
 
 def patch_page(
-    image: Tensor,
-    relations: Tensor,
-    grid: tuple[int, int],
-    *,
-    titles: Sequence[str] | None = None,
-    title: str = "",
+    image: Tensor, relations: Tensor, grid: tuple[int, int], *, titles: Sequence[str] | None = None, title: str = ""
 ) -> Page:
     """A page of an image, and of the relations from a patch that its reader chooses to all others.
 

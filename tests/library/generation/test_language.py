@@ -214,13 +214,7 @@ def test_processors_see_the_tokens(model):
 
 
 @pytest.mark.parametrize(
-    ("options", "allowed"),
-    [
-        ({"top_k": 1}, 1),
-        ({"top_k": 3}, 3),
-        ({"top_p": 1e-6}, 1),
-        ({"min_p": 1.0}, 1),
-    ],
+    ("options", "allowed"), [({"top_k": 1}, 1), ({"top_k": 3}, 3), ({"top_p": 1e-6}, 1), ({"min_p": 1.0}, 1)]
 )
 def test_only_likely_tokens_are_drawn(model, options, allowed):
     out = generate(model, batch(PROMPT), 20, **options)[0].tolist()

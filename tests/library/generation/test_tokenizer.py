@@ -10,13 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dual_attention.generation import tokenizer as module
-from dual_attention.generation.tokenizer import (
-    ByteTokenizer,
-    GPT2Tokenizer,
-    TextStream,
-    fingerprint,
-    load_tokenizer,
-)
+from dual_attention.generation.tokenizer import ByteTokenizer, GPT2Tokenizer, TextStream, fingerprint, load_tokenizer
 
 MERGES = (b"th", b"the", b" the", b"\xc3\xbc")
 

@@ -71,8 +71,7 @@ def test_without_that_import_they_do_not(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("name", "missing"),
-    [("DualAttnTransformerLM_HFHub", "huggingface_hub"), ("DualAttnForCausalLM", "transformers")],
+    ("name", "missing"), [("DualAttnTransformerLM_HFHub", "huggingface_hub"), ("DualAttnForCausalLM", "transformers")]
 )
 def test_what_to_install(name: str, missing: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, missing, None)

@@ -11,11 +11,7 @@ from accelerate import cpu_offload, disk_offload, init_empty_weights, load_check
 from packaging.version import Version
 
 from dual_attention._checkpoints.weights import shared_names
-from dual_attention.hf import (
-    DualAttnForCausalLM,
-    DualAttnForImageClassification,
-    DualAttnForMaskedLM,
-)
+from dual_attention.hf import DualAttnForCausalLM, DualAttnForImageClassification, DualAttnForMaskedLM
 from dual_attention.positional_encoding import LearnedPositionalEmbeddings, RelativePositionalEncoding
 from tests.library.hf.models import KINDS, causal, masked, tokens, vision
 from tests.support.language import SYMBOLS

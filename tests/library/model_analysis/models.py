@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from dual_attention import (
-    DualAttnTransformerEncoder,
-    TransformerEncoder,
-    VisionDualAttnTransformer,
-    VisionTransformer,
-)
+from dual_attention import DualAttnTransformerEncoder, TransformerEncoder, VisionDualAttnTransformer, VisionTransformer
 from tests.support import language, seq2seq
 from tests.support.tensors import float64
 

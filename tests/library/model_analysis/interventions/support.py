@@ -5,14 +5,7 @@ from __future__ import annotations
 import torch
 
 from dual_attention.model_analysis.capture import capture
-from dual_attention.model_analysis.interventions import (
-    Ablate,
-    Patch,
-    Scale,
-    Steer,
-    Target,
-    intervene,
-)
+from dual_attention.model_analysis.interventions import Ablate, Patch, Scale, Steer, Target, intervene
 from tests.library.model_analysis.models import FAMILIES
 
 MEDIATORS = ("head", "relation", "symbol", "selection", "value")

@@ -6,14 +6,7 @@ import pytest
 import torch
 
 from dual_attention.model_analysis.capture import capture
-from dual_attention.model_analysis.interventions import (
-    Ablate,
-    Patch,
-    Scale,
-    Steer,
-    Target,
-    intervene,
-)
+from dual_attention.model_analysis.interventions import Ablate, Patch, Scale, Steer, Target, intervene
 from tests.library.model_analysis.interventions.support import logits
 from tests.library.model_analysis.models import hooks
 from tests.support.language import close, lm, tokens

@@ -6,14 +6,7 @@ import pytest
 
 from dual_attention.baselines import ESBN, PrediNet
 from dual_attention.model_analysis.capture import capture
-from dual_attention.model_analysis.interventions import (
-    Ablate,
-    Patch,
-    Scale,
-    Steer,
-    Target,
-    intervene,
-)
+from dual_attention.model_analysis.interventions import Ablate, Patch, Scale, Steer, Target, intervene
 from tests.library.model_analysis.interventions.support import MEDIATORS
 from tests.library.model_analysis.models import hooks
 from tests.support.language import lm, tokens
@@ -22,11 +15,7 @@ from tests.support.language import lm, tokens
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
-        (
-            lambda: Target("key"),
-            ValueError,
-            "mediator: expected 'head', 'relation', 'symbol', 'selection' or 'value'",
-        ),
+        (lambda: Target("key"), ValueError, "mediator: expected 'head', 'relation', 'symbol', 'selection' or 'value'"),
         (lambda: Target("relation", heads=0), ValueError, "heads: expected None for 'relation'"),
         (lambda: Target("head", senders=[0]), ValueError, "senders: expected None for 'head'"),
         (lambda: Target("symbol", receivers=[0]), ValueError, "receivers: expected None for 'symbol'"),

@@ -251,11 +251,7 @@ def test_direct_effects_in_cached_decoding():
 
 def test_models_without_a_direct_path():
     for model, intervention, message in (
-        (
-            lm("symbolic_attention", norm_first=False),
-            HEAD,
-            "norm_first: expected True in the blocks of direct effects",
-        ),
+        (lm("symbolic_attention", norm_first=False), HEAD, "norm_first: expected True in the blocks of direct effects"),
         (seq2seq("symbolic_attention"), Ablate(Target("head", layers="encoder.0")), "target: encoder.0 reaches"),
         (lm("symbolic_attention").layers.blocks[0].dual_attn, Ablate(Target("head")), "model: direct effects need"),
     ):
@@ -343,11 +339,7 @@ def test_faithfulness():
     for one, other, message in (
         (exact, approximate[:3], "approximate: expected effects of"),
         (exact[:1], approximate[:1], "at least two"),
-        (
-            [exact[0], Effect("0", "kl", (1.0, 2.0))],
-            [approximate[0], Effect("0", "kl", (1.0, 2.0))],
-            "by one metric",
-        ),
+        ([exact[0], Effect("0", "kl", (1.0, 2.0))], [approximate[0], Effect("0", "kl", (1.0, 2.0))], "by one metric"),
     ):
         with pytest.raises(ValueError, match=message):
             faithfulness(one, other)
@@ -381,8 +373,5 @@ def test_wrong_measurements(measure):
         Prediction(torch.zeros(2, 8, 11), torch.zeros(2, 9, dtype=torch.long))
     with pytest.raises(ValueError, match="targets: expected something that is scored"):
         measure(
-            model,
-            [x],
-            {"head": HEAD},
-            predict=lambda model, x: Prediction(model(x).logits, torch.full_like(x, -1)),
+            model, [x], {"head": HEAD}, predict=lambda model, x: Prediction(model(x).logits, torch.full_like(x, -1))
         )

@@ -7,14 +7,7 @@ import torch
 
 from dual_attention.baselines import ESBN, CoRelNet, PrediNet
 from dual_attention.model_analysis.capture import capture
-from dual_attention.model_analysis.interventions import (
-    Ablate,
-    Patch,
-    Scale,
-    Steer,
-    Target,
-    intervene,
-)
+from dual_attention.model_analysis.interventions import Ablate, Patch, Scale, Steer, Target, intervene
 from dual_attention.model_analysis.interventions.targets import TAPS
 from tests.library.model_analysis.interventions.support import MEDIATORS, captured, every, logits
 from tests.library.model_analysis.models import FAMILIES, call, hooks

@@ -156,11 +156,7 @@ def test_what_is_refused():
         ((x, other, {}), {}, "targets: expected at least one, got none"),
         ((x, other, targets), {"metrics": ["gain"]}, "metrics: expected some of recovery, loss"),
         ((x, other, targets), {"predict": predict_next_tokens}, "foils: a logit difference needs wrong answers"),
-        (
-            (x, other, targets),
-            {"predict": predict_answers(1, 2, place=9)},
-            "place: expected a number from -9 to 8",
-        ),
+        ((x, other, targets), {"predict": predict_answers(1, 2, place=9)}, "place: expected a number from -9 to 8"),
     ):
         with pytest.raises(ValueError, match=message):
             measure_patching(model, *arguments, **{"predict": predict, **options})

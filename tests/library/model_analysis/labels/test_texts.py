@@ -6,13 +6,7 @@ import json
 
 import pytest
 
-from dual_attention.model_analysis.labels import (
-    LabelledText,
-    find_words,
-    label_same_words,
-    read_labels,
-    write_labels,
-)
+from dual_attention.model_analysis.labels import LabelledText, find_words, label_same_words, read_labels, write_labels
 
 
 def written(text: LabelledText, label: str) -> set[tuple[str, str]]:
@@ -61,10 +55,7 @@ def test_a_file_of_a_user_needs_only_text_and_pairs(tmp_path):
         ("[]", "expected a JSON object, got list"),
         ('{"text": "a b"}', "has no 'pairs'"),
         ('{"text": 3, "pairs": {}}', "text: expected a string, got int"),
-        (
-            '{"text": "a b", "pairs": {"k": [[0, 2]]}}',
-            r"pairs: expected two of 2 words for 'k', got \(2, 0\)",
-        ),
+        ('{"text": "a b", "pairs": {"k": [[0, 2]]}}', r"pairs: expected two of 2 words for 'k', got \(2, 0\)"),
         ('{"text": "a b", "pairs": {}, "groups": {"k": [0]}}', "groups: expected 2 of 'k', got 1"),
         ('{"text": "a b", "words": [[0, 9]], "pairs": {}}', "words: expected ascending spans within 3, got 0 to 9"),
         ('{"text": "a b", "words": [[2, 3], [0, 1]], "pairs": {}}', "words: expected ascending spans"),

@@ -8,12 +8,7 @@ from scipy import stats
 
 from dual_attention.model_analysis.interventions import Ablate, Target, intervene
 from dual_attention.model_analysis.labels import same_token
-from dual_attention.model_analysis.measures import (
-    distance_strata,
-    matched_negatives,
-    measure_selectivity,
-    selectivity,
-)
+from dual_attention.model_analysis.measures import distance_strata, matched_negatives, measure_selectivity, selectivity
 from tests.support import language
 
 
