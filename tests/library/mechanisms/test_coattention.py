@@ -123,16 +123,6 @@ def test_multi_grained_is_coarse_beside_fine():
     assert other(x1, x2, **masks).concatenated().shape == (B, 2 * (D1 + D2))
 
 
-@pytest.mark.parametrize("name", MECHANISMS)
-def test_state_dicts(name):
-    first, second = float64(MECHANISMS[name]()), float64(MECHANISMS[name]())
-    second.load_state_dict(first.state_dict(), strict=True)
-    x1, x2, mask1, mask2 = inputs()
-    close(
-        second(x1, x2, mask1=mask1, mask2=mask2).concatenated(), first(x1, x2, mask1=mask1, mask2=mask2).concatenated()
-    )
-
-
 def test_parts_learn_alignments_of_their_own():
     align = Entmax(learned=True)
     for make in (AlternatingCoAttention, InteractiveCoAttention, ParallelCoAttention):

@@ -16,7 +16,6 @@ from dual_attention.mechanisms import (
     Hard,
     KeyOnly,
     LearnedQuery,
-    Location,
     MonotonicWindow,
     PairwiseMessage,
     PredictiveWindow,
@@ -229,15 +228,6 @@ def test_multidimensional_with_equal_rows_is_scalar():
             getattr(one, name).copy_(getattr(scalar, name))
         one.weight.copy_(scalar.weight[None])
     close(GeneralAttention(one)(x, x, v[..., :1]).context, GeneralAttention(scalar)(x, x, v[..., :1]).context)
-
-
-def test_location_masks_keys_beyond_its_reach():
-    attention = float64(GeneralAttention(Location(WIDTH, 3)))
-    q, k = normal(B, L, WIDTH), normal(B, S, WIDTH)
-    output = attention(q, k, need_weights=True)
-    assert (output.weights[..., 3:] == 0).all()
-    close(output.context, attention(q, k[:, :3]).context)
-    close(output.weights, attention(q, normal(B, S, WIDTH), need_weights=True).weights)
 
 
 # What is refused

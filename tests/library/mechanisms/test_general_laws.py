@@ -1,6 +1,5 @@
 """The general module: the laws, gradients and types of compositions of a score and an alignment."""
 
-import pytest
 import torch
 
 from tests.support.combinations import sampled
@@ -79,17 +78,6 @@ def test_permutations_and_batches(score, align):
     more = attention(*(t[:, None].expand(-1, 3, -1, -1) for t in (x, y, v)), padding_mask=mask[:, None]).context
     close(more[:, 1], context)
     close(attention(x, y, v, padding_mask=mask).context, context)  # deterministic in evaluation
-
-
-@pytest.mark.parametrize("heads", [None, 2])
-@pytest.mark.parametrize("score", SCORES)
-def test_state_dict_and_description(score, heads):
-    first, second = build(score, "learned entmax", heads), build(score, "learned entmax", heads)
-    second.load_state_dict(first.state_dict(), strict=True)
-    width = WIDTH if heads is None else 3
-    x = normal(B, L, width)
-    close(first(x, x).context, second(x, x).context)
-    assert type(first).__name__ in repr(first)
 
 
 @sampled(

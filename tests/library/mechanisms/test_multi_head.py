@@ -7,7 +7,6 @@ from torch import nn
 from dual_attention.attention import Attention
 from dual_attention.functional import apply_rotary, rotary_tables
 from dual_attention.mechanisms import (
-    Additive,
     Dot,
     Elementwise,
     Entmax,
@@ -24,46 +23,6 @@ from tests.support.tensors import close, float64, normal
 from .space import refuse
 
 B, L, S, D, H = 2, 4, 5, 8, 2
-
-
-@pytest.mark.parametrize("heads", [1, 2, 4])
-@pytest.mark.parametrize("masked", [False, True])
-def test_heads_of_torch(heads, masked):
-    theirs = nn.MultiheadAttention(D, heads, bias=False, batch_first=True).double().eval()
-    ours = recipes.self_attention(D, heads).double().eval()
-    wq, wk, wv = theirs.in_proj_weight.chunk(3)
-    ours.load_state_dict(
-        {"wq.weight": wq, "wk.weight": wk, "features.wv.weight": wv, "wo.weight": theirs.out_proj.weight}
-    )
-    q, k, v = normal(B, L, D), normal(B, S, D), normal(B, S, D)
-    mask = torch.rand(B, S) < 0.7 if masked else torch.ones(B, S, dtype=torch.bool)
-    mask[:, 0] = True
-    wanted, weights = theirs(q, k, v, key_padding_mask=~mask, average_attn_weights=False)
-    output = ours(q, k, v, padding_mask=mask, need_weights=True)
-    close(output.context, wanted)
-    close(output.weights, weights)
-    close(ours(q, k, v, padding_mask=mask).context, wanted)
-
-
-def test_one_head_without_projections_is_the_attention():
-    attention = GeneralAttention(Additive(D, D)).double()
-    heads = MultiHead(attention, D, 1).double()
-    with torch.no_grad():
-        for linear in (heads.wq, heads.wk, heads.features.wv, heads.wo):
-            linear.weight.copy_(torch.eye(D))
-    q, k = normal(B, L, D), normal(B, S, D)
-    close(heads(q, k).context, attention(q, k).context)
-
-
-def test_equal_heads_averaged_are_one():
-    one = float64(recipes.self_attention(D, 1))
-    many = MultiHead(GeneralAttention(Dot()), D, 3, key_dim=D, head_dim=D, d_out=D).double()
-    with torch.no_grad():
-        for name in ("wq.weight", "wk.weight", "features.wv.weight"):
-            many.get_parameter(name).copy_(one.get_parameter(name).repeat(3, 1))
-        many.wo.weight.copy_((one.wo.weight / 3).repeat(1, 3))
-    x = normal(B, L, D)
-    close(many(x).context, one(x).context)
 
 
 @pytest.mark.parametrize("n_kv_heads", [None, 1, 2])
@@ -101,18 +60,6 @@ def test_heads_are_attentions_side_by_side(align):
         single = one(q[:, :, h], k[:, :, h], v[:, :, h], need_weights=True)
         close(output.weights[:, h], single.weights, atol=1e-10)
         close(output.context.unflatten(-1, (H, -1))[:, :, h], single.context, atol=1e-10)
-
-
-def test_learned_alpha_gets_a_gradient():
-    heads = MultiHead(GeneralAttention(Dot(scale=2.0), Entmax(learned=True, heads=H)), D, H).double()
-    heads(normal(B, L, D)).context.square().sum().backward()
-    assert (heads.attention.align.raw_alpha.grad.abs() > 0).all()
-
-
-def test_structured_scores_in_heads():
-    heads = float64(MultiHead(GeneralAttention(KeyOnly(D // H, 3, n_queries=3, heads=H)), D, H))
-    output = heads(None, normal(B, S, D), need_weights=True)
-    assert output.context.shape == (B, 3, D) and output.weights.shape == (B, H, 3, S)
 
 
 def test_qk_norm():
@@ -155,14 +102,6 @@ def test_widths():
     assert heads(torch.randn(B, L, 6), torch.randn(B, S, 5), torch.randn(B, S, 3)).context.shape == (B, L, 9)
     bare = MultiHead(GeneralAttention(Dot()), 6, 2, out_proj=False)
     assert bare.wo is None and bare(torch.randn(B, L, 6)).context.shape == (B, L, 6)
-
-
-def test_empty_sequences():
-    for score in (Dot(), General(D // H, D // H)):
-        heads = MultiHead(GeneralAttention(score), D, H)
-        assert heads(torch.randn(B, 0, D)).context.shape == (B, 0, D)
-        nothing = heads(torch.randn(B, L, D), torch.randn(B, 0, D))
-        assert nothing.context.shape == (B, L, D) and (nothing.context == 0).all()
 
 
 def test_rotary_positions_can_be_given_by_a_score():

@@ -21,7 +21,7 @@ from dual_attention.mechanisms import (
     recipes,
 )
 from dual_attention.relational_attention import RelationalAttention, RelationalCrossAttention
-from dual_attention.symbol_retrieval import PositionRelativeSymbolRetriever, SymbolicAttention
+from dual_attention.symbol_retrieval import PositionRelativeSymbolRetriever
 from tests.support.tensors import close, float64, normal
 
 from .space import a_mask, refuse
@@ -109,30 +109,6 @@ def test_relational_cross_attention_is_the_layer(activation, relative):
         got = ours(x, x, s, attn_mask=mask, need_weights=need_weights)
         close(got.context, wanted.output)
     close(got.weights, wanted.weights)
-
-
-def test_relational_attention_without_relations_is_relational_cross_attention():
-    ra, rca = float64(recipes.relational_heads(D, H, R)), recipes.relational_cross_heads(D, H).double()
-    torch.nn.init.zeros_(ra.message.wr)
-    state = ra.state_dict()
-    shared = {name: state[name] for name in ("wq.weight", "wk.weight", "wo.weight")}
-    rca.load_state_dict({**shared, "features.wv.weight": state["attention.message.wv.weight"]})
-    x, s, mask = normal(B, N, D), normal(B, N, D), a_mask()
-    close(ra(x, x, s, attn_mask=mask).context, rca(x, x, s, attn_mask=mask).context)
-    sa = recipes.self_attention(D, H).double()
-    sa.load_state_dict(rca.state_dict())
-    close(rca(x, x, x, attn_mask=mask).context, sa(x, attn_mask=mask).context)
-
-
-def test_symbolic_attention_is_attention_to_a_library():
-    layer = float64(SymbolicAttention(D, H, 6))
-    attention = GeneralAttention(Dot())
-    x = normal(B, N, D)
-    q, k, v = (
-        t.unflatten(-1, (H, -1)).transpose(-2, -3)
-        for t in (layer.q_proj(x), layer.template_features, layer.symbol_library)
-    )
-    close(attention(q, k, v).context.transpose(1, 2).flatten(2), layer(x))
 
 
 # Hadamard relations, and the gate that is their control
