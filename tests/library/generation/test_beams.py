@@ -176,21 +176,6 @@ def test_padded_batches_past_the_context(arguments, use_cache, stride):
         assert_found(new, row, expected, pad=0)
 
 
-def test_more_beams_find_more_likely_texts():
-    """The likelier first token (0) leads nowhere in particular; after the other (1) the next is nearly certain."""
-
-    class Detour(Prefixes):
-        def logits(self, prefix: list[int]) -> torch.Tensor:
-            after = {(2,): [0.6, 0.4, 0.0], (2, 0): [0.4, 0.3, 0.3], (2, 1): [0.0, 0.05, 0.95]}
-            return torch.tensor(after[tuple(prefix)], dtype=torch.float64).log()
-
-    def best(beams: int) -> list[int]:
-        return search_beams(Detour(3), torch.tensor([[2]]), 2, BeamSearch(beams, 1)).tokens[0, 0].tolist()
-
-    assert best(1) == [0, 0]
-    assert best(2) == [1, 2]
-
-
 def test_methods_and_modes(model):
     model.train()
     model.blocks[1].eval()

@@ -10,14 +10,6 @@ from dual_attention.generation import Sampling, decode, evaluating
 from .models import Prefixes
 
 
-def test_any_decoder():
-    decoder = Prefixes(6)
-    tokens = torch.stack(list(decode(decoder, torch.tensor([[0], [5]]), 7, Sampling(0))), dim=1)
-    for prompt, new in zip([[0], [5]], tokens.tolist(), strict=True):
-        for i, token in enumerate(new):
-            assert token == decoder.logits([*prompt, *new[:i]]).argmax()
-
-
 def test_a_row_that_ended_is_padded_while_others_go_on():
     """The last token is not fed back, nor any after all rows have ended."""
     decoder = Prefixes(6)

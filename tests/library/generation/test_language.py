@@ -73,13 +73,6 @@ def test_dropped_tokens():
         assert dropped_tokens(lengths, CONTEXT, stride).tolist() == expected
 
 
-def test_what_was_generated_continues_as_if_in_one_go(model):
-    for stride in (1, 3):
-        whole = generate(model, batch(PROMPT), 20, 0, window_stride=stride)
-        half = generate(model, batch(PROMPT), 9, 0, window_stride=stride)
-        assert torch.equal(generate(model, half, 11, 0, window_stride=stride), whole)
-
-
 def test_the_cache_reads_each_token_once(model):
     generate(model, batch(PROMPT), 5, 0)
     assert model.calls == [3, 1, 1, 1, 1]
@@ -211,15 +204,6 @@ def test_processors_see_the_tokens(model):
     out = generate(model, batch(PROMPT, [2, 2, 2]), 30, logits_processors=[no_repeat])
     assert (out[:, 3:] != out[:, 2:-1]).all()
     assert shapes == [(2, 3 + i) for i in range(30)]
-
-
-@pytest.mark.parametrize(
-    ("options", "allowed"), [({"top_k": 1}, 1), ({"top_k": 3}, 3), ({"top_p": 1e-6}, 1), ({"min_p": 1.0}, 1)]
-)
-def test_only_likely_tokens_are_drawn(model, options, allowed):
-    out = generate(model, batch(PROMPT), 20, **options)[0].tolist()
-    for i in range(len(PROMPT), len(out)):
-        assert out[i] in next_logits(model, out[:i]).topk(allowed).indices
 
 
 def likely_stop(model, texts: list[list[int]], n: int, at: int) -> int:
