@@ -1,15 +1,4 @@
-"""Generation: greedy, sampled, streamed, or by beam search; with language models, or with any :class:`Decoder`.
-
-================  =====================================================================================
-``language``      :func:`generate`, :func:`generate_stream`, :func:`beam_search` with language models
-``targets``       the same with sequence-to-sequence models, and targets of vectors
-``prompts``       prompts of different lengths as one batch
-``sampling``      choice of the next token from its logits: each option exactly, and their order
-``context``       the window that a language model sees, past its context as well; the cache
-``decoding``      the loop that all models share, and the protocol :class:`Decoder` that it needs
-``beams``         beam search, over the same protocol
-================  =====================================================================================
-"""
+"""Generation: greedy, sampled, streamed, or by beam search; with language models, or with any :class:`Decoder`."""
 
 from .beams import BeamSearch, BeamSearchOutput, search_beams
 from .context import CausalLM, LanguageModelDecoder, dropped_tokens

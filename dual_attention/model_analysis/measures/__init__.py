@@ -1,15 +1,5 @@
 """Measures of trained relations, and the controls without which they mean little.
 
-===============  ====================================================================================================
-``records``      measures of captures: of each layer, and three readings of its relations
-``relations``    share of relations in messages, their rank and asymmetry, what a relation of a pair contributes
-``auc``          area under the ROC curve, also among pairs that are alike in other respects
-``matching``     those respects: distance, frequency and identity; negatives that match positives
-``detection``    AUC of many scores for a label, with intervals over examples and the maximum corrected by permutation
-``controls``     attention, cosines, random projections, an untrained model; their comparison with relations
-``selectivity``  effect of an intervention at pairs with a label, less that at matched pairs without
-===============  ====================================================================================================
-
 Shapes and dtypes that do not fit are a ``ValueError`` or ``TypeError``.
 """
 

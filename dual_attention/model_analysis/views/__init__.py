@@ -1,17 +1,5 @@
 """Views of what a model computes: figures for papers, and pages for screens, which ask nothing of the network.
 
-===============  ========================================================================================
-``tokens``       tokens as labels, also where a character is split over several
-``matrices``     figures: relations and attention as matrices
-``arcs``         ... pairs as arcs over a line of tokens
-``symbols``      ... symbols in use, and those that each token is given
-``patches``      ... relations between the patches of an image
-``importance``   ... effects by layer and head, or relation
-``matrix_page``  pages: matrices to choose from, and a token's senders as lines
-``patch_page``   ... relations from a patch that the reader chooses
-``tables``       ... importance, and relation dictionaries
-===============  ========================================================================================
-
 Figures are matplotlib's; pyplot does not know them, so nothing is shown or kept unless the caller does so. In a
 notebook figures and pages show themselves. In all of them orange is positive and blue negative (``colours``). Shapes
 and labels that do not fit are a ``ValueError``.
