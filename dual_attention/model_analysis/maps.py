@@ -34,7 +34,7 @@ Quantity = Literal[
 ]
 QUANTITIES: tuple[Quantity, ...] = get_args(Quantity)
 
-_AXES: dict[str, tuple[str, ...]] = {
+AXES_OF: dict[str, tuple[str, ...]] = {
     "visible": ("example", "head", "receiver", "sender"),
     "weights": ("example", "head", "receiver", "sender"),
     "values": ("example", "head", "sender", "feature"),
@@ -122,7 +122,7 @@ class HeadMaps:
     def axes(self, quantity: str) -> tuple[str, ...]:
         """Names of the axes of a quantity."""
         self.get(quantity)
-        return (_OF_LIBRARY if self.relative_symbols else {}).get(quantity, _AXES[quantity])
+        return (_OF_LIBRARY if self.relative_symbols else {}).get(quantity, AXES_OF[quantity])
 
     def labels(self, quantity: str) -> dict[str, tuple[int, ...]]:
         """Numbers along each axis of a quantity: of heads, relations, and places in the sequence."""

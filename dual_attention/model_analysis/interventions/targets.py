@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ..._layers.inputs import check_choice
-from ..maps import Quantity
+from ..maps import AXES_OF, Quantity
 from ..sites import ChosenSite, HeadChoice, LayerChoice, RelationChoice, choose_sites
 
 Mediator = Literal["head", "relation", "symbol", "selection", "value"]
@@ -24,13 +24,7 @@ TAPS: dict[str, Quantity] = {
 }
 """The tap that each mediator passes through; taps are named as the quantities of a capture."""
 
-AXES = {
-    "head": ("example", "head", "receiver", "feature"),
-    "relation": ("example", "receiver", "sender", "relation"),
-    "symbol": ("example", "head", "sender", "feature"),
-    "selection": ("example", "head", "receiver", "sender"),
-    "value": ("example", "head", "sender", "feature"),
-}
+AXES = {mediator: AXES_OF[tap] for mediator, tap in TAPS.items()}
 _HAS_NO = {
     "head": ("relations", "senders", "pairs"),
     "relation": ("heads",),

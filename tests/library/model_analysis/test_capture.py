@@ -113,17 +113,6 @@ def test_messages_are_what_their_parts_say(name):
             close(record.symbol_message, weights @ record.symbol_values)
 
 
-def test_relations_are_those_that_the_layer_computes():
-    model, x = lm("symbolic_attention"), tokens(3, 9)
-    entering = []
-    layer = model.layers.blocks[1].dual_attn.relational_attention
-    handle = layer.register_forward_pre_hook(lambda _, args: entering.append(args[0].detach()))
-    with capture(model, "relations", layers=1) as maps:
-        model(x)
-    handle.remove()
-    close(maps[1].relational.relations, layer.relations(entering[0]))
-
-
 def test_weights_are_those_that_a_trace_has():
     for kind in ("symbolic_attention", "transformer"):
         model, x = lm(kind), tokens(3, 9)

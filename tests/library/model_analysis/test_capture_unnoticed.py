@@ -151,27 +151,6 @@ def test_copies_elsewhere():
     assert maps[0].sensory.weights.is_meta
 
 
-def test_an_adapter_s_contribution_counts():
-    """Where another module has taken the place of the output projection."""
-    model, x = lm("symbolic_attention"), tokens(2, 9)
-    layer = model.layers.blocks[0].dual_attn.relational_attention
-
-    class Doubled(nn.Module):
-        def __init__(self, inner):
-            super().__init__()
-            self.inner = inner
-
-        def forward(self, x):
-            return 2 * self.inner(x) + 1
-
-    with capture(model, "contribution", layers=0, heads={"relational": [1]}) as before:
-        model(x)
-    layer.wo = Doubled(layer.wo)
-    with capture(model, "contribution", layers=0, heads={"relational": [1]}) as after:
-        model(x)
-    close(after[0].relational.contribution, 2 * before[0].relational.contribution)
-
-
 class Noisy(nn.Linear):
     """An output projection with an adapter's dropout."""
 

@@ -77,9 +77,3 @@ def test_rounding_keeps_four_digits():
     torch.testing.assert_close(rounded(values * (1 + 1e-7)), rounded(values), rtol=2**-11, atol=0)
     assert rounded(-values).equal(-rounded(values))
     assert rounded(torch.tensor([0.0, 1.0, -3.0])).tolist() == [0.0, 1.0, -3.0]
-
-
-def test_places_are_taken_together():
-    places = columns([Place(1, 2, 3, 4, 5), Place(6, 7, 8, 9, 10)])
-    assert list(places[torch.tensor([1])].listed()) == [Place(6, 7, 8, 9, 10)]
-    assert places[0].tolist() == [1, 6]

@@ -27,7 +27,7 @@ from dual_attention.model_analysis.interventions import (
     predict_next_tokens,
 )
 from tests.library.hf.models import causal
-from tests.library.model_analysis.models import FAMILIES, call, hooks, vision
+from tests.library.model_analysis.models import FAMILIES, call, hooks
 from tests.support.language import VOCAB, close, lm, tokens
 from tests.support.seq2seq import build as seq2seq
 
@@ -123,17 +123,6 @@ def test_nothing_has_no_effect():
     for metric in ("loss", "kl"):
         for effect in measure_effects(model, [tokens(3, 9)], nothing, metrics=[metric], source=source):
             assert effect.values == pytest.approx([0.0] * 3, abs=1e-12)
-
-
-def test_other_families():
-    images, model = torch.randn(4, 1, 8, 8, dtype=torch.float64), vision()
-    labels = torch.tensor([0, 1, 2, 0])
-    (effect,) = measure_effects(
-        model, [images], {"head": HEAD}, predict=lambda model, images: Prediction(model(images), labels)
-    )
-    with intervene(model, HEAD):
-        after = F.cross_entropy(model(images), labels, reduction="none")
-    assert effect.values == pytest.approx((after - F.cross_entropy(model(images), labels, reduction="none")).tolist())
 
 
 def test_the_model_is_left_as_it_was():

@@ -120,19 +120,6 @@ def test_baselines_that_compare_objects():
         assert (esbn(x) - changed).abs().max() > 1e-4
 
 
-def test_scaling_equals_scaled_weights():
-    model, x = lm("symbolic_attention"), tokens(3, 9)
-    relations = logits(model, x, Scale(Target("relation", layers=0), 1.7))
-    symbols = logits(model, x, Scale(Target("symbol", layers=0, heads=1), 1.7))
-    heads = model.layers.blocks[0].dual_attn.relational_attention
-    with torch.no_grad():
-        heads.wq_rel.weight.mul_(1.7)
-        close(model(x).logits, relations)
-        heads.wq_rel.weight.div_(1.7)
-        heads.wv.weight.unflatten(0, (2, -1))[1] *= 1.7
-        close(model(x).logits, symbols)
-
-
 def test_symbols_of_grouped_heads_are_changed_by_head():
     """Though heads of a group share symbols."""
     model, x = lm("symbolic_attention", ra_kwargs={"n_kv_heads": 1}), tokens(3, 9)

@@ -60,29 +60,6 @@ def test_nothing_to_compare_is_no_number():
         assert found.auc.shape == (3,) and found.auc.isnan().all() and found.positives == 0
 
 
-def test_one_stratum_gives_the_auc_of_scikit_learn():
-    scores, positive = torch.randn(500, 3).round(decimals=1), torch.rand(500) < 0.2
-    found = RankedScores(scores).auc(positive).auc
-    np.testing.assert_allclose(found.numpy(), [roc_auc_score(positive, scores[:, k]) for k in range(3)])
-
-
-def test_matching_takes_away_what_strata_explain():
-    """The score is the distance, and so is the label, up to noise: matched, nothing is left."""
-    distance = torch.randint(0, 10, (4000,))
-    positive = torch.rand(4000) < (10 - distance) / 12
-    scores = (-distance[:, None]).double()
-    assert RankedScores(scores).auc(positive).auc.item() > 0.7
-    assert RankedScores(scores, distance).auc(positive).auc.item() == 0.5
-
-
-def test_ranks_serve_several_labels():
-    scores, strata = torch.randn(200, 2), torch.randint(0, 4, (200,))
-    ranked = RankedScores(scores, strata)
-    for _ in range(3):
-        positive = torch.rand(200) < 0.3
-        torch.testing.assert_close(ranked.auc(positive).auc, RankedScores(scores, strata).auc(positive).auc)
-
-
 @pytest.mark.parametrize(
     ("scores", "strata", "error", "message"),
     [

@@ -7,7 +7,6 @@ import torch
 from torch import nn
 
 from dual_attention.hf import DualAttnConfig, DualAttnForCausalLM
-from dual_attention.language_models import DualAttnTransformerLM, TransformerLM
 from dual_attention.model_analysis.measures import (
     attention_scores,
     compare,
@@ -18,27 +17,10 @@ from dual_attention.model_analysis.measures import (
     untrained_twin,
 )
 from dual_attention.relational_attention import RelationalAttention
-from dual_attention.vision_models import VisionDualAttnTransformer
 from tests.library.model_analysis.models import FAMILIES, call
+from tests.support import language
 
 from .test_detection import planted
-
-
-def language_model() -> DualAttnTransformerLM:
-    return DualAttnTransformerLM(
-        vocab_size=17,
-        d_model=16,
-        n_layers=2,
-        n_heads_sa=1,
-        n_heads_ra=1,
-        dff=32,
-        max_block_size=8,
-        dropout_rate=0.0,
-        activation="gelu",
-        norm_first=True,
-        symbol_retrieval="symbolic_attention",
-        symbol_retrieval_kwargs={"d_model": 16, "n_heads": 2, "n_symbols": 5},
-    )
 
 
 def test_cosines_and_attention():
@@ -83,7 +65,7 @@ def test_random_relations_are_those_of_a_layer_with_random_projections():
 
 
 def test_a_twin_is_untrained_and_of_the_same_configuration():
-    model = language_model().train()
+    model = language.build("symbolic_attention").train()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(7.0)  # trained, so to speak
@@ -93,7 +75,7 @@ def test_a_twin_is_untrained_and_of_the_same_configuration():
     assert torch.equal(torch.get_rng_state(), state)
     assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
     assert model.training and not twin.training
-    fresh = language_model()
+    fresh = language.build("symbolic_attention")
     for (name, tensor), new in zip(twin.state_dict().items(), fresh.state_dict().values(), strict=True):
         assert tensor.shape == new.shape
         assert tensor.mean().item() == pytest.approx(new.mean().item(), abs=1.0), name
@@ -103,7 +85,7 @@ def test_a_twin_is_untrained_and_of_the_same_configuration():
     one, two = (copy.layers.blocks[0].dual_attn.relational_attention.wr for copy in (twin, other))
     assert not torch.equal(one, two)
     assert torch.equal(one, untrained_twin(model, seed=1).layers.blocks[0].dual_attn.relational_attention.wr)
-    assert twin(torch.randint(0, 17, (2, 8)))[0].isfinite().all()
+    assert twin(language.tokens(2, 8))[0].isfinite().all()
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -125,31 +107,6 @@ def test_twins_of_models_for_transformers():
     twin = untrained_twin(model)
     assert all(not torch.equal(old, new) for old, new in zip(model.parameters(), twin.parameters(), strict=True))
     assert twin.model.layers.final_out.weight.detach().std().item() == pytest.approx(0.02, rel=0.2)
-
-
-def test_twins_of_images_and_transformers_work():
-    vision = VisionDualAttnTransformer(
-        image_shape=(3, 8, 8),
-        patch_size=(4, 4),
-        num_classes=2,
-        d_model=16,
-        n_layers=1,
-        n_heads_sa=1,
-        n_heads_ra=1,
-        dff=32,
-        dropout_rate=0.0,
-        activation="relu",
-        norm_first=True,
-        symbol_retrieval="symbolic_attention",
-        symbol_retrieval_kwargs={"d_model": 16, "n_heads": 2, "n_symbols": 5},
-    )
-    nn.init.zeros_(vision.cls_token)
-    twin = untrained_twin(vision)
-    assert twin.cls_token.std() > 0.3 and vision.cls_token.eq(0).all()
-    sizes = {"vocab_size": 9, "d_model": 8, "n_layers": 1, "n_heads": 2, "dff": 16, "max_block_size": 4}
-    lm = TransformerLM(**sizes, dropout_rate=0.0, activation="gelu", norm_first=True)
-    assert untrained_twin(lm)(torch.zeros(1, 4, dtype=torch.long))[0].shape[0] == 1
-    assert untrained_twin(lm, build=lambda: language_model()).n_layers == 2
 
 
 def test_a_twin_of_what_cannot_be_drawn_anew_needs_build():
