@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from functools import cache
+
 from transformers import (
     AutoBackbone,
     AutoConfig,
@@ -16,7 +19,6 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 from .causal_lm import DualAttnForCausalLM
 from .configuration import DualAttnConfig, DualAttnEncoderConfig, DualAttnVisionConfig
 from .encoders import DualAttnEncoderModel, DualAttnForMaskedLM, DualAttnForSequenceClassification
-from .exporters import register_with_exporters
 from .language import DualAttnLMForSequenceClassification, DualAttnModel
 from .vision import DualAttnForImageClassification, DualAttnVisionBackbone, DualAttnVisionModel
 
@@ -48,4 +50,18 @@ def register_auto_classes() -> None:
     # From this table, not from the registration, the Trainer knows to shift labels under label smoothing, and the
     # pipeline of text generation knows which models it supports.
     MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[DualAttnConfig.model_type] = DualAttnForCausalLM.__name__
-    register_with_exporters()
+    _register_with_exporters()
+
+
+@cache
+def _register_with_exporters() -> None:
+    """Have transformers' exporters write relational attention out, once: other runtimes do not know the operation.
+
+    They trace with ``torch.export`` first and convert the program afterwards, so that only they know where it goes.
+    """
+    asking = "dual_attention.functional.relational.choice", "dual_attention.functional.relational.whole"
+    with suppress(ImportError):  # of another version of transformers
+        from transformers.exporters.utils import register_patch
+
+        for backend in ("onnx", "executorch", "openvino"):
+            register_patch(backend, *(f"{module}.leaves_pytorch" for module in asking))(lambda original: lambda: True)

@@ -15,7 +15,7 @@ from .._models.encoder_heads import pooled
 from .._models.weights import init_weights
 from ..encoder_models import EncoderForMaskedLM, EncoderForSequenceClassification
 from .configuration import DualAttnEncoderConfig
-from .modeling import OwnsModel, one_input, output_of, padding_mask_from, traced_fields
+from .modeling import OwnsModel, backbone_of, one_input, output_of, padding_mask_from, traced_fields
 
 if TYPE_CHECKING:
     from .modeling import TypedOutput
@@ -43,12 +43,7 @@ class _Encoder(OwnsModel):
         """The same model without its head, of the same parameters; transformers' ``base_model``."""
         if isinstance(self, DualAttnEncoderModel):
             return self
-        found = self.__dict__.get("_backbone")
-        if found is None or found.model.encoder is not self._body or found.config is not self.config:
-            found = DualAttnEncoderModel(self.config, _only_encoder(self._body))
-            self.__dict__["_backbone"] = found  # no submodule: everything in it is in this model already
-        found.training = self.training
-        return found
+        return backbone_of(self, DualAttnEncoderModel, _only_encoder(self._body))
 
     def _encode(
         self,

@@ -237,11 +237,12 @@ class OwnsModel(WritesLoader, TypedModule, PreTrainedModel):
         return output(loss=loss, logits=logits, **traced)
 
 
-def backbone_of(owner: Any, kind: type[Any]) -> Any:
-    """A model of this kind that shares the ``model`` and the configuration of another, in the same mode."""
+def backbone_of(owner: Any, kind: type[Any], model: nn.Module | None = None) -> Any:
+    """A model of this kind that shares the blocks and the configuration of another, in the same mode; ``model`` is what
+    it owns, by default what the other does."""
     found = owner.__dict__.get("_backbone")
-    if found is None or found.model is not owner.model or found.config is not owner.config:
-        found = kind(owner.config, owner.model)
+    if found is None or found._body is not owner._body or found.config is not owner.config:
+        found = kind(owner.config, owner.model if model is None else model)
         owner.__dict__["_backbone"] = found  # no submodule: everything in it is in this model already
     found.training = owner.training
     return found

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import (
@@ -104,12 +106,11 @@ def assert_same(again, model, x: torch.Tensor) -> None:
     torch.testing.assert_close(again(x).logits, model(x).logits)
 
 
-def byte_tokenizer() -> PreTrainedTokenizerFast:
-    """Bytes, and an end of text."""
+def byte_tokenizer(**how: Any) -> PreTrainedTokenizerFast:
+    """Bytes, and special tokens: by default an end of text."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     tokenizer = Tokenizer(models.BPE({character: i for i, character in enumerate(alphabet)}, []))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
-    return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, eos_token="<end>", pad_token="<end>", padding_side="left"
-    )
+    how = how or {"eos_token": "<end>", "pad_token": "<end>"}
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **{"padding_side": "left", **how})

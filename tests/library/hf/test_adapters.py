@@ -11,8 +11,9 @@ import torch
 
 from tests.library.hf.models import IMAGES, causal, masked, tokens, vision
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*gradient_checkpointing.* is deprecated:FutureWarning")
 
-@pytest.mark.filterwarnings("ignore:.*gradient_checkpointing.* is deprecated:FutureWarning")
+
 @pytest.mark.parametrize("symmetric", [False, True])
 def test_lora(symmetric: bool, tmp_path: Path):
     base = causal(ra_kwargs={"symmetric_rels": symmetric})
@@ -39,7 +40,6 @@ def test_lora(symmetric: bool, tmp_path: Path):
     torch.testing.assert_close(merged(x).logits, after.logits)
 
 
-@pytest.mark.filterwarnings("ignore:.*gradient_checkpointing.* is deprecated:FutureWarning")
 @pytest.mark.parametrize(
     ("more", "config"),
     [
@@ -58,7 +58,6 @@ def test_adapters_of_shared_weights(more: dict[str, Any], config: dict[str, Any]
     torch.testing.assert_close(model.merge_and_unload()(x).logits, adapted)
 
 
-@pytest.mark.filterwarnings("ignore:.*gradient_checkpointing.* is deprecated:FutureWarning")
 @pytest.mark.parametrize("made", [causal, masked])
 @pytest.mark.parametrize("adapted", ["output", "embedding", "both"])
 @pytest.mark.parametrize("how", ["merge_and_unload", "merge_adapter", "loaded"])
@@ -92,7 +91,6 @@ def test_adapters_of_a_tied_matrix(made: Any, adapted: str, how: str, tmp_path: 
     torch.testing.assert_close(again(x).logits, expected)
 
 
-@pytest.mark.filterwarnings("ignore:.*gradient_checkpointing.* is deprecated:FutureWarning")
 @pytest.mark.parametrize("kind", ["dat", "transformer"])
 def test_lora_on_images(kind: str, tmp_path: Path):
     """Adapters, a new classifier and the patch projection itself learn, also with gradient checkpointing."""

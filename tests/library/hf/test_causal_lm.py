@@ -107,16 +107,6 @@ def test_maps_with_a_cache():
         torch.testing.assert_close(part, all_[:, :, 4:])
 
 
-def test_packed_sequences():
-    """Position ids that begin anew keep sequences apart, as with DataCollatorWithFlattening."""
-    model = causal()
-    first, second = tokens(1, 5), tokens(1, 4)
-    positions = torch.cat([torch.arange(5), torch.arange(4)])[None]
-    packed = model(torch.cat([first, second], dim=1), position_ids=positions).logits
-    torch.testing.assert_close(packed[:, :5], model(first).logits)
-    torch.testing.assert_close(packed[:, 5:], model(second).logits)
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_padding(kind: str):
     model = causal(kind)

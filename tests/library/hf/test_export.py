@@ -22,17 +22,16 @@ SIZES = [(2, 7), (3, 5), (1, 9)]
 class Logits(nn.Module):
     """A model as a function of tensors only."""
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: nn.Module, **more: Any) -> None:
         super().__init__()
-        self.model = model
+        self.model, self.more = model, more
 
     def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
-        return self.model(input_ids=input_ids, attention_mask=attention_mask, use_cache=False).logits
+        return self.model(input_ids=input_ids, attention_mask=attention_mask, **self.more).logits
 
 
-class EncoderLogits(Logits):
-    def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
-        return self.model(input_ids=input_ids, attention_mask=attention_mask).logits
+def causal_logits(kind: str, **more: Any) -> Logits:
+    return Logits(causal(kind, **more), use_cache=False)
 
 
 def padded(batch: int, length: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -48,10 +47,10 @@ def open_sizes() -> dict[str, Any]:
 
 
 MODELS = {
-    **{kind: (lambda kind=kind: Logits(causal(kind, pos_enc_type="RoPE", n_layers=1))) for kind in KINDS},
-    "learned positions": lambda: Logits(causal("positional_symbols", n_layers=1)),
-    "masked": lambda: EncoderLogits(masked("position_relative", n_layers=1)),
-    "classifier": lambda: EncoderLogits(classifier("symbolic_attention", n_layers=1)),
+    **{kind: (lambda kind=kind: causal_logits(kind, pos_enc_type="RoPE", n_layers=1)) for kind in KINDS},
+    "learned positions": lambda: causal_logits("positional_symbols", n_layers=1),
+    "masked": lambda: Logits(masked("position_relative", n_layers=1)),
+    "classifier": lambda: Logits(classifier("symbolic_attention", n_layers=1)),
 }
 
 
@@ -150,7 +149,7 @@ def test_onnx_with_open_sizes(name: str):
 @torch.no_grad()
 def test_onnx_of_long_sequences():
     """Of sizes that are fixed, and so many that relational attention computes a block at a time."""
-    model = Logits(causal("position_relative", max_block_size=512, pos_enc_type="RoPE", n_layers=1)).eval()
+    model = causal_logits("position_relative", max_block_size=512, pos_enc_type="RoPE", n_layers=1).eval()
     x, mask = padded(2, 300)
     program = onnx_program(model, (x, mask))
     torch.testing.assert_close(
@@ -228,7 +227,7 @@ def by_transformers(kind: str, name: str):
     x, mask = padded(*SIZES[0])
     exporter, config = getattr(exporters, f"{kind}Exporter"), getattr(exporters, f"{kind}Config")
     made = exporter().export(model, {"input_ids": x, "attention_mask": mask}, config=config(dynamic=True))
-    return made, Logits(model)
+    return made, Logits(model, use_cache=False)
 
 
 @pytest.mark.slow

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
 from transformers import BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 from dual_attention.hf import DualAttnForCausalLM, from_transformers, load_language_model, to_hub, to_transformers
-from tests.library.hf.models import GREEDY
+from tests.library.hf.models import GREEDY, matters
 
 SIZES: dict[str, Any] = {"vocab_size": 29, "bos_token_id": None, "eos_token_id": None}
 GPT2: dict[str, Any] = {**SIZES, "n_embd": 16, "n_layer": 2, "n_head": 4, "n_positions": 24}
@@ -42,14 +41,6 @@ MODELS: dict[str, Any] = {
         LlamaConfig(**LLAMA, num_key_value_heads=1, tie_word_embeddings=True, mlp_bias=True)
     ),
 }
-
-
-def matters(model: nn.Module) -> Any:
-    """Biases are zero and norms are one when models are drawn."""
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.2 * torch.randn_like(parameter))
-    return model.eval()
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -23,6 +23,12 @@ PUBLISHED = {
     "dat_symmetric": DualAttnTransformerLM_HFHub,
     "transformer": TransformerLM_HFHub,
 }
+SIGNATURES = json.loads((GOLDEN.parent / "signatures.json").read_text())
+PUBLISHED_ARGUMENTS = {
+    kind: [name for name, *_ in SIGNATURES[f"language_models.{owner}"]]
+    for kind, owner in {"dat": "DualAttnTransformerLM", "transformer": "TransformerLM"}.items()
+}
+"""Those of the constructors of dual-attention 0.0.7."""
 HEADS = {"n_heads_sa": 2, "n_heads_ra": 2, "symbol_retrieval_kwargs": SYMBOLS["symbolic_attention"]}
 
 
@@ -76,49 +82,6 @@ def test_what_we_save_is_what_the_published_package_saves(name: str, tmp_path: P
     theirs, ours = (load_file(folder / "model.safetensors") for folder in (GOLDEN / name, tmp_path))
     assert theirs.keys() == ours.keys()
     assert all(torch.equal(theirs[key], ours[key]) for key in theirs)
-
-
-# Those of the constructors of dual-attention 0.0.7.
-PUBLISHED_ARGUMENTS = {
-    "dat": [
-        "vocab_size",
-        "d_model",
-        "n_layers",
-        "n_heads_sa",
-        "n_heads_ra",
-        "symbol_retrieval_kwargs",
-        "dff",
-        "dropout_rate",
-        "activation",
-        "norm_first",
-        "max_block_size",
-        "norm_type",
-        "sa_kwargs",
-        "ra_kwargs",
-        "ra_type",
-        "share_attn_params",
-        "symbol_retrieval",
-        "symbol_retriever_config",
-        "pos_enc_type",
-        "bias",
-    ],
-    "transformer": [
-        "vocab_size",
-        "d_model",
-        "n_layers",
-        "n_heads",
-        "dff",
-        "dropout_rate",
-        "activation",
-        "norm_first",
-        "max_block_size",
-        "norm_type",
-        "bias",
-        "pos_enc_type",
-        "use_flash_attention",
-        "block_kwargs",
-    ],
-}
 
 
 @pytest.mark.parametrize("name", PUBLISHED)

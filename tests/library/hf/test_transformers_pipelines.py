@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast
 
 from dual_attention.hf import (
     DualAttnEncoderModel,
@@ -20,23 +18,13 @@ from dual_attention.hf import (
     DualAttnLMForSequenceClassification,
     DualAttnModel,
 )
-from tests.library.hf.models import config, encoder_config
+from tests.library.hf.models import byte_tokenizer, config, encoder_config
 from tests.support.transformers_tests import expect_known_failures, needs, theirs
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 needs("test_pipeline_mixin.py", "pipelines")
 LENGTH = 64
-
-
-def tokenizer(padding_side: str) -> PreTrainedTokenizerFast:
-    """Of bytes."""
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    made = Tokenizer(models.BPE({character: i for i, character in enumerate(alphabet)}, []))
-    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    made.decoder = decoders.ByteLevel()
-    names = {"bos_token": "<begin>", "eos_token": "<end>", "pad_token": "<pad>", "mask_token": "<mask>"}
-    how: Any = {"tokenizer_object": made, "padding_side": padding_side, "model_max_length": LENGTH, **names}
-    return PreTrainedTokenizerFast(**how)
+NAMES = {"bos_token": "<begin>", "eos_token": "<end>", "pad_token": "<pad>", "mask_token": "<mask>"}
 
 
 def write_models(folder: Path) -> None:
@@ -46,7 +34,7 @@ def write_models(folder: Path) -> None:
         (True, (DualAttnModel, DualAttnForCausalLM, DualAttnLMForSequenceClassification)),
         (False, (DualAttnEncoderModel, DualAttnForMaskedLM, DualAttnForSequenceClassification)),
     ):
-        tokens = tokenizer("left" if causal else "right")
+        tokens = byte_tokenizer(padding_side="left" if causal else "right", model_max_length=LENGTH, **NAMES)
         special: dict[str, Any] = {
             f"{name}_token_id": getattr(tokens, f"{name}_token_id") for name in ("bos", "eos", "pad")
         }
