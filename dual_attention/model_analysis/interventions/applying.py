@@ -53,8 +53,7 @@ def edited(
     model: nn.Module, interventions: Intervention | Sequence[Intervention], source: Maps | CallMaps | None
 ) -> Iterator[tuple[list[Edit], list[RemovableHandle]]]:
     """The edits of interventions, and a list for hooks; when the context ends, all in it are removed."""
-    listed = [interventions] if isinstance(interventions, Intervention) else list(interventions)
-    edits = edits_of(model, listed, source)
+    edits = edits_of(model, interventions, source)
     handles: list[RemovableHandle] = []
     try:
         yield edits, handles

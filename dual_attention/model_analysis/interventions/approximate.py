@@ -59,10 +59,7 @@ def approximate_effects(
     with evaluating(model), torch.enable_grad():
         for document in documents:
             maps = source(document) if callable(source) else source
-            edits = {
-                name: edits_of(model, [given] if isinstance(given, Intervention) else list(given), maps)
-                for name, given in interventions.items()
-            }
+            edits = {name: edits_of(model, given, maps) for name, given in interventions.items()}
             probes = _Probes([edit for found in edits.values() for edit in found])
             with probes.attached():  # in the backward pass, too: checkpointed blocks are computed again
                 prediction = predict(model, document)

@@ -121,14 +121,14 @@ class Edit:
 
 
 def edits_of(
-    model: nn.Module, interventions: Sequence[Intervention], source: Maps | CallMaps | None = None
+    model: nn.Module, given: Intervention | Sequence[Intervention], source: Maps | CallMaps | None = None
 ) -> list[Edit]:
     """The edits that interventions amount to in a model, after checking that it and the source have their targets."""
     call = source.only if isinstance(source, Maps) else source
     if call is not None and not isinstance(call, CallMaps):
         raise TypeError(f"source: expected maps of a capture, got {type(source).__name__}")
     found = []
-    for intervention in interventions:
+    for intervention in [given] if isinstance(given, Intervention) else given:
         if not isinstance(intervention, Intervention):
             raise TypeError(f"interventions: expected interventions, got {type(intervention).__name__}")
         if intervention.needs_source and call is None:

@@ -7,7 +7,6 @@ import torch
 
 from dual_attention.hf import DualAttnConfig, DualAttnForCausalLM
 from dual_attention.model_analysis.attribution import LogitPart, attribute_logits
-from dual_attention.model_analysis.capture import capture
 from dual_attention.model_analysis.interventions import Ablate, Target, intervene, intervene_directly
 from tests.library.model_analysis.models import FAMILIES, encoder, hooks
 from tests.support.language import close, lm, tokens
@@ -107,25 +106,6 @@ def test_a_part_is_what_its_removal_changes_directly():
         with torch.no_grad(), intervene_directly(model, Ablate(target)):
             without = model(x).logits[:, place]
         close(attribution.logits(attribution.parts.index(part))[:, 0], before - without, 1e-10)
-
-
-def test_a_relation_is_its_column_of_the_message():
-    model, x = lm("symbolic_attention"), tokens(1, 9)
-    with capture(model, layers=1) as maps:
-        model(x)
-    record, layer = maps[1].relational, model.layers.blocks[1].dual_attn.relational_attention
-    found, place = attribute_logits(model, x, 4), 4
-    final = model.layers.norm
-    seen = []
-    handle = final.register_forward_pre_hook(lambda _, args: seen.append(args[0][0, place]))
-    model(x)
-    handle.remove()
-    message = layer.wr[1, :, 0] * (record.weights[0, 1, place] * record.relations[0, place, :, 0]).sum()
-    written = torch.cat([torch.zeros(8, dtype=torch.float64), layer.wo.weight[:, 4:] @ message])
-    scale = (seen[0].var(unbiased=False) + final.eps).sqrt()
-    wanted = model.layers.final_out.weight @ ((written - written.mean()) / scale * final.weight)
-    index = found.parts.index(LogitPart("relation", "blocks.1", "relational", 1, 0))
-    close(found.logits(index)[0, 0], wanted, 1e-10)
 
 
 def test_interventions_before_are_seen():

@@ -3,19 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from scipy import stats
 
 from dual_attention.model_analysis.measures.intervals import half_width, paired_p
-
-VALUES = [0.3, 0.7, 0.1, 0.6, 0.2]
-
-
-def test_the_t_test_and_its_interval():
-    test = stats.ttest_1samp(VALUES, 0)
-    assert paired_p(VALUES) == pytest.approx(test.pvalue)
-    for level in (0.9, 0.95):
-        low, high = test.confidence_interval(level)
-        assert half_width(VALUES, level=level) == pytest.approx((high - low) / 2)
 
 
 def test_differences_without_spread():
