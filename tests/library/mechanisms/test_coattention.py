@@ -6,13 +6,10 @@ from torch import nn
 
 from dual_attention.functional import masked_mean
 from dual_attention.mechanisms import (
-    ActivatedGeneral,
     Additive,
     AlternatingCoAttention,
     CapsuleAttention,
-    Dot,
     Entmax,
-    Euclidean,
     General,
     GeneralAttention,
     InteractiveCoAttention,
@@ -21,7 +18,6 @@ from dual_attention.mechanisms import (
     ParallelCoAttention,
     RotatoryAttention,
     Sparsemax,
-    Trilinear,
 )
 from tests.support.tensors import close, float64, normal
 
@@ -96,14 +92,6 @@ def test_permutations_and_gradients(name):
     assert torch.autograd.gradcheck(contexts, (a, b))
 
 
-@pytest.mark.parametrize("name", [n for n in MECHANISMS if "affinity" not in n and "parallel" not in n])
-@pytest.mark.parametrize("score", [Additive, General, ActivatedGeneral])
-def test_any_score(name, score):
-    mechanism = float64(MECHANISMS[name](score=score))
-    x1, x2, mask1, mask2 = inputs()
-    assert mechanism(x1, x2, mask1=mask1, mask2=mask2).concatenated().isfinite().all()
-
-
 def test_multi_grained_is_coarse_beside_fine():
     both = float64(MultiGrainedCoAttention(D1, D2))
     x1, x2, mask1, mask2 = inputs()
@@ -130,14 +118,6 @@ def test_parts_learn_alignments_of_their_own():
         alphas = [p for name, p in mechanism.named_parameters() if name.endswith("raw_alpha")]
         assert len(alphas) == (3 if make is AlternatingCoAttention else 2)
         assert all(p is not align.raw_alpha for p in alphas)
-
-
-def test_scores_of_one_width():
-    same = InteractiveCoAttention(D1, D1, score=lambda d_q, d_k: Dot())
-    x, y = torch.randn(B, N1, D1), torch.randn(B, N2, D1)
-    assert same(x, y).context1.shape == (B, D1)
-    for affinity in (lambda a, b: Trilinear(a), lambda a, b: Euclidean()):
-        assert ParallelCoAttention(D1, D1, affinity=affinity)(x, y).context2.isfinite().all()
 
 
 # Alternating
@@ -213,18 +193,6 @@ def test_parallel_formula():
     highest = ParallelCoAttention(D1, D2, pool="max").double()
     highest.load_state_dict({"affinity.weight": m.affinity.weight})
     close(highest(x1, x2).weights1, c.amax(2).softmax(-1))
-
-
-def test_parallel_without_affinity_is_two_query_less_attentions():
-    m = float64(ParallelCoAttention(D1, D2, 3))
-    nn.init.zeros_(m.affinity.weight)
-    x1, x2, mask1, mask2 = inputs()
-    output = m(x1, x2, mask1=mask1, mask2=mask2)
-    score = KeyOnly(D1, 3, bias=False).double()
-    with torch.no_grad():
-        score.weight_k.copy_(m.weight1)
-        score.weight.copy_(m.vector1[None])
-    close(output.context1, GeneralAttention(score)(None, x1, padding_mask=mask1).context.squeeze(1))
 
 
 # Rotatory

@@ -21,7 +21,6 @@ from dual_attention.mechanisms import (
     PredictiveWindow,
     SelfQuery,
     Softmax,
-    Uniform,
 )
 from tests.support.combinations import sampled
 from tests.support.tensors import close, float64, normal
@@ -187,20 +186,6 @@ def test_learned_constant_and_own_queries():
     projected = float64(GeneralAttention(Dot(), query=SelfQuery(WIDTH, WIDTH)))
     close(projected(None, x).context, plain(projected.query.projection(x), x).context)
     close(float64(GeneralAttention(Dot(), query=SelfQuery(WIDTH)))(x).context, plain(x).context)
-
-
-def test_an_uninformative_query_is_a_masked_mean():
-    x = normal(B, S, WIDTH)
-    mask = torch.rand(B, S) < 0.6
-    mask[:, 0] = True
-    mean = (x * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)
-    zero = torch.zeros(B, 1, WIDTH).double()
-    for score in (Dot(), General(WIDTH, WIDTH)):
-        close(GeneralAttention(score).double()(zero, x, padding_mask=mask).context[:, 0], mean)
-    for score in (Additive(WIDTH, WIDTH), KeyOnly(WIDTH)):
-        torch.nn.init.zeros_(score.weight)
-        close(GeneralAttention(score).double()(zero, x, padding_mask=mask).context[:, 0], mean)
-    close(GeneralAttention(Dot(), Uniform())(x, padding_mask=mask).context[:, 0], mean)
 
 
 def test_pairwise_values():

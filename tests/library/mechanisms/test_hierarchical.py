@@ -2,7 +2,6 @@ import pytest
 import torch
 from torch import nn
 
-from dual_attention.functional import masked_mean
 from dual_attention.mechanisms import (
     Additive,
     AttentionViaAttention,
@@ -41,21 +40,6 @@ def test_levels():
     close(output.context, m.levels[1](None, sentences, padding_mask=mask.any(-1)).context[:, 0])
     assert output.weights[0].shape == (B, N, T) and output.weights[1].shape == (B, N)
     assert output.weights[1][0, 1] == 0 and (output.weights[0][~mask] == 0).all()
-
-
-def test_one_sentence_is_the_document():
-    m = float64(HierarchicalAttention(D))
-    words, mask = a_text()
-    one = m(words[:, :1], mask=mask[:, :1])
-    close(one.context, m.levels[0](None, words[:, 0], padding_mask=mask[:, 0]).context[:, 0])
-
-
-def test_without_preferences_it_is_the_mean_of_means():
-    m = HierarchicalAttention(D).double()
-    for level in m.levels:
-        nn.init.zeros_(level.score.weight)
-    words, mask = a_text()
-    close(m(words, mask=mask).context, masked_mean(masked_mean(words, mask), mask.any(-1)))
 
 
 def test_padding_encoders_queries_and_levels():

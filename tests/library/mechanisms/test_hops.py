@@ -24,17 +24,6 @@ from .space import longer_by_two
 B, L, S, D = 2, 3, 5, 4
 
 
-def test_one_hop_is_the_attention():
-    q, k, v = normal(B, L, D), normal(B, S, D), normal(B, S, D)
-    attention = GeneralAttention(Dot())
-    context = attention(q, k, v).context
-    output = MultiHop(attention, 1, update=replace)(q, k, v)
-    close(output.query, context)
-    close(output.context, context)
-    assert output.weights is None
-    close(MultiHop(attention, 1)(q, k, v).query, q + context)
-
-
 def test_hops_are_calls_in_a_row():
     q, k = normal(B, L, D), normal(B, S, D)
     mask = torch.rand(B, S) < 0.7

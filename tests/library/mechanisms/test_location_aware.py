@@ -10,7 +10,6 @@ from dual_attention.mechanisms import (
     Cosine,
     Entmax,
     General,
-    GeneralAttention,
     Hard,
     KeyOnly,
     LocationAwareAttention,
@@ -67,19 +66,6 @@ def test_formula(cumulative):
     assert attention(q, k, v, padding_mask=mask).weights is None
 
 
-def test_without_filters_and_for_the_first_query_it_is_additive_attention():
-    attention = make()
-    q, k, v, mask = inputs()
-    plain = GeneralAttention(Additive(DQ, DK, DK + 4)).double()
-    state = attention.attention.score.state_dict()
-    plain.score.load_state_dict({**state, "weight_k": state["weight_k"][:, :DK]})
-    wanted = plain(q, k, v, padding_mask=mask).context
-    close(attention(q, k, v, padding_mask=mask).context[:, 0], wanted[:, 0])
-    assert not torch.allclose(attention(q, k, v, padding_mask=mask).context, wanted)
-    torch.nn.init.zeros_(attention.kernel)
-    close(attention(q, k, v, padding_mask=mask).context, wanted)
-
-
 @pytest.mark.parametrize("cumulative", [False, True])
 def test_one_query_at_a_time_is_all_at_once(cumulative):
     attention = make(cumulative=cumulative)
@@ -131,27 +117,6 @@ def test_draws_are_reported():
     q, k, _, mask = inputs()
     output = attention(q, k, padding_mask=mask)
     assert output.log_prob.shape == output.entropy.shape == (B, L) and output.context.shape == (B, L, DK)
-
-
-def test_it_learns_to_move_on():
-    """Reading from left to right by a query that never changes: only what was seen says where to go."""
-    torch.manual_seed(0)
-    attention = LocationAwareAttention(1, 2, n_filters=4, kernel_size=5, score=lambda q, k: Additive(q, k, 16))
-    optimizer = torch.optim.Adam(attention.parameters(), lr=0.02)
-    n = 6
-    keys = torch.zeros(1, n, 2)
-    keys[0, 0, 0] = 1.0  # where to begin
-
-    def read():
-        return attention(torch.ones(1, n, 1), keys, need_weights=True).weights
-
-    for _ in range(200):
-        loss = F.nll_loss(read()[0].clamp_min(1e-9).log(), torch.arange(n))
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    weights = read()
-    assert weights[0].argmax(-1).tolist() == list(range(n))
 
 
 @pytest.mark.parametrize(

@@ -114,12 +114,6 @@ def test_relational_cross_attention_is_the_layer(activation, relative):
 # Hadamard relations, and the gate that is their control
 
 
-def test_hadamard_relations_are_products_of_features():
-    relation = float64(Relation(D, 6, proj_dim=1))
-    x, y = normal(B, N, D), normal(B, 3, D)
-    close(relation(x, y), relation.wq(x)[:, :, None] * relation.wk(y)[:, None])
-
-
 def test_hadamard_attention_without_symbols_is_linearly_gated_attention():
     hadamard = float64(recipes.hadamard_attention(D, 1, D))
     gated = recipes.gated_self_attention(D, 1, gate="identity").double()
