@@ -16,6 +16,7 @@ from dat.experiments.language.presets import PRESETS
 from dual_attention.hf import DualAttnConfig, DualAttnForCausalLM
 from dual_attention.model_analysis.capture import capture
 from dual_attention.model_analysis.interventions import Ablate, Target, intervene
+from tests.library.hf.models import matters
 
 CLOSE = {"atol": 1e-9, "rtol": 1e-9}
 """Models are in float64, in which two orders of summation differ by less."""
@@ -32,10 +33,7 @@ KEYS = {
 
 def model(name: str = "DAT-tiny") -> DualAttnForCausalLM:
     torch.manual_seed(0)
-    made = DualAttnForCausalLM(DualAttnConfig.from_language_config(KEYS[name].language_config(64))).eval().double()
-    for parameter in made.parameters():  # far from where training begins, so that every part matters
-        parameter.data.add_(0.2 * torch.randn_like(parameter))
-    return made
+    return matters(DualAttnForCausalLM(DualAttnConfig.from_language_config(KEYS[name].language_config(64)))).double()
 
 
 @torch.no_grad()

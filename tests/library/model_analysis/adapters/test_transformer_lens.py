@@ -16,6 +16,7 @@ pytest.importorskip("transformer_lens")
 from dual_attention.hf import DualAttnConfig, DualAttnForCausalLM
 from dual_attention.language_presets import language_preset
 from dual_attention.model_analysis.adapters.transformer_lens import transformer_lens_bridge
+from tests.library.hf.models import matters
 
 patching = pytest.importorskip("transformer_lens.patching")
 
@@ -41,10 +42,8 @@ def bridge(request) -> Any:
 
 def bridge_of(name: str) -> Any:
     torch.manual_seed(0)
-    model = DualAttnForCausalLM(DualAttnConfig.from_language_config(CONFIGS[name])).eval().double()
-    for parameter in model.parameters():  # far from where training begins, so that every part matters
-        parameter.data.add_(0.2 * torch.randn_like(parameter))
-    return transformer_lens_bridge(model)
+    model = matters(DualAttnForCausalLM(DualAttnConfig.from_language_config(CONFIGS[name])))
+    return transformer_lens_bridge(model.double())
 
 
 def put(cache: Any, *names: str) -> list[Any]:
