@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -54,6 +56,27 @@ def vision(dual: bool = True) -> VisionDualAttnTransformer | VisionTransformer:
         for parameter in model.parameters():
             parameter.add_(0.15 * torch.randn_like(parameter))
     return model
+
+
+@pytest.fixture(scope="module")
+def session() -> Session:
+    return Session(dat(), ByteTokenizer(), "a model")
+
+
+def saved(page: Any, kind: str, path: Path | None = None) -> Path:
+    """The file of a button of the page, under a path that a test may choose."""
+    with page.expect_download() as waiting:
+        page.click(f"#{kind}")
+    if path is None:
+        return waiting.value.path()
+    waiting.value.save_as(path)
+    return path
+
+
+def rows_of(file: Path) -> list[dict[str, str]]:
+    """The lines of a CSV by heading."""
+    with open(file, encoding="utf-8", newline="") as stream:
+        return list(csv.DictReader(stream))
 
 
 @pytest.fixture

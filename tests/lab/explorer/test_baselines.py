@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-
 import pytest
 import torch
 
@@ -15,6 +13,7 @@ from dat.explorer.images import ImageSession
 from dat.explorer.packing import LARGEST_ERROR, pack
 from dat.explorer.view_state import View
 from dual_attention.model_analysis.capture import capture
+from tests.lab.explorer.conftest import rows_of
 
 pytest.importorskip("PIL.Image")
 
@@ -27,11 +26,10 @@ def session_of(preset: str) -> ImageSession:
     return ImageSession(build_games_model(PRESETS[preset], 2, seed=0).eval(), preset)
 
 
-def rows_of(session, view, folder):
+def table(session, view, folder):
     file = folder / "view.csv"
     Exporter(session, session.default, View.of(view)).write(file)
-    with open(file, encoding="utf-8", newline="") as stream:
-        return list(csv.DictReader(stream))
+    return rows_of(file)
 
 
 @pytest.mark.parametrize("preset", [*ATTENDING, *COMPARING, *BOTH])
@@ -84,10 +82,10 @@ def test_the_two_objects_of_predinet(tmp_path):
     with torch.no_grad(), capture(session.model) as maps:
         session.model(session.pixels("game same")[0][None] / 255.0)
     weights = maps.heads()[0].weights[0]
-    rows = rows_of(session, "page=vision&i=2", tmp_path)
+    rows = table(session, "page=vision&i=2", tmp_path)
     assert len(rows) == weights.numel() and {row["receiver"] for row in rows} == {"first object", "second object"}
     assert [float(row["value"]) for row in rows] == pytest.approx(weights.flatten().tolist(), abs=1e-6)
-    pairs = rows_of(session, "page=attention&head=5", tmp_path)
+    pairs = table(session, "page=attention&head=5", tmp_path)
     assert [float(row["value"]) for row in pairs] == pytest.approx(weights[5].flatten().tolist(), abs=1e-6)
     Exporter(session, session.default, View.of("page=vision")).write(tmp_path / "view.png")
     assert (tmp_path / "view.png").stat().st_size > 10_000
@@ -96,11 +94,11 @@ def test_the_two_objects_of_predinet(tmp_path):
 def test_what_a_model_does_not_compute(tmp_path):
     corelnet, esbn = session_of("corelnet-softmax"), session_of("esbn")
     with pytest.raises(ValueError, match="computes no attention; see its page relations"):
-        rows_of(corelnet, "page=attention", tmp_path)
+        table(corelnet, "page=attention", tmp_path)
     with pytest.raises(ValueError, match="corelnet attends to nothing; expected raw"):
-        rows_of(corelnet, "page=relations&view=attended", tmp_path)
+        table(corelnet, "page=relations&view=attended", tmp_path)
     with pytest.raises(ValueError, match="computes no relations; see its page attention"):
-        rows_of(esbn, "page=relations", tmp_path)
-    assert len(rows_of(corelnet, "page=relations", tmp_path)) == 81
-    assert len(rows_of(corelnet, "page=vision&maps=attention", tmp_path)) == 9
-    assert len(rows_of(esbn, "page=attention", tmp_path)) == 36
+        table(esbn, "page=relations", tmp_path)
+    assert len(table(corelnet, "page=relations", tmp_path)) == 81
+    assert len(table(corelnet, "page=vision&maps=attention", tmp_path)) == 9
+    assert len(table(esbn, "page=attention", tmp_path)) == 36

@@ -10,7 +10,7 @@ from dat.explorer.example import EXAMPLES
 from dat.explorer.image_cards import image_card
 from dat.explorer.session import Session
 from dual_attention.generation.tokenizer import ByteTokenizer
-from tests.lab.explorer.conftest import TEXT, dat, transformer
+from tests.lab.explorer.conftest import TEXT, dat, saved, transformer
 
 pytestmark = pytest.mark.slow
 
@@ -29,13 +29,8 @@ def test_a_card_is_written_saved_and_opened_again(visit, serve, tmp_path):
     page.fill("#card-note", "likes vowels")
     assert page.inner_text("#card-title") == "same <b>letter</b> · blocks.1 relation 2"
     facts = page.inner_text("#card-facts") + page.inner_text("#card-labels") + page.inner_text("#card-high")
-    with page.expect_download() as waiting:
-        page.click("#card-save")
-    file = tmp_path / "card.json"
-    waiting.value.save_as(file)
-    with page.expect_download() as waiting:
-        page.click("#html")
-    waiting.value.save_as(tmp_path / "card.html")
+    file = saved(page, "card-save", tmp_path / "card.json")
+    saved(page, "html", tmp_path / "card.html")
     page.click("[aria-label='blocks.0 relation 1']")  # what was written stays with its relation
     page.wait_for_function("() => document.getElementById('card-title').textContent === 'blocks.0 relation 1'")
     assert page.input_value("#card-note") == ""
@@ -92,12 +87,10 @@ def test_a_card_of_pictures_is_saved_and_opened_again(visit, serve, tmp_path):
     answers = page.locator("#card-high > li > figure:first-child figcaption").all_inner_texts()
     assert all(text.endswith(" same") for text in answers)
     page.fill("#card-name", "same")
-    with page.expect_download() as waiting:
-        page.click("#card-save")
-    waiting.value.save_as(tmp_path / "card.json")
+    file = saved(page, "card-save", tmp_path / "card.json")
     page.click("[aria-label='blocks.0 relation 0']")
     page.wait_for_function("() => document.getElementById('card-title').textContent === 'blocks.0 relation 0'")
-    whole = json.loads((tmp_path / "card.json").read_text(encoding="utf-8"))
+    whole = json.loads(file.read_text(encoding="utf-8"))
     wrong = {**whole, "shown": {**whole["shown"], str(whole["pairs"][0]["example"]["picture"]): {}}}
     for text, wanted in ((json.dumps(wrong), "its pairs are damaged"), (json.dumps(whole), "")):
         (tmp_path / "next.json").write_text(text, encoding="utf-8")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import json
 import math
 
 import pytest
@@ -15,9 +13,8 @@ from dat.explorer.session import Session
 from dat.explorer.view_state import View
 from dual_attention.generation.tokenizer import ByteTokenizer
 from dual_attention.model_analysis.capture import capture
-from tests.lab.explorer.conftest import TEXT, dat, transformer
+from tests.lab.explorer.conftest import TEXT, dat, rows_of, transformer
 from tests.lab.explorer.test_ablations import without
-from tests.lab.explorer.test_server import ask, works
 
 LAYER, NUMBER = "blocks.1", 2
 
@@ -130,29 +127,11 @@ def test_cards_of_little_and_of_other_models(session, tmp_path):
 def test_a_card_as_a_file(session, found, tmp_path):
     exporter = Exporter(session, TEXT, View.of(f"page=card&layer=1&relation={NUMBER}"))
     exporter.write(tmp_path / "a.csv")
-    with open(tmp_path / "a.csv", encoding="utf-8", newline="") as file:
-        rows = {row["measure"]: row for row in csv.DictReader(file)}
+    rows = {row["measure"]: row for row in rows_of(tmp_path / "a.csv")}
     assert float(rows["share"]["value"]) == pytest.approx(found["share"])
     assert float(rows["divergence"]["control_largest"]) == max(one[1] for one in found["effects_random"])
     with pytest.raises(ValueError, match="has no picture"):
         exporter.write(tmp_path / "a.png")
-
-
-@pytest.mark.parametrize(
-    ("request_", "status", "message"),
-    [
-        ({"text": "x" * 99}, 422, "text: 99 tokens, but the model reads at most 64"),
-        ({"layer": "blocks.7"}, 422, "layer: expected one with relations (blocks.0, blocks.1), got 'blocks.7'"),
-        ({"layer": 1}, 400, "The request needs a layer"),
-        ({"relation": 4}, 422, "relation: expected a number from 0 to 3, got 4"),
-    ],
-)
-def test_bad_requests(serve, request_, status, message):
-    server = serve()
-    asked = {"text": TEXT, "layer": LAYER, "relation": 0, **request_}
-    found, body, _ = ask(server, json.dumps(asked), path="/card")
-    assert found == status and message in json.loads(body)["error"]
-    assert works(server)
 
 
 def test_relations_that_are_not_finite_are_refused():

@@ -21,15 +21,10 @@ from dat.explorer.session import Session
 from dual_attention.generation.tokenizer import ByteTokenizer
 from dual_attention.model_analysis.dictionaries import DictionarySettings, build_dictionary
 from tests.lab.explorer.conftest import dat, transformer
-from tests.lab.explorer.test_server import ask, works
+from tests.lab.explorer.test_server import ask
 
 TEXT = "the cat sat on the mat; the dog sat on the log. " * 8
 SETTINGS = DictionarySettings(top=3, ends=("high", "low"), counterexamples=2, context=6)
-
-
-@pytest.fixture(scope="module")
-def session():
-    return Session(dat(), ByteTokenizer(), "a model")
 
 
 def built(session):
@@ -88,23 +83,6 @@ def test_tokens_of_another_tokenizer(session, tmp_path):
     replace(expected, entries=(replace(expected.entries[0], example=example),)).save(tmp_path / "a.jsonl")
     with pytest.raises(ValueError, match="expected a context of the object 1000000000"):
         read_dictionary(session, str(tmp_path))
-
-
-@pytest.mark.parametrize(
-    ("request_", "status", "message"),
-    [
-        ({"text": "x"}, 422, "text: expected 2 to 200,000 tokens, got 1"),
-        ({"text": "x" * 200_001}, 422, "got 200,001"),
-        ({"text": "\ud800"}, 422, "text: expected UTF-8"),
-        ({"pairs": 0}, 422, "pairs: expected a number from 1 to 50"),
-        ({"text": None}, 400, "needs a text"),
-    ],
-)
-def test_bad_requests(serve, request_, status, message):
-    server = serve()
-    found, body, _ = ask(server, json.dumps({"text": TEXT, **request_}), path="/make-dictionary")
-    assert found == status and message in json.loads(body)["error"]
-    assert works(server)
 
 
 def test_a_model_without_relations(serve):

@@ -9,7 +9,7 @@ import pytest
 from dat.explorer.ablations import ablated
 from dat.explorer.exporting import Exporter
 from dat.explorer.view_state import View
-from tests.lab.explorer.conftest import TEXT, vision
+from tests.lab.explorer.conftest import TEXT, saved, vision
 
 pytestmark = pytest.mark.slow
 
@@ -40,13 +40,11 @@ def test_every_part_in_turn(visit, serve, tmp_path):
     )
     cells = page.locator("#effects-grid button")
     assert cells.count() == 20 and "divergence" in cells.first.get_attribute("aria-label")
-    with page.expect_download() as waiting:
-        page.click("#csv")
     Exporter(server.session, TEXT, View.of("page=effects&draws=2")).write(tmp_path / "effects.csv")
-    with open(waiting.value.path(), encoding="utf-8") as file, open(tmp_path / "effects.csv", encoding="utf-8") as own:
-        saved, expected = list(csv.reader(file)), list(csv.reader(own))
-    assert saved[0] == expected[0] and [row[:4] for row in saved] == [row[:4] for row in expected]
-    assert [float(row[7]) for row in saved[1:]] == pytest.approx([float(row[7]) for row in expected[1:]], abs=2e-6)
+    with open(saved(page, "csv"), encoding="utf-8") as file, open(tmp_path / "effects.csv", encoding="utf-8") as own:
+        theirs, expected = list(csv.reader(file)), list(csv.reader(own))
+    assert theirs[0] == expected[0] and [row[:4] for row in theirs] == [row[:4] for row in expected]
+    assert [float(row[7]) for row in theirs[1:]] == pytest.approx([float(row[7]) for row in expected[1:]], abs=2e-6)
     # With a key, to the map of a relation; the address leads back to the effects.
     address = page.url
     page.focus("#effects-grid [aria-label^='blocks.1 relation 3']")
@@ -67,11 +65,8 @@ def test_effects_on_an_image_as_a_file(visit, serve, tmp_path):
     rows = page.locator("#effects-table tbody td").all_text_contents()
     assert "The loss is of the class that the model itself names" in page.inner_text("#effects-note")
     assert page.input_value("#measure") == "loss" and rows[0][0] in "+-"
-    with page.expect_download() as waiting:
-        page.click("#html")
-    waiting.value.save_as(tmp_path / "effects.html")
     other = visit()
-    page = other.open((tmp_path / "effects.html").as_uri())
+    page = other.open(saved(page, "html", tmp_path / "effects.html").as_uri())
     page.wait_for_function(DONE)
     assert page.locator("#effects-table tbody td").all_text_contents() == rows
     assert page.locator("#effects-tools").is_hidden() and not other.complaints

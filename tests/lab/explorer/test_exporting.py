@@ -25,14 +25,7 @@ from dual_attention.generation.tokenizer import ByteTokenizer
 from dual_attention.model_analysis.capture import capture
 from dual_attention.model_analysis.measures import read_relations
 from dual_attention.model_analysis.sites import find_sites
-from tests.lab.explorer.conftest import dat, transformer, vision
-
-TEXT = "the cat sat on the mat"
-
-
-@pytest.fixture(scope="module")
-def session():
-    return Session(dat(), ByteTokenizer(), "a model")
+from tests.lab.explorer.conftest import TEXT, rows_of, saved, transformer, vision
 
 
 @pytest.fixture(scope="module")
@@ -44,8 +37,7 @@ def maps(session):
 
 def table(session, view, path, source=TEXT):
     Exporter(session, source, View.of(view)).write(path / "file.csv")
-    with open(path / "file.csv", encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
+    return rows_of(path / "file.csv")
 
 
 @pytest.mark.parametrize(
@@ -172,12 +164,8 @@ def test_a_browser_writes_the_same_texts(visit, exported, session, tmp_path):
     texts = ["=1+2", "-5", "=", "@SUM(A1)", "'=1", "＝1", '"', "+.5e3"]
     recording = replace(session.record("12345678"), sequences={"tokens": texts})
     page = visit().open(f"{exported(recording=recording)}#page=attention")
-    with page.expect_download() as waiting:
-        page.click("#csv")
     ours = list(csv.DictReader(io.StringIO(csv_of(seen_pairs(recording, View.of("attention"))))))
-    with open(waiting.value.path(), encoding="utf-8", newline="") as file:
-        theirs = list(csv.DictReader(file))
-    tokens = [row["sender_token"] for row in theirs]
+    tokens = [row["sender_token"] for row in rows_of(saved(page, "csv"))]
     assert tokens == [row["sender_token"] for row in ours]
     assert [text for text in texts if text not in tokens] == ["=1+2", "@SUM(A1)", "'=1", "＝1"]
 
@@ -239,9 +227,7 @@ def test_a_browser_shows_the_same(visit, session, tmp_path, view):
     exporter.write(tmp_path / "page.html")
     page = visit().open((tmp_path / "page.html").as_uri())
     assert page.get_attribute(f"#tab-{exporter.view.page}", "aria-selected") == "true"
-    with page.expect_download() as waiting:
-        page.click("#csv")
-    with open(waiting.value.path(), encoding="utf-8", newline="") as file:
+    with open(saved(page, "csv"), encoding="utf-8", newline="") as file:
         headings, *theirs = csv.reader(file)
     theirs = [row for row in theirs if row[2] not in ("name", "note")]  # which somebody wrote in the page
     ours = [*csv.reader(io.StringIO(csv_of(exporter.seen), newline=""))][1:]

@@ -8,7 +8,7 @@ import pytest
 
 from dat.explorer import streaming
 from dat.explorer.streaming import generated
-from tests.lab.explorer.conftest import dat
+from tests.lab.explorer.conftest import dat, saved
 
 pytestmark = pytest.mark.slow
 NOTE = "part => document.getElementById('generate-note').textContent.includes(part)"
@@ -40,9 +40,7 @@ def test_tokens_steps_and_maps(visit, serve, tmp_path):
     page.keyboard.press("ArrowUp")
     assert page.inner_text("#step-senders caption").startswith("What token 12 ")
     for kind in ("html", "csv", "svg", "png"):
-        with page.expect_download() as waiting:
-            page.click(f"#{kind}")
-        waiting.value.save_as(tmp_path / f"steps.{kind}")
+        saved(page, kind, tmp_path / f"steps.{kind}")
     lines = (tmp_path / "steps.csv").read_text(encoding="utf-8").splitlines()
     assert len(lines) == 1 + sum(11 + step for step in range(12))
     other = visit()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import re
 import shlex
 from pathlib import Path
@@ -18,7 +17,7 @@ from dat.explorer.session import Session
 from dual_attention.generation.tokenizer import ByteTokenizer
 from dual_attention.model_analysis.dictionaries import weights_digest
 from dual_attention.model_analysis.sites import find_sites
-from tests.lab.explorer.conftest import TEXT, dat, vision
+from tests.lab.explorer.conftest import TEXT, dat, rows_of, saved, vision
 from tests.lab.explorer.test_page import maps_of
 from tests.lab.explorer.test_page import numbers as csv_numbers
 
@@ -144,10 +143,9 @@ def test_a_view_is_cited(visit, serve, monkeypatch, tmp_path):
     assert words[:6] == ["dat", "explore", str(folder), "--layers", "0,1", "--view"]
     monkeypatch.setattr(command, "session_of", lambda options: session)
     assert command.run_explorer("dat explore", [*words[2:], "--export", str(tmp_path / "a.csv")]) == 0
-    with open(tmp_path / "a.csv", encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file):
-            pair = int(row["receiver"]), int(row["sender"])
-            assert float(row["value"]) == pytest.approx(numbers.pop(pair), abs=1e-2)
+    for row in rows_of(tmp_path / "a.csv"):
+        pair = int(row["receiver"]), int(row["sender"])
+        assert float(row["value"]) == pytest.approx(numbers.pop(pair), abs=1e-2)
     assert not numbers
     entries = copied(page, "bibtex")
     (readme,) = re.findall(r"```bibtex\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
@@ -156,11 +154,9 @@ def test_a_view_is_cited(visit, serve, monkeypatch, tmp_path):
     assert entries.startswith(readme) and f"title = {{{title}}}" in software
     assert f"version = {{{dual_attention.__version__}}}" in software
     page.keyboard.press("Escape")
-    with page.expect_download() as waiting:
-        page.click("#html")
-    waiting.value.save_as(tmp_path / "view.html")
-    assert str(tmp_path) not in (tmp_path / "view.html").read_text(encoding="utf-8")
-    other = visit().open((tmp_path / "view.html").as_uri())
+    file = saved(page, "html", tmp_path / "view.html")
+    assert str(tmp_path) not in file.read_text(encoding="utf-8")
+    other = visit().open(file.as_uri())
     other.click("#cite-button")
     assert other.locator("#cite-link").is_hidden() and other.input_value("#cite-bibtex") == entries
     assert shlex.split(other.input_value("#cite-command"))[2:] == ["a run", *words[3:]]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 
 import pytest
@@ -15,7 +14,7 @@ from dat.explorer.packing import unpacked_array
 from dat.explorer.view_state import View
 from dual_attention.model_analysis.capture import capture
 from dual_attention.model_analysis.interventions import Ablate, Target, intervene
-from tests.lab.explorer.conftest import vision
+from tests.lab.explorer.conftest import rows_of, vision
 from tests.lab.explorer.test_cards import area
 from tests.lab.explorer.test_server import ask
 
@@ -105,8 +104,7 @@ def test_they_are_served_and_exported(serve, session, tmp_path):
     assert status == 422 and "relation: expected a number from 0 to 2, got 7" in json.loads(body)["error"]
     view = View.of(f"page=card&layer=0&relation={NUMBER}")
     Exporter(session, "game same", view).write(tmp_path / "card.csv")
-    with open(tmp_path / "card.csv", encoding="utf-8") as file:
-        rows = {row["measure"]: row["value"] for row in csv.DictReader(file)}
+    rows = {row["measure"]: row["value"] for row in rows_of(tmp_path / "card.csv")}
     assert rows["pictures"] == "256" and {"share", "right", "AUC equal patches", "strongest pair, same"} <= set(rows)
     Exporter(session, "game same", view).write(tmp_path / "card.html")
     assert f'"{LAYER} {NUMBER}"' in (tmp_path / "card.html").read_text()

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from xml.etree import ElementTree
 
 import pytest
 
 from dat.explorer.switches import switch_effects
-from tests.lab.explorer.conftest import dat
+from tests.lab.explorer.conftest import TEXT, dat, rows_of, saved
 
 pytestmark = pytest.mark.slow
 
-TEXT = "the cat sat on the mat"
 EFFECTS = "() => !document.getElementById('switch-effects').hidden && document.getElementById('switch-busy').hidden"
 
 
@@ -67,12 +65,8 @@ def test_effects_as_files(visit, serve, tmp_path):
     rows = switched(page)
     files = {}
     for kind in ("png", "svg", "csv", "html"):
-        with page.expect_download() as waiting:
-            page.click(f"#{kind}")
-        files[kind] = tmp_path / f"effects.{kind}"
-        waiting.value.save_as(files[kind])
-    with open(files["csv"], encoding="utf-8", newline="") as file:
-        table = list(csv.DictReader(file))
+        files[kind] = saved(page, kind, tmp_path / f"effects.{kind}")
+    table = rows_of(files["csv"])
     assert {row["switched"] for row in table} == {"relation 2 of blocks.0: zero"}
     assert [row["token"] for row in table] == [*TEXT.replace(" ", "␣")][1:]
     assert files["png"].read_bytes().startswith(b"\x89PNG") and files["svg"].read_text().startswith("<svg")
@@ -93,14 +87,8 @@ def test_text_is_never_markup(visit, serve, tmp_path):
     assert page.locator("#switch-figure > svg text").count() > 12 and page.locator("img, parsererror").count() == 0
     shown = page.locator("#switch-text bdi").all_text_contents()
     assert shown[:6] == [*"</svg>"] and shown[-1] == "\\x0b"
-    with page.expect_download() as waiting:
-        page.click("#svg")
-    waiting.value.save_as(tmp_path / "file.svg")
-    assert "“>”" in "".join(ElementTree.parse(tmp_path / "file.svg").getroot().itertext())
-    with page.expect_download() as waiting:
-        page.click("#html")
-    waiting.value.save_as(tmp_path / "file.html")
-    copied = visit().open((tmp_path / "file.html").as_uri())
+    assert "“>”" in "".join(ElementTree.parse(saved(page, "svg")).getroot().itertext())
+    copied = visit().open(saved(page, "html", tmp_path / "file.html").as_uri())
     assert copied.locator("#switch-text bdi").all_text_contents() == shown and copied.locator("img").count() == 0
 
 
@@ -120,8 +108,5 @@ def test_answers_come_to_the_switches_that_are_set(visit, serve):
 
 def test_a_file_without_effects_has_no_such_page(visit, serve, tmp_path):
     page = visit().open(serve(dat(1), text=TEXT).address)
-    with page.expect_download() as waiting:
-        page.click("#html")
-    waiting.value.save_as(tmp_path / "page.html")
-    page = visit().open((tmp_path / "page.html").as_uri())
+    page = visit().open(saved(page, "html", tmp_path / "page.html").as_uri())
     assert page.locator("#tab-interventions").is_hidden() and page.locator("#tab-attention").is_visible()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from dataclasses import dataclass, replace
 
@@ -14,7 +13,7 @@ from dat.explorer import dictionaries
 from dat.explorer.dictionaries import made_dictionary
 from dat.explorer.session import Session
 from dual_attention.generation.tokenizer import ByteTokenizer
-from tests.lab.explorer.conftest import dat, vision
+from tests.lab.explorer.conftest import dat, rows_of, saved, vision
 from tests.lab.explorer.test_dictionaries import TEXT
 
 pytestmark = pytest.mark.slow
@@ -24,13 +23,6 @@ pytestmark = pytest.mark.slow
 class Config:
     d_model: int = 32
     n_layers: int = 2
-
-
-def saved(page, kind, path):
-    with page.expect_download() as waiting:
-        page.click(f"#{kind}")
-    waiting.value.save_as(path)
-    return path
 
 
 def test_a_dictionary_is_made(visit, serve, tmp_path):
@@ -57,10 +49,9 @@ def test_a_dictionary_is_made(visit, serve, tmp_path):
     page.focus("#dictionary-page")
     page.keyboard.press("]")
     assert page.get_attribute("[aria-label='blocks.1 relation 3']", "aria-pressed") == "true"
-    with open(saved(page, "csv", tmp_path / "file.csv"), encoding="utf-8", newline="") as file:
-        assert {row["kind"] for row in csv.DictReader(file)} == {"pair", "like it"}
-    assert saved(page, "svg", tmp_path / "file.svg").read_text(encoding="utf-8").count("<text") > 20
-    assert saved(page, "png", tmp_path / "file.png").read_bytes().startswith(b"\x89PNG")
+    assert {row["kind"] for row in rows_of(saved(page, "csv"))} == {"pair", "like it"}
+    assert saved(page, "svg").read_text(encoding="utf-8").count("<text") > 20
+    assert saved(page, "png").read_bytes().startswith(b"\x89PNG")
     listed = page.inner_text("#dictionary-list")
     other = visit()
     copied = other.open(saved(page, "html", tmp_path / "file.html").as_uri())
@@ -105,10 +96,8 @@ def test_the_model(visit, serve, tmp_path):
     assert f"in all\t{sum(p.numel() for p in model.parameters()):,}" in text[1]
     assert any(one.startswith("memory, estimated for one text of 64 tokens") for one in text)
     assert page.locator("#model-figure svg rect").count() > 8
-    with open(saved(page, "csv", tmp_path / "file.csv"), encoding="utf-8", newline="") as file:
-        assert {"section": "configuration", "name": "d_model", "value": "32", "remark": ""} in list(
-            csv.DictReader(file)
-        )
+    line = {"section": "configuration", "name": "d_model", "value": "32", "remark": ""}
+    assert line in rows_of(saved(page, "csv"))
     copied = visit().open(saved(page, "html", tmp_path / "file.html").as_uri())
     assert copied.locator("#model-tables table").all_inner_texts() == text
     assert visitor.inside(server.address.partition("?")[0])

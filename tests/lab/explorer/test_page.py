@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import re
 import struct
-from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
@@ -16,7 +14,7 @@ from dat.explorer.recording import record
 from dual_attention.generation.tokenizer import ByteTokenizer
 from dual_attention.model_analysis.capture import capture
 from dual_attention.model_analysis.measures import read_relations
-from tests.lab.explorer.conftest import TEXT, dat, transformer
+from tests.lab.explorer.conftest import TEXT, dat, rows_of, saved, transformer
 from tests.support import seq2seq
 from tests.support.browser import pixels
 
@@ -32,10 +30,8 @@ def maps_of(model, text=TEXT):
 
 def numbers(visitor):
     """The numbers that the button CSV saves, by receiver and sender."""
-    with visitor.page.expect_download() as waiting:
-        visitor.page.click("#csv")
-    with open(waiting.value.path(), encoding="utf-8", newline="") as file:
-        return {(int(row["receiver"]), int(row["sender"])): float(row["value"]) for row in csv.DictReader(file)}
+    rows = rows_of(saved(visitor.page, "csv"))
+    return {(int(row["receiver"]), int(row["sender"])): float(row["value"]) for row in rows}
 
 
 def test_numbers_of_every_view_are_those_of_the_model(visit, exported):
@@ -113,7 +109,7 @@ def test_pictures(visit, exported):
     for kind in ("png", "svg"):
         with page.expect_download() as waiting:
             page.click(f"#{kind}")
-        files[kind] = Path(waiting.value.path()).read_bytes()
+        files[kind] = waiting.value.path().read_bytes()
         assert waiting.value.suggested_filename == f"blocks.0-relation-1.{kind}"
     assert files["png"].startswith(b"\x89PNG")
     drawing = ElementTree.fromstring(files["svg"])
@@ -136,9 +132,7 @@ def test_a_picture_of_a_long_text(visit, exported):
     visitor = visit()
     page = visitor.open(exported(dat(context=2048), text=(TEXT + " ") * 60) + "#view=attended")
     page.wait_for_function("() => document.querySelector('#main-map .scale .bar')")
-    with page.expect_download() as waiting:
-        page.click("#svg")
-    drawing = Path(waiting.value.path()).read_text(encoding="utf-8")
+    drawing = saved(page, "svg").read_text(encoding="utf-8")
     assert "Each pixel is the strongest of 2 × 2 pairs." in drawing and drawing.count("<image") == 1
     assert drawing.count("<text") < 250 and "under attention of head 0</text>" in drawing
 
@@ -403,12 +397,9 @@ def test_symbols(visit, exported):
     light = [sum(map(int, re.findall(r"\d+", ground))) for ground in grounds]
     by_weight = assignment[:, 5].argsort().tolist()
     assert [light[place] for place in by_weight] == sorted(light, reverse=True) and len(set(light)) > 10
-    with page.expect_download() as waiting:
-        page.click("#csv")
-    with open(waiting.value.path(), encoding="utf-8", newline="") as file:
-        saved = {(int(row["place"]), int(row["symbol"])): float(row["weight"]) for row in csv.DictReader(file)}
-    assert len(saved) == assignment.numel()
-    assert all(weight == pytest.approx(float(assignment[at]), abs=1e-3 * most) for at, weight in saved.items())
+    weights = {(int(row["place"]), int(row["symbol"])): float(row["weight"]) for row in rows_of(saved(page, "csv"))}
+    assert len(weights) == assignment.numel()
+    assert all(weight == pytest.approx(float(assignment[at]), abs=1e-3 * most) for at, weight in weights.items())
     page.click("#symbol-text bdi >> nth=3")
     rows = page.locator("#token-symbols tbody th").all_inner_texts()
     assert [int(row) for row in rows] == assignment[3].argsort(descending=True).tolist()

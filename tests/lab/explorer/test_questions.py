@@ -17,6 +17,7 @@ from dat.explorer.exporting import Exporter
 from dat.explorer.questions import EXAMPLES, QuestionSession
 from dat.explorer.view_state import View
 from dual_attention.model_analysis.capture import capture
+from tests.lab.explorer.conftest import rows_of, saved
 from tests.lab.explorer.test_server import ask
 
 QUESTION = "Solve 3*x = 9 for x."
@@ -117,9 +118,6 @@ def test_a_question_is_asked_in_a_browser(visit, serve):
     page.click("#ask button")
     page.wait_for_function("() => !document.querySelector('#ask button').disabled")
     page.click("#tab-attention")
-    with page.expect_download() as waiting:
-        page.click("#csv")
-    with open(waiting.value.path(), encoding="utf-8") as file:
-        senders = [line.split(",")[3] for line in file.read().splitlines()[1:24]]
+    senders = [row["sender_token"] for row in rows_of(saved(page, "csv"))[:23]]
     assert "".join(senders).replace("␣", " ") == "Solve y - 1 = 2 for y.⟨end⟩"
     assert visitor.inside(server.address.partition("?")[0])

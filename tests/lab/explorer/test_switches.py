@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 
 import pytest
@@ -12,18 +11,11 @@ from dat.explorer.session import Session
 from dat.explorer.switches import CONTROLS, Switch, interventions_of, switch_effects
 from dual_attention.generation.tokenizer import ByteTokenizer
 from dual_attention.model_analysis.interventions import Ablate, Prediction, Scale, Target, intervene, measure_effects
-from tests.lab.explorer.conftest import dat, transformer
-from tests.lab.explorer.test_server import ask, works
+from tests.lab.explorer.conftest import TEXT, transformer
 
-TEXT = "the cat sat on the mat"
 HEAD = {"mediator": "head", "layer": "blocks.1", "kind": "sensory", "number": 1}
 RELATION = {"mediator": "relation", "layer": "blocks.0", "kind": "relational", "number": 2}
 SYMBOL = {"mediator": "symbol", "layer": "blocks.0", "kind": "relational", "number": 0}
-
-
-@pytest.fixture(scope="module")
-def session():
-    return Session(dat(), ByteTokenizer(), "a model")
 
 
 def effects(session, *switches, text=TEXT, **request):
@@ -106,30 +98,3 @@ def test_nothing_stays_on_the_model(session):
     effects(session, HEAD, RELATION, SYMBOL)
     assert session.packed(TEXT) == before
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in session.model.modules())
-
-
-@pytest.mark.parametrize(
-    ("request_", "status", "message"),
-    [
-        ({"switches": []}, 422, "switches: expected at least one"),
-        ({"switches": [{"layer": "blocks.0"}]}, 400, "A switch needs mediator, layer, kind, number"),
-        ({"switches": [{**HEAD, "number": "1"}]}, 400, "A switch names"),
-        ({"switches": [{**HEAD, "layer": ["blocks.0"]}]}, 400, "A switch names"),
-        ({"switches": [{**HEAD, "number": 7}]}, 422, "heads: expected numbers from 0 to 1"),
-        ({"switches": [{**HEAD, "layer": "blocks.9"}]}, 422, "layers: expected some of blocks.0, blocks.1"),
-        ({"switches": [{**HEAD, "kind": "other"}]}, 422, "heads: expected the kinds"),
-        ({"switches": [{**HEAD, "mediator": "selection"}]}, 422, "mediator: expected head, relation or symbol"),
-        ({"switches": [HEAD], "change": "remove"}, 422, "change: expected one of zero, mean, scale"),
-        ({"switches": [HEAD], "factor": 1e9}, 422, "factor: expected a number from -100.0 to 100.0"),
-        ({"switches": [HEAD], "factor": True}, 422, "factor: expected a number"),
-        ({"switches": [HEAD], "place": 99}, 422, "place: expected a number from 0 to 21"),
-        ({"switches": [HEAD], "place": 1.5}, 422, "place: expected an integer"),
-        ({"switches": [HEAD], "text": ""}, 422, "text: expected at least one character"),
-        ({"switches": [HEAD], "text": None}, 400, "The request needs a text"),
-    ],
-)
-def test_bad_requests(serve, request_, status, message):
-    server = serve()
-    found, body, _ = ask(server, json.dumps({"text": TEXT, **request_}), path="/intervene")
-    assert found == status and message in json.loads(body)["error"]
-    assert works(server)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-
 import pytest
 import torch
 
 from dat.explorer.example import EXAMPLES
 from dual_attention.model_analysis.capture import capture
-from tests.lab.explorer.conftest import vision
+from tests.lab.explorer.conftest import rows_of, saved, vision
 from tests.lab.explorer.test_baselines import session_of
 from tests.lab.explorer.test_images import file_of
 from tests.support.browser import pixels
@@ -19,10 +17,7 @@ pytestmark = pytest.mark.slow
 
 
 def numbers(page):
-    with page.expect_download() as waiting:
-        page.click("#csv")
-    with open(waiting.value.path(), encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
+    return rows_of(saved(page, "csv"))
 
 
 def test_maps_from_a_patch(visit, serve):
@@ -94,17 +89,13 @@ def test_uploads(visit, serve, tmp_path):
 def test_an_image_in_a_file(visit, serve, tmp_path):
     page = visit().open(f"{serve(vision()).address}#page=vision&i=3&maps=attention")
     before = page.locator("#vision-table").inner_text()
-    for kind in ("html", "svg", "png"):
-        with page.expect_download() as waiting:
-            page.click(f"#{kind}")
-        waiting.value.save_as(tmp_path / f"page.{kind}")
-    assert (tmp_path / "page.png").read_bytes().startswith(b"\x89PNG")
-    drawing = (tmp_path / "page.svg").read_text(encoding="utf-8")
+    assert saved(page, "png").read_bytes().startswith(b"\x89PNG")
+    drawing = saved(page, "svg").read_text(encoding="utf-8")
     assert drawing.count("crispEdges") == 8 * 9 and "data:image/png;base64," in drawing
-    other = visit()
-    page = other.open((tmp_path / "page.html").as_uri())
+    file, other = saved(page, "html", tmp_path / "page.html"), visit()
+    page = other.open(file.as_uri())
     assert page.locator("#vision-table").inner_text() == before and page.locator("#ask-image").is_hidden()
-    assert other.inside((tmp_path / "page.html").as_uri())
+    assert other.inside(file.as_uri())
 
 
 def test_a_vision_transformer_shows_attention(visit, serve):

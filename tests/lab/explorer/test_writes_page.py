@@ -6,7 +6,7 @@ import pytest
 
 from dat.explorer.patching import cell_in_words, patched
 from dat.explorer.writes import part_in_words, written
-from tests.lab.explorer.conftest import TEXT
+from tests.lab.explorer.conftest import TEXT, saved
 
 pytestmark = pytest.mark.slow
 
@@ -17,9 +17,7 @@ PATCHING = "() => !document.getElementById('patching-found').hidden && document.
 
 def kept_file(page, visit, path):
     """The page as a file without a server."""
-    with page.expect_download() as waiting:
-        page.click("#html")
-    waiting.value.save_as(path)
+    saved(page, "html", path)
     visitor = visit()
     return visitor.open(path.as_uri()), visitor
 
