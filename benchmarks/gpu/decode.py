@@ -15,8 +15,8 @@ from benchmarks.gpu.observing import rates, timed, what_ran
 from benchmarks.gpu.plan import Item, Phase, Result, Setting, Step
 from benchmarks.report import seconds
 from benchmarks.subjects import build
-from benchmarks.suites.decoding import BATCHES, SYMBOLS, language_model
-from benchmarks.suites.generation import LAYERS
+from benchmarks.suites.decoding import BATCHES
+from benchmarks.suites.generation import LAYERS, SYMBOLS, language_model
 from benchmarks.suites.layers import size
 from benchmarks.work import Work
 

@@ -23,7 +23,7 @@ from benchmarks.gpu.decode import built
 from benchmarks.gpu.plan import MANY, Item, LeftOut, Phase, Result, Setting, Step
 from benchmarks.gpu.running import ROOT
 from benchmarks.runner import implementation
-from benchmarks.suites.decoding import SYMBOLS, language_model
+from benchmarks.suites.generation import SYMBOLS, language_model
 from benchmarks.suites.layers import Size
 
 DTYPES = ("bfloat16", "float16", "float32")

@@ -16,7 +16,7 @@ from benchmarks.floors import multiply_adds
 from benchmarks.gpu.decode import built
 from benchmarks.gpu.observing import described, kernels_in, library_attention, timed, what_ran
 from benchmarks.gpu.plan import Item, Phase, Result, Setting, Step
-from benchmarks.suites.decoding import language_model
+from benchmarks.suites.generation import language_model
 from benchmarks.suites.layers import size
 
 LAYERS, LENGTH, BATCH = 24, 1024, 8

@@ -3,47 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from benchmarks.cases import BYTES, OURS, Case, Request, SideSpec, Suite
 from benchmarks.results import Row, SideResult
-from benchmarks.suites.generation import LAYERS, OF, common_arguments
-from benchmarks.suites.layers import LONGEST_REFERENCE, Size, size
-from benchmarks.work import Decoding, Draw, Work
+from benchmarks.suites.generation import LAYERS, OF, SYMBOLS, language_model, llama_model
+from benchmarks.suites.layers import LONGEST_REFERENCE, size
+from benchmarks.work import Decoding, Work
 
 BATCHES = (1, 8)
-SYMBOLS = ("symbolic_attention", "positional_symbols", "position_relative", "rel_sym_attn")
-FARTHEST = 1024
-"""Offset beyond which symbols by relative position are the same."""
 READING = "reading"
 """Side that does nothing but read as much as ours has to, in turn with the others: memory may be twice as fast at one
 time of a run as at another, so that the best rate of the run says little of a token."""
-
-
-def language_model(sizes: Size, layers: int, length: int, relations: int | None, symbols: str = SYMBOLS[0]) -> Work:
-    """A language model of the paper's 343M layers, batch 1; a plain one without relations."""
-    common = common_arguments(sizes, layers, length)
-    inputs = {"x": Draw((1, length), below=sizes.vocabulary)}
-    if relations is None:
-        return Work("model", {"kind": "language_models.TransformerLM", **common, **sizes.plain_block()}, inputs)
-    options: dict[str, dict[str, Any]] = {
-        "symbolic_attention": sizes.retriever(),
-        "positional_symbols": {"symbol_dim": sizes.d_model, "max_length": length},
-        "position_relative": {"symbol_dim": sizes.d_model, "max_rel_pos": min(length, FARTHEST)},
-        "rel_sym_attn": {
-            "d_model": sizes.d_model,
-            "rel_n_heads": sizes.symbol_heads,
-            "symbolic_attn_n_heads": sizes.symbol_heads,
-            "n_symbols": sizes.symbols,
-            "nbhd_delta": 2,
-        },
-    }
-    block = sizes.block(relations)
-    if symbols == "position_relative":
-        block["ra_kwargs"] = {**block["ra_kwargs"], "use_relative_positional_symbols": True}
-    kwargs = {"kind": "language_models.DualAttnTransformerLM", **common, **block}
-    kwargs |= {"symbol_retrieval": symbols, "symbol_retrieval_kwargs": options[symbols]}
-    return Work("model", kwargs, inputs)
 
 
 def cases(request: Request) -> Iterator[Case]:
@@ -69,8 +39,7 @@ def case(symbols: str, batch: int, context: int, *, quick: bool) -> Case:
         return Work(of.subject, of.kwargs, of.inputs, impl, decoding=decoding, compiled=compiled)
 
     dual, plain = (language_model(sizes, layers, context + 1, r, symbols) for r in (relations, None))
-    llama = {**sizes.llama(layers, context + 1), "vocab_size": sizes.vocabulary, "tie_word_embeddings": True}
-    rival = work(Work("llama_model", llama, dual.inputs))
+    rival = work(llama_model(sizes, layers, context + 1))
     sides = [
         SideSpec(OURS, work(dual), needs=held),
         SideSpec("plain", work(plain), function="plain", needs=held),

@@ -62,13 +62,7 @@ class Size:
 
     def plain_block(self) -> dict[str, Any]:
         """Arguments of a standard block of the same width and depth; no biases and no grouping, as in the paper."""
-        return {
-            "n_heads": 2 * self.heads,
-            "dff": self.dff,
-            "activation": "gelu",
-            "norm_first": True,
-            "bias": False,
-        }
+        return {"n_heads": 2 * self.heads, "dff": self.dff, "activation": "gelu", "norm_first": True, "bias": False}
 
     def retriever(self) -> dict[str, Any]:
         """Arguments of the symbolic attention that all layers share; the library of symbols is not trained."""
@@ -92,17 +86,7 @@ class Size:
 
 
 FULL = Size()
-QUICK = Size(
-    d_model=64,
-    dff=128,
-    heads=2,
-    kv=1,
-    symbols=16,
-    symbol_heads=2,
-    vocabulary=61,
-    gated=96,
-    relations=(4,),
-)
+QUICK = Size(d_model=64, dff=128, heads=2, kv=1, symbols=16, symbol_heads=2, vocabulary=61, gated=96, relations=(4,))
 
 
 def size(quick: bool) -> Size:
@@ -144,6 +128,7 @@ def step_case(relations: int, n: int, *, quick: bool) -> Case:
         needs = dense_bytes(1, n, sizes.heads, layers=LAYERS)
         check = SideSpec("dense", Work("dual_layers", dual, inputs, impl="dense"), needs=needs, timed=False)
     published = published_bytes(1, n, sizes.heads, relations, layers=LAYERS)
+    llama = Work("llama_layers", sizes.llama(LAYERS, n), inputs)
     return Case(
         suite="step",
         label=f"{LAYERS} layers, d={sizes.d_model}, R={relations}",
@@ -153,12 +138,7 @@ def step_case(relations: int, n: int, *, quick: bool) -> Case:
             SideSpec("plain", Work("plain_layers", plain, inputs), function="plain"),
             SideSpec("published", Work("dual_layers", dual, inputs), place="published", needs=published),
             check,
-            SideSpec(
-                "llama",
-                Work("llama_layers", sizes.llama(LAYERS, n), inputs),
-                function="llama",
-                package="transformers",
-            ),
+            SideSpec("llama", llama, function="llama", package="transformers"),
         ),
     )
 

@@ -12,6 +12,7 @@ from benchmarks.floors import multiply_adds
 from benchmarks.runner import Runner
 from benchmarks.subjects import build
 from benchmarks.suites import decoding
+from benchmarks.suites.generation import SYMBOLS
 from benchmarks.suites.layers import QUICK
 from benchmarks.work import Decoding, Settings, Work
 
@@ -22,7 +23,7 @@ def case(symbols: str, context: int = CONTEXT) -> Case:
     return decoding.case(symbols, BATCH, context, quick=True)
 
 
-def side(name: str, symbols: str = decoding.SYMBOLS[0], context: int = CONTEXT) -> Work:
+def side(name: str, symbols: str = SYMBOLS[0], context: int = CONTEXT) -> Work:
     return next(spec.work for spec in case(symbols, context).sides if spec.name == name)
 
 
@@ -30,7 +31,7 @@ def runner(work: Work) -> Runner:
     return Runner(work, Settings(), draw(work, Settings()))
 
 
-@pytest.mark.parametrize("symbols", decoding.SYMBOLS)
+@pytest.mark.parametrize("symbols", SYMBOLS)
 def test_a_token_scores_as_in_one_pass_however_often_it_is_tried(symbols: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("benchmarks.decoding.CHUNK", 7)  # the last chunk is a shorter one
     wanted = runner(side("one pass", symbols)).values("decode")
@@ -51,11 +52,13 @@ def test_rivals_see_the_same_context_each_time(name: str):
     assert difference(rival.values("decode"), first).size == 0.0
 
 
-def test_bytes_of_a_plain_model():
+@pytest.mark.parametrize("name", ["plain", "llama"])
+def test_bytes_of_a_rival(name: str):
     """Every weight once, the output layer is the embedding, and of each token held keys and values in each layer."""
-    plain = runner(side("plain"))
-    weights = sum(p.nbytes for p in plain.module.parameters())
-    assert plain.traffic("decode") == weights + BATCH * CONTEXT * 2 * QUICK.d_model * 4
+    pytest.importorskip("transformers", reason="a rival that is measured where it is installed")
+    rival = runner(side(name))
+    weights = sum(p.nbytes for p in rival.module.parameters())
+    assert rival.traffic("decode") == weights + BATCH * CONTEXT * 2 * QUICK.d_model * 4
 
 
 def test_reading_takes_what_ours_has_to_read():
@@ -63,13 +66,6 @@ def test_reading_takes_what_ours_has_to_read():
     assert reading.traffic("decode") == ours.traffic("decode")
     assert reading.decode().item() == ours.traffic("decode") / 4  # of as many ones
     assert multiply_adds(reading.work, "decode") == 0
-
-
-def test_bytes_of_llama():
-    pytest.importorskip("transformers", reason="a rival that is measured where it is installed")
-    llama = runner(side("llama"))
-    weights = sum(p.nbytes for p in llama.module.parameters())
-    assert llama.traffic("decode") == weights + BATCH * CONTEXT * 2 * QUICK.d_model * 4
 
 
 def weights_of(symbols: str, context: int) -> tuple[int, int]:
