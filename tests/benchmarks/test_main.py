@@ -70,7 +70,6 @@ def test_a_wrong_side_is_refused(
 
 
 def test_generation(tmp_path: Path):
-    pytest.importorskip("dual_attention.language_models")
     arguments = ["--quick", "--threads", "1", "--suite", "generation", "--sides", "plain", "--out", str(tmp_path)]
     assert main(arguments) == 0
     (row,) = results(tmp_path)["rows"]
