@@ -106,7 +106,7 @@ class Bench:
     folder: Path
     repeats: int = 5
     sample_seconds: float = 0.2
-    published: Path | None = None
+    published: str | None = None
     only: frozenset[str] | None = None
     report: Callable[[str], None] = lambda line: None
     also_memory: bool = False

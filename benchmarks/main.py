@@ -9,18 +9,18 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from benchmarks.cases import AMX, NATIVE, Case, Request, Suite
+from benchmarks.cases import AMX, NATIVE, Case, Request
 from benchmarks.comparing import TOLERANCES, Bench
 from benchmarks.machine import device_name, git_state, hardware, versions
 from benchmarks.measuring import RateMeter
 from benchmarks.output import Output, redraw
-from benchmarks.report import setting, show, spreads
+from benchmarks.report import plain, setting, spreads
 from benchmarks.results import Row
 from benchmarks.sides import Worker, WorkerError
 from benchmarks.suites import SUITES
@@ -28,24 +28,6 @@ from benchmarks.work import Settings
 
 RESULTS = Path(__file__).resolve().parent / "results"
 QUICK_REPEATS = 2
-
-
-@dataclass(frozen=True)
-class Options:
-    """Checked options of the command line; ``sides`` None for all; ``redraw``: only draw these files again."""
-
-    suites: tuple[Suite, ...]
-    lengths: tuple[int, ...]
-    repeats: int
-    device: str
-    dtype: str
-    threads: int
-    published: Path | None
-    sides: frozenset[str] | None
-    out: Path
-    quick: bool
-    kernels: tuple[str, ...]
-    redraw: tuple[Path, ...]
 
 
 class Parser(argparse.ArgumentParser):
@@ -75,8 +57,16 @@ def names(text: str) -> tuple[str, ...]:
     return found
 
 
-def parse(arguments: Sequence[str] | None = None) -> Options:
-    """Read the command line; a mistake ends the process with status 2 and one line."""
+def interpreter(text: str) -> str:
+    """The path of a Python; not resolved, since a link tells the environment."""
+    found = shutil.which(text)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"expected a Python interpreter, got {text!r}")
+    return os.path.abspath(found)
+
+
+def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """Read the command line, ``--suite`` as ``suites``; a mistake ends the process with status 2 and one line."""
     about = "\n".join(f"  {suite.name:12}{suite.about}" for suite in SUITES.values())
     parser = Parser(
         prog="benchmarks/run.py",
@@ -86,12 +76,17 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
     )
     add = parser.add_argument
     add("--suite", type=names, metavar="NAME,...", help="suites to run; all by default")
-    add("--lengths", type=lengths, metavar="N,...", help="sequence lengths, for suites that have a choice")
+    add("--lengths", type=lengths, default=(), metavar="N,...", help="sequence lengths, for suites that have a choice")
     add("--repeats", type=positive, metavar="N", help="samples of each side (5; at least 5 for a median to publish)")
     add("--device", default="cpu", choices=("cpu", "cuda"), help="cpu by default")
     add("--dtype", default="float32", choices=tuple(TOLERANCES), help="of parameters and inputs; float32 by default")
     add("--threads", type=positive, metavar="N", help="of the CPU in each process; by default all cores")
-    add("--published", metavar="PYTHON", help="interpreter of an environment with dual-attention==0.0.7")
+    add(
+        "--published",
+        type=interpreter,
+        metavar="PYTHON",
+        help="interpreter of an environment with dual-attention==0.0.7",
+    )
     add("--sides", type=names, metavar="NAME,...", help="sides to run beside ours; all by default")
     add("--out", type=Path, default=RESULTS, metavar="DIR", help="folder for results; benchmarks/results by default")
     add("--quick", action="store_true", help="small sizes and two samples: a trial of the benchmark, not a measurement")
@@ -103,41 +98,24 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
     unknown = [name for name in given.suite or () if name not in SUITES]
     if unknown:
         parser.error(f"argument --suite: expected some of {', '.join(SUITES)}, got {', '.join(unknown)}")
-    suites = tuple(suite for suite in SUITES.values() if given.suite is None or suite.name in given.suite)
-    if given.lengths and not any(suite.lengths for suite in suites):
-        parser.error(f"argument --lengths: those of {', '.join(suite.name for suite in suites)} are fixed by its tasks")
-    kernels = tuple(side for side, asked in ((NATIVE, given.native), (AMX, given.amx)) if asked)
-    if kernels and given.device != "cpu":
+    given.suites = tuple(suite for suite in SUITES.values() if given.suite is None or suite.name in given.suite)
+    if given.lengths and not any(suite.lengths for suite in given.suites):
+        fixed = ", ".join(suite.name for suite in given.suites)
+        parser.error(f"argument --lengths: those of {fixed} are fixed by its tasks")
+    given.kernels = tuple(side for side, asked in ((NATIVE, given.native), (AMX, given.amx)) if asked)
+    if given.kernels and given.device != "cpu":
         parser.error(f"argument --{'native' if given.native else 'amx'}: the C kernels compute on a CPU")
     if given.device == "cuda" and not torch.cuda.is_available():
         parser.error("argument --device: no CUDA device is available to torch")
-    published = None
-    if given.published is not None:
-        found = shutil.which(given.published)
-        if found is None:
-            parser.error(f"argument --published: expected a Python interpreter, got {given.published!r}")
-        published = Path(os.path.abspath(found or ""))  # not resolved: a link tells the environment
     if given.out.exists() and not given.out.is_dir():
         parser.error(f"argument --out: expected a folder, got the file {given.out}")
-    options = Options(
-        suites=suites,
-        lengths=given.lengths or (),
-        repeats=given.repeats or (QUICK_REPEATS if given.quick else 5),
-        device=given.device,
-        dtype=given.dtype,
-        threads=given.threads or torch.get_num_threads(),
-        published=published,
-        sides=None if given.sides is None else frozenset(given.sides),
-        out=given.out,
-        quick=given.quick,
-        kernels=kernels,
-        redraw=tuple(given.redraw),
-    )
-    known = () if options.sides is None else {side.name for case in wanted(options) for side in case.sides}
+    given.repeats = given.repeats or (QUICK_REPEATS if given.quick else 5)
+    given.threads = given.threads or torch.get_num_threads()
+    known = {side.name for case in wanted(given) for side in case.sides} if given.sides else set()
     unknown = [name for name in given.sides or () if name not in known]
     if unknown:
         parser.error(f"argument --sides: expected some of {', '.join(sorted(known))}, got {', '.join(unknown)}")
-    return options
+    return given
 
 
 DISAGREEMENT = 1
@@ -175,7 +153,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             repeats=options.repeats,
             sample_seconds=0.0 if options.quick else 0.2,
             published=options.published,
-            only=options.sides,
+            only=None if options.sides is None else frozenset(options.sides),
             report=lambda line: print(f"... {line}", file=sys.stderr, flush=True),
         )
         rows: list[Row] = []
@@ -185,7 +163,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 about["rates"] = asdict(meter.best)
                 for done in rows:
                     done.set_floors(meter.best)
-                show(row)
+                print(plain(row), flush=True)
                 output.save(about, rows)
         except KeyboardInterrupt:
             about["unfinished"] = "interrupted"
@@ -213,14 +191,14 @@ def draw_again(paths: Sequence[Path]) -> int:
     return 0
 
 
-def measure(options: Options, bench: Bench, meter: RateMeter) -> Iterator[Row]:
+def measure(options: argparse.Namespace, bench: Bench, meter: RateMeter) -> Iterator[Row]:
     """Run all of them."""
     for case in wanted(options):
         meter.measure()
         yield from bench.run(case)
 
 
-def wanted(options: Options) -> Iterator[Case]:
+def wanted(options: argparse.Namespace) -> Iterator[Case]:
     """Every case of every suite that was asked for."""
     for suite in options.suites:
         usual = suite.quick_lengths if options.quick else suite.lengths
@@ -263,7 +241,7 @@ def complaints(rows: Sequence[Row]) -> list[str]:
     return lines
 
 
-def stem(options: Options, settings: Settings, date: str) -> str:
+def stem(options: argparse.Namespace, settings: Settings, date: str) -> str:
     """Name of the files: date, device, and the suites unless all were run."""
     parts = [date[:10], device_name(settings)]
     if len(options.suites) < len(SUITES):
@@ -271,7 +249,7 @@ def stem(options: Options, settings: Settings, date: str) -> str:
     return "-".join(parts)
 
 
-def describe(options: Options, settings: Settings, published: dict[str, str] | None) -> dict[str, Any]:
+def describe(options: argparse.Namespace, settings: Settings, published: dict[str, str] | None) -> dict[str, Any]:
     """Everything that the results depend on, except the rates."""
     return {
         "schema": 1,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import glob
+import itertools
 import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 from benchmarks.plots import draw_plots
 from benchmarks.report import markdown
 from benchmarks.results import Row
+from dual_attention._files import write_atomically
 
 
 class Output:
@@ -25,17 +27,12 @@ class Output:
     def __init__(self, folder: Path, stem: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder, self.stem = folder, stem
-        number = 1
-        while True:
+        for number in itertools.count(1):
             self.name = stem if number == 1 else f"{stem}-{number}"
-            number += 1
-            if any(folder.glob(f"{glob.escape(self.name)}.*")):
-                continue
-            try:
-                self._path(".json").open("x").close()
-            except FileExistsError:  # another run was faster
-                continue
-            return
+            if not any(folder.glob(f"{glob.escape(self.name)}.*")):
+                with contextlib.suppress(FileExistsError):  # another run was faster
+                    self._path(".json").open("x").close()
+                    return
 
     def _path(self, kind: str) -> Path:
         return self.folder / f"{self.name}{kind}"
@@ -43,10 +40,7 @@ class Output:
     def save(self, about: dict[str, Any], rows: Sequence[Row]) -> None:
         """Write the data so far; a run that is cut short leaves a whole file."""
         data = {**about, "rows": [row.to_json() for row in rows]}
-        path = self._path(".json")
-        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-        temporary.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
-        temporary.replace(path)
+        write_atomically(self._path(".json"), json.dumps(data, indent=1) + "\n")
 
     def finish(self, about: dict[str, Any], rows: Sequence[Row], conclusions: Sequence[str]) -> list[Path]:
         """Write everything; returns the files written."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,8 +10,6 @@ from benchmarks.results import Row, SideResult, spread
 HEADINGS = ("side", "median", "quartiles", "minimum", "ours is", "difference", "least: arithmetic", "bytes")
 LONG = 26
 """Letters beyond which a remark may run into the next column of plain text."""
-WIDE = 120
-"""Columns that a terminal needs for a table with borders; with fewer, cells would be broken up."""
 MEMORY_HEADINGS = ("side", "allocated", "resident", "ours is", "difference")
 
 
@@ -83,25 +79,6 @@ def table(row: Row) -> list[list[str]]:
     headings = MEMORY_HEADINGS if row.memory else HEADINGS
     lines = [list(headings), *(cells(side, row) for side in row.sides)]
     return [line + [""] * (len(headings) - len(line)) for line in lines]
-
-
-def show(row: Row) -> None:
-    """Print one row's table: with rich in a terminal that is wide enough, where it is installed; otherwise plainly."""
-    console = None
-    if importlib.util.find_spec("rich") is not None:
-        console = importlib.import_module("rich.console").Console()
-    if console is None or not console.is_terminal or console.width < WIDE:
-        print(plain(row), flush=True)
-        return
-    shown = importlib.import_module("rich.table").Table(title=title(row), title_justify="left")
-    text = importlib.import_module("rich.text").Text
-    headings, *lines = table(row)
-    for heading in headings:
-        shown.add_column(heading, overflow="fold")
-    for line, side in zip(lines, row.sides, strict=True):
-        wrong = side.agrees is False or side.refused or side.status == "failed"
-        shown.add_row(*(text(cell) for cell in line), style="red" if wrong else None)
-    console.print(shown)
 
 
 def plain(row: Row) -> str:

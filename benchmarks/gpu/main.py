@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -19,7 +17,7 @@ from benchmarks.gpu.plan import NAMES, Setting, Step, step_named
 from benchmarks.gpu.record import Record
 from benchmarks.gpu.running import ROOT, Run, told
 from benchmarks.machine import device_name, git_state, hardware, versions
-from benchmarks.main import BAD_INPUT, DISAGREEMENT, INTERRUPTED, Parser, names
+from benchmarks.main import BAD_INPUT, DISAGREEMENT, INTERRUPTED, Parser, interpreter, names
 from benchmarks.results import Row
 from dual_attention._files import write_atomically
 
@@ -51,7 +49,12 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     add("--minutes", type=minutes, metavar="N", help="for all steps together, shared out in the proportions below")
     add("--out", type=Path, metavar="DIR", help="folder of results; benchmarks/results/gpu-day-<gpu> by default")
-    add("--published", metavar="PYTHON", help="interpreter of an environment with dual-attention==0.0.7")
+    add(
+        "--published",
+        type=interpreter,
+        metavar="PYTHON",
+        help="interpreter of an environment with dual-attention==0.0.7",
+    )
     add("--device", default="cuda", choices=("cuda", "cpu"), help="cuda by default; cpu for a dry run only")
     add("--dry-run", action="store_true", help="everything in tiny sizes: a trial of the command, not a measurement")
     given = parser.parse_args(arguments)
@@ -62,11 +65,6 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         parser.error("argument --device: cpu is for --dry-run only; benchmarks/run.py measures on a CPU")
     if given.device == "cuda" and not torch.cuda.is_available():
         parser.error("no CUDA device is available to torch (--device cpu --dry-run tries the command without one)")
-    if given.published is not None:
-        found = shutil.which(given.published)
-        if found is None:
-            parser.error(f"argument --published: expected a Python interpreter, got {given.published!r}")
-        given.published = os.path.abspath(found or "")  # processes run elsewhere
     given.steps = [step for step in steps if step.name in given.steps]
     return given
 

@@ -79,16 +79,11 @@ def case(setting: Setting, relations: int, relative: bool, n: int) -> Case:
 
 @contextlib.contextmanager
 def bench(setting: Setting) -> Iterator[Bench]:
+    repeats, long = (2, 0.0) if setting.dry_run else (SAMPLES, SAMPLE_SECONDS)
     with tempfile.TemporaryDirectory() as folder:
-        published = None if setting.published is None else Path(setting.published)
-        repeats, long = (2, 0.0) if setting.dry_run else (SAMPLES, SAMPLE_SECONDS)
-        options: dict[str, Any] = {"repeats": repeats, "sample_seconds": long, "published": published}
-        made = Bench(setting.settings, Path(folder), **options, also_memory=True)
-        made.also_memory = True
-        try:
+        made = Bench(setting.settings, Path(folder), repeats, long, setting.published, also_memory=True)
+        with contextlib.closing(made):
             yield made
-        finally:
-            made.close()
 
 
 def row(setting: Setting, relations: int, relative: bool, n: int) -> Result:
