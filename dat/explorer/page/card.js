@@ -4,7 +4,7 @@ import { unpacked } from "./arrays.js";
 import { colourOf } from "./colours.js";
 import { withIndices } from "./explanations.js";
 import { fileName, save } from "./exports.js";
-import { isNamed, shortOf } from "./maps.js";
+import { keyOf, RelationPage } from "./relations.js";
 import { PATIENCE } from "./switches.js";
 import { element, fillTable, get, signed, written } from "./tables.js";
 import { framedPicture } from "./vision.js";
@@ -15,18 +15,13 @@ const MOST_CARD = 2 ** 20; // bytes of a file
 const PAIR_SIDE = 108; // pixels of a picture
 const AREA_OF_TEXTS = "AUC: how often a pair with the label has a larger value than one without it that is as far apart (same token, same word), or as alike (previous, near); ½ says nothing. p: of the labels shuffled, against the best of all relations of the layer. Beyond: further from ½ than all other scores.";
 const AREA_OF_PICTURES = "AUC: how often a pair of equal patches has a larger value than one of different patches at the same two places; ½ says nothing. Beyond: further from ½ than all other scores.";
-const keyOf = ({ layer, relation }) => `${layer} ${relation}`;
 
-export class CardPage {
+export class CardPage extends RelationPage {
   askedFor; // key of the relation whose card is awaited
 
   /** @param {Explorer} explorer */
   constructor(explorer) {
-    this.explorer = explorer;
-    get("card-relations").addEventListener("click", (event) => {
-      const button = event.target.closest("button");
-      if (button) this.choose(this.relations[button.dataset.place]);
-    });
+    super(explorer, "cards", "card", "card-relations");
     for (const name of ["name", "note"]) get(`card-${name}`).addEventListener("input", () => this.write(name, get(`card-${name}`).value));
     get("card-save").addEventListener("click", () => this.save());
     get("card-open").addEventListener("change", async () => {
@@ -37,23 +32,16 @@ export class CardPage {
     get("card-map").addEventListener("click", () => explorer.set({ page: this.recording.image ? "vision" : "relations", i: null, j: null, cell: null, x: 0, y: 0 }));
   }
 
-  isPossible() {
-    const { server, kept } = this.explorer;
-    return Boolean(kept.cards || (server && server.paths.includes("card")));
-  }
-
   /** @param {Recording} recording */
   load(recording) {
     this.recording = recording;
-    this.relations = recording.heads.filter((heads) => heads.relations).flatMap((heads) => [...Array(heads.relations.maps).keys()].map((relation) => ({ layer: heads.layer, relation })));
-    this.listed = this.failed = null;
+    this.failed = null;
     if (this.asking) this.asking.abort();
     this.asking = null;
   }
 
-  get chosen() {
-    const { layer, relation } = this.explorer.state, within = layer ? this.relations.filter((one) => isNamed(one.layer, layer)) : this.relations;
-    return within.find((one) => one.relation === relation) || within[0] || this.relations[0];
+  get relations() {
+    return this.recording.heads.filter((heads) => heads.relations).flatMap((heads) => [...Array(heads.relations.maps).keys()].map((relation) => ({ layer: heads.layer, relation })));
   }
 
   get card() {
@@ -69,10 +57,6 @@ export class CardPage {
     const { kept } = this.explorer;
     kept.notes = { ...kept.notes, [keyOf(this.chosen)]: { ...this.own, [part]: value } };
     if (part === "name") this.title();
-  }
-
-  choose({ layer, relation }) {
-    this.explorer.set({ layer: shortOf(layer), relation });
   }
 
   async ask() {
@@ -127,14 +111,9 @@ export class CardPage {
       get("card-busy").hidden = get("card-found").hidden = true;
       return;
     }
-    if (!this.listed) this.list();
     const { chosen, card } = this, key = keyOf(chosen), { cards } = this.explorer.kept;
     if (!card && server && this.failed !== key && !(this.asking && this.askedFor === key)) this.ask();
-    for (const button of get("card-relations").querySelectorAll("button")) {
-      const one = this.relations[button.dataset.place];
-      button.setAttribute("aria-pressed", String(one === chosen));
-      button.disabled = !server && !cards[keyOf(one)];
-    }
+    this.mark((one) => Boolean(server || cards[keyOf(one)]));
     get("card-busy").hidden = Boolean(card) || !this.asking;
     get("card-found").hidden = !card;
     get("card-save").disabled = !card;
@@ -146,21 +125,6 @@ export class CardPage {
   title() {
     const { layer, relation } = this.chosen;
     get("card-title").textContent = [this.own.name, `${layer} relation ${relation}`].filter(Boolean).join(" · ");
-  }
-
-  list() {
-    const list = document.createDocumentFragment();
-    let row = null, layer = null;
-    this.relations.forEach((one, place) => {
-      if (one.layer !== layer) {
-        layer = one.layer;
-        row = element("div", { className: "switches", role: "group", "aria-label": `relations of ${layer}` });
-        list.append(element("h2", { className: "title", text: `${layer} relations` }), row);
-      }
-      row.append(element("button", { text: `${one.relation}`, "data-place": `${place}`, "aria-label": `${layer} relation ${one.relation}` }));
-    });
-    get("card-relations").replaceChildren(list);
-    this.listed = true;
   }
 
   showCard(card) {
@@ -214,13 +178,6 @@ export class CardPage {
       ["share of the message", share === null ? "–" : `${(100 * share).toFixed(1)} %`, "", "‖m‖ / (‖m‖ + ‖a − m‖), m of this relation, a all that relational heads write"],
       ["asymmetry", asymmetry === null ? "–" : written(asymmetry), "", "‖R − Rᵀ‖ / ‖R + Rᵀ‖: 0 alike both ways, about 1 unrelated"],
     ];
-  }
-
-  key(event) {
-    if (!this.relations.length || !["[", "]"].includes(event.key)) return false;
-    const now = this.relations.indexOf(this.chosen);
-    this.choose(this.relations[Math.max(0, Math.min(this.relations.length - 1, now + (event.key === "]" ? 1 : -1)))]);
-    return true;
   }
 
   get exported() {

@@ -1,23 +1,19 @@
 // Dictionary: the pairs of a text that excite each relation most, in their contexts, beside pairs like them.
 
 import { tokenElements } from "./links.js";
-import { isNamed, shortOf } from "./maps.js";
+import { keyOf, RelationPage } from "./relations.js";
 import { element, fillOptions, get, written } from "./tables.js";
 
 /** @import { Explorer, Recording } from "./main.js" */
 
 const END_NAMES = { high: "largest values", low: "smallest values" };
 
-export class DictionaryPage {
+export class DictionaryPage extends RelationPage {
   /** @param {Explorer} explorer */
   constructor(explorer) {
-    this.explorer = explorer;
+    super(explorer, "dictionary", "make-dictionary", "dictionary-relations");
     fillOptions(get("dictionary-end"), Object.entries(END_NAMES), "high");
     get("dictionary-end").addEventListener("change", () => explorer.set({ end: get("dictionary-end").value }));
-    get("dictionary-relations").addEventListener("click", (event) => {
-      const button = event.target.closest("button");
-      if (button) this.choose(this.relations[button.dataset.place]);
-    });
     get("make-dictionary").addEventListener("click", () => this.makeOfText());
     get("stop-dictionary").addEventListener("click", () => this.running && this.running.abort());
     get("corpus").addEventListener("change", async () => {
@@ -27,8 +23,7 @@ export class DictionaryPage {
   }
 
   isPossible() {
-    const { recording, server, kept } = this.explorer;
-    return recording.heads.some((heads) => heads.relations) && Boolean(kept.dictionary || (server && server.paths.includes("make-dictionary")));
+    return this.explorer.recording.heads.some((heads) => heads.relations) && super.isPossible();
   }
 
   /** @param {Recording} recording */
@@ -42,18 +37,8 @@ export class DictionaryPage {
 
   // Layer and number of each relation that has entries.
   get relations() {
-    const seen = new Map(this.found.entries.map(({ layer, relation }) => [JSON.stringify([layer, relation]), { layer, relation }]));
-    return [...seen.values()];
-  }
-
-  get chosen() {
-    const { layer, relation } = this.explorer.state, { relations } = this;
-    const within = layer ? relations.filter((one) => isNamed(one.layer, layer)) : relations;
-    return within.find((one) => one.relation === relation) || within[0] || relations[0];
-  }
-
-  choose({ layer, relation }) {
-    this.explorer.set({ layer: shortOf(layer), relation });
+    const { entries } = this.found || { entries: [] };
+    return [...new Map(entries.map(({ layer, relation }) => [keyOf({ layer, relation }), { layer, relation }])).values()];
   }
 
   makeOfText() {
@@ -61,24 +46,14 @@ export class DictionaryPage {
     this.make(this.explorer.recording.source, "the text");
   }
 
-  async make(text, source) {
-    const { explorer } = this, running = new AbortController();
-    if (this.running) this.running.abort();
-    this.running = running;
-    explorer.complain("");
-    explorer.show();
-    try {
-      for await (const part of explorer.server.follow("make-dictionary", { text }, running.signal)) {
-        if (part.dictionary) explorer.kept.dictionary = { ...part.dictionary, source };
-        else [get("dictionary-busy").max, get("dictionary-busy").value] = [part.of, part.done];
-      }
-    } catch (error) {
+  make(text, source) {
+    const { explorer } = this;
+    this.follow({ text }, (part) => {
+      if (part.dictionary) explorer.kept.dictionary = { ...part.dictionary, source };
+      else [get("dictionary-busy").max, get("dictionary-busy").value] = [part.of, part.done];
+    }, () => {
       explorer.state.dictionary = 0;
-      if (error.name !== "AbortError") explorer.complain(error.message);
-    } finally {
-      if (this.running === running) this.running = null;
-      if (explorer.page === "dictionary") this.show();
-    }
+    });
   }
 
   async ask() {
@@ -105,20 +80,8 @@ export class DictionaryPage {
       get("dictionary-note").textContent = busy ? "" : "Make a dictionary of the text above, or of a file of text, which goes to the server on this machine and no further.";
       return;
     }
-    const { chosen, relations } = this;
     get("dictionary-note").textContent = `Of ${found.source}: ${(found.tokens || 0).toLocaleString("en")} tokens in ${(found.documents || 0).toLocaleString("en")} document${found.documents === 1 ? "" : "s"}. ${found.note}`;
-    const list = document.createDocumentFragment();
-    let layer = null, row = null;
-    relations.forEach((one, place) => {
-      if (one.layer !== layer) {
-        layer = one.layer;
-        row = element("div", { className: "switches", role: "group", "aria-label": `relations of ${layer}` });
-        list.append(element("h2", { className: "title", text: `${layer} relations` }), row);
-      }
-      const pressed = one.layer === chosen.layer && one.relation === chosen.relation;
-      row.append(element("button", { text: `${one.relation}`, "data-place": `${place}`, "aria-pressed": String(pressed), "aria-label": `${layer} relation ${one.relation}` }));
-    });
-    get("dictionary-relations").replaceChildren(list);
+    this.mark(() => true);
     const ends = Object.keys(END_NAMES).filter((end) => found.entries.some((entry) => entry.end === end));
     fillOptions(get("dictionary-end"), ends.map((end) => [end, END_NAMES[end]]), ends.includes(state.end) ? state.end : ends[0]);
     get("dictionary-list").replaceChildren(...this.entries.map((entry) => this.entryElement(entry)));
@@ -146,13 +109,6 @@ export class DictionaryPage {
     };
     return element("div", { className: "pair" }, element(tag, { text: written(value), className: "value" }),
       element("span", { className: "role", text: "receiver" }), context("receiver", receiver), element("span", { className: "role", text: "sender" }), context("sender", sender));
-  }
-
-  key(event) {
-    if (!this.found || !["[", "]"].includes(event.key)) return false;
-    const { relations, chosen } = this, now = relations.findIndex((one) => one.layer === chosen.layer && one.relation === chosen.relation);
-    this.choose(relations[Math.max(0, Math.min(relations.length - 1, now + (event.key === "]" ? 1 : -1)))]);
-    return true;
   }
 
   get exported() {

@@ -2,8 +2,9 @@
 
 import { colourOf, fillScale } from "./colours.js";
 import { Drawing } from "./drawing.js";
-import { inkOn } from "./links.js";
+import { dye } from "./links.js";
 import { shortOf } from "./maps.js";
+import { AnswerPage } from "./places.js";
 import { switchesOf } from "./switches.js";
 import { element, fillOptions, fillTable, get, signed, written } from "./tables.js";
 
@@ -15,10 +16,10 @@ const PARTS_SHOWN = 40;
 
 const partName = ({ mediator, layer, kind, number }) => `${layer} ${{ head: `${kind} head`, relation: "relation", symbol: "symbols of head" }[mediator]} ${number}`;
 
-export class EffectsPage {
+export class EffectsPage extends AnswerPage {
   /** @param {Explorer} explorer */
   constructor(explorer) {
-    this.explorer = explorer;
+    super(explorer, "effects", "ablate");
     fillOptions(get("effects-change"), Object.entries(REMOVALS), "zero");
     fillOptions(get("measure"), Object.entries(MEASURES), "kl");
     get("effects-change").addEventListener("change", () => explorer.set({ ablated: 0, change: get("effects-change").value }));
@@ -34,8 +35,7 @@ export class EffectsPage {
   }
 
   isPossible() {
-    const { server, kept } = this.explorer;
-    return this.parts.length > 0 && Boolean(kept.effects || (server && server.paths.includes("ablate")));
+    return this.parts.length > 0 && super.isPossible();
   }
 
   /** @param {Recording} recording */
@@ -66,36 +66,23 @@ export class EffectsPage {
     else this.explorer.set({ ...own, page: heads.weights ? "attention" : "relations", kind, head: number });
   }
 
-  async start() {
-    const { explorer } = this, { change, factor, draws } = explorer.state, running = new AbortController();
+  start() {
+    const { explorer } = this, { change, factor, draws } = explorer.state;
     const { source, image } = this.recording, what = image ? { pixels: image.pixels } : { text: source };
-    if (this.running) this.running.abort();
-    this.running = running;
     explorer.state.ablated = 1;
-    explorer.complain("");
     let found = null;
-    try {
-      for await (const part of explorer.server.follow("ablate", { ...what, change, factor, draws }, running.signal)) {
-        if (part.parts) {
-          found = { ...part, effects: part.parts.map(() => null), controls: part.parts.map(() => []) };
-          if (this.running === running) explorer.kept.effects = found;
-        } else {
-          part.effects.forEach((effect, place) => {
-            if (part.draw === null) found.effects[part.first + place] = effect;
-            else found.controls[part.first + place].push(effect);
-          });
-        }
-        this.showSoon();
+    this.follow({ ...what, change, factor, draws }, (part) => {
+      if (part.parts) found = explorer.kept.effects = { ...part, effects: part.parts.map(() => null), controls: part.parts.map(() => []) };
+      else {
+        part.effects.forEach((effect, place) => {
+          if (part.draw === null) found.effects[part.first + place] = effect;
+          else found.controls[part.first + place].push(effect);
+        });
       }
-    } catch (error) {
-      if (this.running === running) explorer.state.ablated = 0;
-      if (error.name !== "AbortError") explorer.complain(error.message);
-    } finally {
-      if (this.running === running) {
-        this.running = null;
-        if (explorer.page === "effects") explorer.set({});
-      }
-    }
+      this.showSoon();
+    }, () => {
+      explorer.state.ablated = 0;
+    });
   }
 
   // Effects come faster than they are drawn.
@@ -123,9 +110,10 @@ export class EffectsPage {
   }
 
   show() {
-    const { state, server } = this.explorer, { found } = this, busy = Boolean(this.running);
-    if (!found && server && state.ablated && !busy) this.start();
+    const { state, server } = this.explorer, { found } = this;
     if (!this.listed) this.list();
+    if (!found && server && state.ablated && !this.running) this.start();
+    const busy = Boolean(this.running);
     const change = state.change in REMOVALS ? state.change : "zero", passes = this.parts.length * (1 + state.draws) + 1;
     get("effects-tools").hidden = !server;
     get("effects-change").value = change;
@@ -152,9 +140,8 @@ export class EffectsPage {
     if (!busy) get("effects-note").textContent = this.said(found, sorted);
     fillScale(get("effects-scale"), scale, seen, `nats, square-root scale${found.draws ? "; framed: beyond every random direction" : ""}`);
     for (const { place, part, value, beyond } of sorted) {
-      const cell = this.cells[place], colour = colourOf(value, scale, seen);
-      cell.style.backgroundColor = `rgb(${colour})`;
-      cell.style.color = inkOn(colour);
+      const cell = this.cells[place];
+      dye(cell, colourOf(value, scale, seen));
       cell.classList.toggle("beyond", beyond);
       cell.title = `${partName(part)}: ${MEASURES[measure]} ${this.shown(value)} nats${beyond ? ", beyond all random directions" : ""}`;
       cell.setAttribute("aria-label", cell.title);

@@ -4,7 +4,8 @@ import { unpacked } from "./arrays.js";
 import { colourOf, fillScale, paint } from "./colours.js";
 import { Drawing } from "./drawing.js";
 import { MOST_FIELDS } from "./exports.js";
-import { inkOn, tokenElements } from "./links.js";
+import { dye, onToken, tokenElements } from "./links.js";
+import { AnswerPage } from "./places.js";
 import { INITIAL } from "./state.js";
 import { fillOptions, fillTable, get, isolated, written } from "./tables.js";
 
@@ -12,10 +13,10 @@ import { fillOptions, fillTable, get, isolated, written } from "./tables.js";
 
 const MOST_ROWS = 400; // pixels of the picture of all steps
 
-export class GeneratePage {
+export class GeneratePage extends AnswerPage {
   /** @param {Explorer} explorer */
   constructor(explorer) {
-    this.explorer = explorer;
+    super(explorer, "generation", "generate");
     for (const name of ["tokens", "temperature", "top_k", "seed"]) {
       get(name).addEventListener("change", () => explorer.set({ [name]: get(name).value === "" ? INITIAL[name] : Number(get(name).value) }));
     }
@@ -26,19 +27,11 @@ export class GeneratePage {
       get("ask").requestSubmit();
     });
     get("step-map").addEventListener("change", () => explorer.set({ map: Number(get("step-map").value) }));
-    get("generated").addEventListener("click", (event) => {
-      const token = event.target.closest("bdi");
-      if (token && token.dataset.place >= this.prompt) explorer.set({ step: Number(token.dataset.place) - this.prompt });
-    });
+    onToken(get("generated"), (place) => place >= this.prompt && explorer.set({ step: place - this.prompt }));
     get("steps").addEventListener("click", (event) => {
       const box = get("steps").getBoundingClientRect();
       explorer.set({ step: Math.min(this.found.steps.length - 1, Math.floor(((event.clientY - box.top) / box.height) * this.found.steps.length)) });
     });
-  }
-
-  isPossible() {
-    const { server, kept } = this.explorer;
-    return Boolean(kept.generation || (server && server.paths.includes("generate")));
   }
 
   load() {
@@ -54,35 +47,22 @@ export class GeneratePage {
     return this.found.labels.length - this.found.steps.length;
   }
 
-  async start(step) {
-    const { explorer } = this, { tokens, temperature, top_k, seed } = explorer.state, running = new AbortController();
-    if (this.running) this.running.abort();
-    this.running = running;
-    get("message").hidden = true;
-    explorer.set({ step, generated: 1 });
+  start(step) {
+    const { explorer } = this, { tokens, temperature, top_k, seed } = explorer.state;
+    Object.assign(explorer.state, { step, generated: 1 });
     let found = null;
-    try {
-      const asked = { text: explorer.recording.source, tokens, temperature, top_k, seed };
-      for await (const part of explorer.server.follow("generate", asked, running.signal)) {
-        if (this.running !== running) return;
-        if (part.sites) found = explorer.kept.generation = { labels: part.labels, sites: part.sites, most: part.most, steps: [] };
-        else if (part.ended) Object.assign(found, part);
-        else {
-          found.labels.splice(part.from, found.labels.length - part.from, ...part.labels);
-          found.steps.push({ probability: part.probability, likeliest: part.likeliest, maps: part.maps });
-        }
-        this.showSoon();
+    this.follow({ text: explorer.recording.source, tokens, temperature, top_k, seed }, (part) => {
+      if (part.sites) found = explorer.kept.generation = { labels: part.labels, sites: part.sites, most: part.most, steps: [] };
+      else if (part.ended) Object.assign(found, part);
+      else {
+        found.labels.splice(part.from, found.labels.length - part.from, ...part.labels);
+        found.steps.push({ probability: part.probability, likeliest: part.likeliest, maps: part.maps });
       }
-    } catch (error) {
-      if (!found && this.running === running) explorer.state.generated = 0;
-      if (error.name !== "AbortError") explorer.complain(error.message);
-      else if (found) found.ended = "it was stopped";
-    } finally {
-      if (this.running === running) {
-        this.running = null;
-        this.showSoon();
-      }
-    }
+      this.showSoon();
+    }, (error) => {
+      if (!found) explorer.state.generated = 0;
+      else if (error.name === "AbortError") found.ended = "it was stopped";
+    });
   }
 
   // Tokens may come faster than frames.
@@ -150,9 +130,7 @@ export class GeneratePage {
       token.classList.toggle("sender", place === prompt + step - 1);
       token.classList.toggle("new", place >= prompt);
       if (!(row[place] === row[place] && place < row.length)) return;
-      const colour = colourOf(row[place], scale, look);
-      token.style.backgroundColor = `rgb(${colour})`;
-      token.style.color = inkOn(colour);
+      dye(token, colourOf(row[place], scale, look));
       token.title = `${place} ${labels[place]}: ${written(row[place])}`;
     });
     const seen = [...row.keys()].filter((place) => row[place] === row[place]).sort((a, b) => Math.abs(row[b]) - Math.abs(row[a]));

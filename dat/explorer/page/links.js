@@ -70,6 +70,21 @@ export function inkOn(colour) {
   return 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.1791 ? "#000000" : "#ffffff";
 }
 
+/** @type {(element: HTMLElement, colour: number[]) => void} */
+export function dye({ style }, colour) {
+  style.backgroundColor = `rgb(${colour})`;
+  style.color = inkOn(colour);
+}
+
+// What to do with the place of a token of a text that is clicked.
+/** @type {(text: HTMLElement, choose: (place: number) => void) => void} */
+export function onToken(text, choose) {
+  text.addEventListener("click", ({ target }) => {
+    const token = /** @type {HTMLElement} */ (target).closest("bdi");
+    if (token) choose(Number(token.dataset.place));
+  });
+}
+
 export class Links {
   /** @type {PairMap} */
   map;
@@ -88,10 +103,7 @@ export class Links {
       if (token) on.hover({ i: Number(token.dataset.place), j: null });
     });
     this.text.addEventListener("pointerleave", () => on.hover({ i: null, j: null }));
-    this.text.addEventListener("click", (event) => {
-      const token = event.target.closest("bdi");
-      if (token) on.choose({ i: Number(token.dataset.place), j: null });
-    });
+    onToken(this.text, (i) => on.choose({ i, j: null }));
     new ResizeObserver(() => this.map && this.drawLines()).observe(this.box);
   }
 
@@ -118,13 +130,8 @@ export class Links {
     this.coloured = this.senders;
     for (let place = 0; place < row.length; place++) {
       const { style } = this.senders[place];
-      if (row[place] !== row[place]) {
-        style.backgroundColor = style.color = "";
-        continue;
-      }
-      const colour = colourOf(row[place], map, look);
-      style.backgroundColor = `rgb(${colour})`;
-      style.color = inkOn(colour);
+      if (row[place] === row[place]) dye(this.senders[place], colourOf(row[place], map, look));
+      else style.backgroundColor = style.color = "";
     }
     const seen = [...row.keys()].filter((place) => row[place] === row[place] && row[place] !== 0);
     seen.sort((a, b) => Math.abs(row[b]) - Math.abs(row[a]));

@@ -1,19 +1,15 @@
 // Model: sizes, configuration and costs.
 
 import { Drawing } from "./drawing.js";
+import { AnswerPage } from "./places.js";
 import { element, fillTable, get } from "./tables.js";
 
 /** @import { Explorer } from "./main.js" */
 
-export class ModelPage {
+export class ModelPage extends AnswerPage {
   /** @param {Explorer} explorer */
   constructor(explorer) {
-    this.explorer = explorer;
-  }
-
-  isPossible() {
-    const { server, kept } = this.explorer;
-    return Boolean(kept.model || (server && server.paths.includes("model")));
+    super(explorer, "model", "model");
   }
 
   load() {}

@@ -2,9 +2,9 @@
 
 import { colourOf, fillScale } from "./colours.js";
 import { barDrawing } from "./drawing.js";
-import { inkOn, tokenElements } from "./links.js";
+import { dye, tokenElements } from "./links.js";
 import { PlacePage } from "./places.js";
-import { element, fillOptions, fillTable, get, signed, written } from "./tables.js";
+import { element, fillOptions, fillTable, get, percent, signed, written } from "./tables.js";
 
 /** @import { Explorer, Recording } from "./main.js" */
 /** @typedef {{ layer: string, kind: string, mediator: string, number: number | null, recovery: number | null, change: number, kl: number }} Patch */
@@ -28,7 +28,7 @@ const patchName = (patch) => {
 export class PatchingPage extends PlacePage {
   /** @param {Explorer} explorer */
   constructor(explorer) {
-    super(explorer, "patching", { answer: null, foil: null });
+    super(explorer, "patching", "patch", "patching", { answer: null, foil: null });
     fillOptions(get("patching-each"), Object.entries(PATCHED), "0");
     get("ask-other").addEventListener("submit", (event) => {
       event.preventDefault();
@@ -44,11 +44,6 @@ export class PatchingPage extends PlacePage {
       const button = event.target.closest("button[data-patch]");
       if (button) this.open(explorer.kept.patching.cells[button.dataset.patch]);
     });
-  }
-
-  isPossible() {
-    const { server, kept } = this.explorer;
-    return Boolean(kept.patching || (server && server.paths.includes("patch")));
   }
 
   // Answer and foil after one of them was chosen: both stay as they are seen, unless they are the same.
@@ -70,38 +65,23 @@ export class PatchingPage extends PlacePage {
     get("patching-each").value = each;
     for (const id of ["patching-each", "patching-answer", "patching-foil"]) get(id).disabled = !server || !kept.patching;
     const given = Object.fromEntries(Object.entries({ place, answer, foil }).filter(([, value]) => value !== null));
-    if (server && other) this.ask({ other, by: each ? "head" : "kind", ...given });
+    if (server && other) this.ask({ other, by: each ? "head" : "kind", ...given }, (body, signal) => this.answers(body, signal));
     get("patching-found").hidden = get("patching-chosen").hidden = !kept.patching;
     if (kept.patching) this.showFound(kept.patching);
     else get("patching-note").textContent = "What in this text would have to be as in another one for the answer to be another? Write a second text of as many tokens, with one word changed, say.";
   }
 
-  async ask(wanted) {
-    const { explorer } = this, key = JSON.stringify(wanted);
-    if (key === this.asked) return;
-    this.asked = key;
-    if (this.asking) this.asking.abort();
-    const { signal } = (this.asking = new AbortController());
-    get("other").value = wanted.other;
-    get("patching-busy").hidden = false;
-    get("patching-busy").removeAttribute("value");
-    try {
-      let found = null;
-      for await (const part of explorer.server.follow("patch", { text: this.recording.source, ...wanted }, signal)) {
-        if (key !== this.asked) return;
-        found = part.cells ? { ...found, cells: [...found.cells, ...part.cells] } : { ...part, cells: [] };
-        [get("patching-busy").max, get("patching-busy").value] = [found.count, found.cells.length];
-        explorer.kept.patching = found;
-        if (explorer.page === "patching") this.show();
-      }
-      explorer.complain("");
-    } catch (error) {
-      if (error.name === "AbortError" || key !== this.asked) return;
-      explorer.kept.patching = null;
-      explorer.complain(error.message);
+  // The answer so far, again and again.
+  async* answers(body, signal) {
+    const busy = get("patching-busy");
+    get("other").value = body.other;
+    busy.removeAttribute("value");
+    let found = null;
+    for await (const part of this.explorer.server.follow("patch", body, signal)) {
+      found = part.cells ? { ...found, cells: [...found.cells, ...part.cells] } : { ...part, cells: [] };
+      [busy.max, busy.value] = [found.count, found.cells.length];
+      yield found;
     }
-    get("patching-busy").hidden = true;
-    if (explorer.page === "patching") explorer.show();
   }
 
   // Numbers of the cells with a recovery, the largest first.
@@ -112,7 +92,6 @@ export class PatchingPage extends PlacePage {
 
   showFound(found) {
     const { cells, tokens, others, place, answer, foil, candidates } = found, { sorted } = this;
-    const percent = (share) => `${(100 * share).toFixed(share < 0.01 ? 2 : 1)} %`;
     const options = candidates.map(({ id, token, here, there }) => [id, `${token}  ${percent(here)} → ${percent(there)}`]);
     fillOptions(get("patching-answer"), options, answer.id);
     fillOptions(get("patching-foil"), options, foil.id);
@@ -140,11 +119,7 @@ export class PatchingPage extends PlacePage {
       cells.forEach((cell, place) => {
         if (cell.layer !== layer || columnOf(cell) !== column) return;
         const { recovery, number } = cell, button = this.button(place, number === null ? (recovery === null ? "–" : recovery.toFixed(2)) : `${number}`, "");
-        if (recovery !== null) {
-          const colour = colourOf(recovery, scale, look);
-          button.style.backgroundColor = `rgb(${colour})`;
-          button.style.color = inkOn(colour);
-        }
+        if (recovery !== null) dye(button, colourOf(recovery, scale, look));
         button.title = `${patchName(cell)}: recovery ${recovery === null ? "not defined" : signed(recovery)}`;
         button.setAttribute("aria-label", button.title);
         box.append(button);

@@ -2,8 +2,9 @@
 
 import { colourOf } from "./colours.js";
 import { Drawing } from "./drawing.js";
-import { inkOn, tokenElements } from "./links.js";
-import { element, fillOptions, fillTable, get, isolated, signed, written } from "./tables.js";
+import { dye, tokenElements } from "./links.js";
+import { PlacePage } from "./places.js";
+import { element, fillOptions, fillTable, get, isolated, percent, signed, written } from "./tables.js";
 
 /** @import { Explorer, Recording } from "./main.js" */
 /** @import { Heads } from "./maps.js" */
@@ -25,10 +26,10 @@ export function* switchesOf(heads) {
   }
 }
 
-export class SwitchPage {
+export class SwitchPage extends PlacePage {
   /** @param {Explorer} explorer */
   constructor(explorer) {
-    this.explorer = explorer;
+    super(explorer, "interventions", "intervene", "switch", {});
     fillOptions(get("change"), Object.entries(CHANGE_NAMES), "zero");
     get("change").addEventListener("change", () => explorer.set({ change: get("change").value }));
     get("factor").addEventListener("change", () => explorer.set({ factor: Number(get("factor").value) || 0 }));
@@ -37,34 +38,13 @@ export class SwitchPage {
       const button = event.target.closest("button");
       if (button) this.toggle(button.dataset.codes.split("_"));
     });
-    get("switch-text").addEventListener("click", (event) => {
-      const token = event.target.closest("bdi");
-      if (token && explorer.server) explorer.set({ place: Number(token.dataset.place) });
-    });
-  }
-
-  isPossible() {
-    const { server, kept } = this.explorer;
-    return Boolean(kept.interventions || (server && server.paths.includes("intervene")));
-  }
-
-  // Arrow keys choose the token after which predictions are compared.
-  key(event) {
-    const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key], { kept, server } = this.explorer;
-    if (!step || !server || !kept.interventions) return false;
-    const { place, tokens } = kept.interventions;
-    this.explorer.set({ place: Math.max(0, Math.min(tokens.length - 1, (this.explorer.state.place ?? place) + step)) });
-    return true;
   }
 
   /** @param {Recording} recording */
   load(recording) {
-    this.recording = recording;
+    super.load(recording);
     this.switches = new Map(recording.heads.flatMap((heads) => [...switchesOf(heads)]));
     this.listed = false;
-    if (this.asking) this.asking.abort();
-    clearTimeout(this.waiting);
-    this.asked = null;
   }
 
   // Codes of switches that are off: r1.3 is relation 3 of layer 1; the page of Python's View says all.
@@ -91,7 +71,9 @@ export class SwitchPage {
     get("factor").value = state.factor;
     get("factor").hidden = change !== "scale";
     for (const id of ["change", "factor", "all-on"]) get(id).disabled = !server;
-    this.want({ switches: [...off].map((code) => this.switches.get(code)), change, factor: state.factor, place: state.place });
+    const { factor, place } = state, switches = [...off].map((code) => this.switches.get(code));
+    if (!switches.length) this.drop();
+    else if (server) this.ask({ switches, change, factor, ...(place === null ? {} : { place }) }, (body, signal) => this.answers(body, signal));
     if (kept.interventions) this.showEffects(kept.interventions);
     get("switch-effects").hidden = get("switch-next-box").hidden = !kept.interventions;
   }
@@ -116,35 +98,19 @@ export class SwitchPage {
     this.listed = true;
   }
 
-  // Ask for the effects of switches, once they have been as they are for a moment.
-  want(asked) {
-    const { server, kept } = this.explorer, key = JSON.stringify(asked);
-    if (!asked.switches.length) {
-      if (server) kept.interventions = null;
-      get("switch-note").textContent = "Switch heads, relations or symbols off to begin.";
-    }
-    if (!server || key === this.asked) return;
-    this.asked = key;
-    clearTimeout(this.waiting);
-    if (this.asking) this.asking.abort();
-    get("switch-busy").hidden = !asked.switches.length;
-    if (asked.switches.length) this.waiting = setTimeout(() => this.ask(asked, key), PATIENCE);
+  // The effects of switches, once they have been as they are for a moment.
+  async* answers(body, signal) {
+    await new Promise((then) => setTimeout(then, PATIENCE));
+    if (!signal.aborted) yield await this.explorer.server.ask("intervene", body, signal);
   }
 
-  async ask({ place, ...asked }, key) {
-    const { explorer } = this, { signal } = (this.asking = new AbortController());
-    try {
-      const answer = await explorer.server.ask("intervene", { text: explorer.recording.source, ...asked, ...(place === null ? {} : { place }) }, signal);
-      explorer.kept.interventions = answer;
-      explorer.complain("");
-    } catch (error) {
-      if (error.name === "AbortError") return;
-      explorer.kept.interventions = null;
-      explorer.complain(error.message);
-    }
-    if (key !== this.asked) return;
+  drop() {
+    const { server, kept } = this.explorer;
+    if (server) kept.interventions = null;
+    if (this.asking) this.asking.abort();
+    this.asked = null;
     get("switch-busy").hidden = true;
-    if (explorer.page === "interventions") explorer.show();
+    get("switch-note").textContent = "Switch heads, relations or symbols off to begin.";
   }
 
   showEffects(found) {
@@ -167,12 +133,9 @@ export class SwitchPage {
     tokenElements(tokens, get("switch-text")).forEach((token, number) => {
       token.classList.toggle("receiver", number === place);
       if (!number) return;
-      const colour = colourOf(changes[number - 1], scale, { ...look, scale: "linear", gain: 1 });
-      token.style.backgroundColor = `rgb(${colour})`;
-      token.style.color = inkOn(colour);
+      dye(token, colourOf(changes[number - 1], scale, { ...look, scale: "linear", gain: 1 }));
       token.title = `${number} ${tokens[number]}: loss ${written(losses.before[number - 1])}, switched ${signed(changes[number - 1])}, random direction ${signed(losses.control[number - 1] - losses.before[number - 1])}`;
     });
-    const percent = (share) => `${(100 * share).toFixed(share < 0.01 ? 2 : 1)} %`;
     fillTable(get("switch-next"), `Tokens after ${place} “${tokens[place]}”`, ["token", "as it is", "switched", "random direction"],
       found.next.map((one) => [isolated(one.token), percent(one.before), percent(one.after), percent(one.control)]));
   }

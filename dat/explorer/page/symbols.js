@@ -4,7 +4,7 @@ import { colourOf, fillScale } from "./colours.js";
 import { Drawing } from "./drawing.js";
 import { withIndices } from "./explanations.js";
 import { MOST_NUMBERS } from "./exports.js";
-import { inkOn, tokenElements } from "./links.js";
+import { dye, onToken, tokenElements } from "./links.js";
 import { headsOf } from "./maps.js";
 import { fillOptions, fillTable, get, isolated, written } from "./tables.js";
 
@@ -33,10 +33,7 @@ export class SymbolPage {
       event.stopPropagation();
       this.on.choose({ symbol: (this.symbol + step + this.count) % this.count });
     });
-    get("symbol-text").addEventListener("click", (event) => {
-      const token = event.target.closest("bdi");
-      if (token) this.chooseToken(Number(token.dataset.place));
-    });
+    onToken(get("symbol-text"), (place) => this.chooseToken(place));
   }
 
   // Arrow keys choose a token.
@@ -98,9 +95,7 @@ export class SymbolPage {
     const box = get("symbol-text"), scale = { most: Math.max(...of), diverging: false }, plain = { ...look, scale: "linear", gain: 1 };
     fillScale(get("symbol-scale"), scale, plain, `Weight of symbol ${symbol} in each token; an even share of ${count} symbols is ${written(1 / count)}.`);
     tokenElements(labels, box).forEach((element, place) => {
-      const colour = colourOf(of[place], scale, plain);
-      element.style.backgroundColor = `rgb(${colour})`;
-      element.style.color = inkOn(colour);
+      dye(element, colourOf(of[place], scale, plain));
       element.classList.toggle("receiver", place === this.token);
     });
     const strongest = (values) => [...values.keys()].sort((a, b) => values[b] - values[a]).slice(0, 20);

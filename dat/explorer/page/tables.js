@@ -41,6 +41,7 @@ export function fillTable(table, caption, headings, rows) {
 /** @type {(value: number | null) => string} */
 export const written = (value) => (value === null ? "–" : value === 0 ? "0" : Math.abs(value) < 0.001 ? value.toExponential(2) : value.toPrecision(4));
 export const signed = (value) => `${value < 0 ? "" : "+"}${written(value)}`;
+export const percent = (share) => `${(100 * share).toFixed(share < 0.01 ? 2 : 1)} %`;
 
 // Options of a select: values and names; it is left alone if it has them already.
 /** @type {(select: HTMLSelectElement, options: [string | number, string | number][], chosen: string | number) => void} */

@@ -3,7 +3,7 @@
 import { barDrawing } from "./drawing.js";
 import { tokenElements } from "./links.js";
 import { PlacePage } from "./places.js";
-import { element, fillOptions, fillTable, get, isolated, signed } from "./tables.js";
+import { element, fillOptions, fillTable, get, isolated, percent, signed } from "./tables.js";
 
 /** @import { Explorer } from "./main.js" */
 /** @typedef {{ what: string, layer: string, kind: string, head: number | null, relation: number | null }} LogitPart */
@@ -21,7 +21,7 @@ export const writerName = ({ what, layer, kind, head, relation }) => {
 export class WritesPage extends PlacePage {
   /** @param {Explorer} explorer */
   constructor(explorer) {
-    super(explorer, "writes", { target: null, chosen: null });
+    super(explorer, "writes", "writes", "writes", { target: null, chosen: null });
     fillOptions(get("writes-by"), Object.entries(WRITERS), "head");
     get("writes-by").addEventListener("change", () => explorer.set({ by: get("writes-by").value, chosen: null }));
     get("writes-target").addEventListener("change", () => explorer.set({ target: Number(get("writes-target").value) }));
@@ -32,40 +32,17 @@ export class WritesPage extends PlacePage {
     });
   }
 
-  isPossible() {
-    const { server, kept } = this.explorer;
-    return Boolean(kept.writes || (server && server.paths.includes("writes")));
-  }
-
   show() {
     const { state, server, kept } = this.explorer, by = state.by in WRITERS ? state.by : "head";
     get("writes-by").value = by;
     for (const id of ["writes-by", "writes-target"]) get(id).disabled = !server;
     const { place, target } = state;
-    if (server) this.ask({ by, ...(place === null ? {} : { place }), ...(target === null ? {} : { target }) });
+    const answers = async function* answers(body, signal) {
+      yield server.ask("writes", body, signal);
+    };
+    if (server) this.ask({ by, ...(place === null ? {} : { place }), ...(target === null ? {} : { target }) }, answers);
     get("writes-found").hidden = get("writes-box").hidden = !kept.writes;
     if (kept.writes) this.showFound(kept.writes);
-  }
-
-  async ask(wanted) {
-    const { explorer } = this, key = JSON.stringify(wanted);
-    if (key === this.asked) return;
-    this.asked = key;
-    if (this.asking) this.asking.abort();
-    const { signal } = (this.asking = new AbortController());
-    get("writes-busy").hidden = false;
-    try {
-      const found = await explorer.server.ask("writes", { text: this.recording.source, ...wanted }, signal);
-      if (key !== this.asked) return;
-      explorer.kept.writes = found;
-      explorer.complain("");
-    } catch (error) {
-      if (error.name === "AbortError" || key !== this.asked) return;
-      explorer.kept.writes = null;
-      explorer.complain(error.message);
-    }
-    get("writes-busy").hidden = true;
-    if (explorer.page === "writes") explorer.show();
   }
 
   // Numbers of the parts, the largest effect first.
@@ -83,7 +60,6 @@ export class WritesPage extends PlacePage {
 
   showFound(found) {
     const { parts, effects, writes, likeliest, target, tokens, place } = found, { sorted, chosen } = this;
-    const percent = (share) => `${(100 * share).toFixed(share < 0.01 ? 2 : 1)} %`;
     fillOptions(get("writes-target"), likeliest.map(({ id, token, probability }) => [id, `${token}  ${percent(probability)}`]), target.id);
     tokenElements(tokens, get("writes-text")).forEach((token, number) => token.classList.toggle("receiver", number === place));
     const [first] = sorted.filter((one) => parts[one].kind);
