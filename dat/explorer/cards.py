@@ -6,7 +6,7 @@ Shapes: N tokens of the text, H heads, R relations, S scores of each pair, d wid
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -60,7 +60,9 @@ RANDOM = 20
 PAIRS = 6
 """Pairs at each end."""
 
-_LIKE_IT = 2  # pairs beside each
+LIKE_IT = 2
+"""Pairs beside each."""
+
 _CONTEXT = 6  # tokens on each side of an object
 _KEPT: tuple[Quantity, ...] = ("relations", "weights", "visible", "contribution")
 
@@ -251,21 +253,25 @@ def _pairs(session: Session, tokens: Tensor, maps: HeadMaps, number: int) -> lis
         return example_json(PairExample(float(values[i, j]), 0, i, j, document[i], document[j], *contexts), session)
 
     found = []
+    for end, rank, (i, j) in strongest(values, seen, lambda i, j: (document[i], document[j])):
+        other = (tokens[:, None] != tokens[i]) | (tokens[None] != tokens[j])
+        like = (seen & other & (strata == strata[i, j])).nonzero()
+        like = like[torch.randperm(len(like), generator=generator)[:LIKE_IT]].tolist()
+        entry = {"layer": maps.layer, "relation": number, "end": end, "rank": rank}
+        found.append({**entry, "example": example(i, j), "counterexamples": [example(*pair) for pair in like]})
+    return found
+
+
+def strongest(values: Tensor, seen: Tensor, key: Callable[..., Any]) -> Iterator[tuple[str, int, list[int]]]:
+    """End, rank and place of the largest and the smallest values that are seen, of places of one key the first."""
     for end, sign in (("high", -1), ("low", 1)):
-        kept: set[tuple[int, int]] = set()
-        pairs = seen.nonzero()
-        for i, j in pairs[(sign * values[seen]).argsort(stable=True)].tolist():
-            if (document[i], document[j]) in kept:
-                continue
-            kept.add((document[i], document[j]))
-            other = (tokens[:, None] != tokens[i]) | (tokens[None] != tokens[j])
-            like = (seen & other & (strata == strata[i, j])).nonzero()
-            like = like[torch.randperm(len(like), generator=generator)[:_LIKE_IT]].tolist()
-            entry = {"layer": maps.layer, "relation": number, "end": end, "rank": len(kept)}
-            found.append({**entry, "example": example(i, j), "counterexamples": [example(*pair) for pair in like]})
+        kept = set()
+        for place in seen.nonzero()[(sign * values[seen]).argsort(stable=True)].tolist():
+            if key(*place) not in kept:
+                kept.add(key(*place))
+                yield end, len(kept), place
             if len(kept) == PAIRS:
                 break
-    return found
 
 
 def _octaves(n: int) -> Tensor:

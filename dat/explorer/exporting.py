@@ -117,12 +117,6 @@ class Exporter:
         if page == "card":
             (found,) = found.values()
             return seen_card(found)
-        if page == "interventions":
-            return seen_effects(found)
-        if page == "writes":
-            return seen_writes(found)
-        if page == "patching":
-            return seen_patching(found)
         if page == "dictionary":
             return seen_dictionary(found, self._recording, self.view)
         if page == "generate":
@@ -130,7 +124,7 @@ class Exporter:
             chosen = maps[within("map", self.view.map, len(maps))]
             rows = [map_of_step(found, step, chosen) for step in range(len(found["steps"]))]
             return seen_steps(found, rows.__getitem__, chosen.title)
-        return seen_model(found)
+        return _SEEN[page](found)
 
     @cached_property
     def _image(self) -> tuple[Recording, Shown]:
@@ -215,6 +209,7 @@ def switch_of(code: str, recording: Recording) -> Switch:
     return Switch(mediator, heads.layer, heads.kind, within(f"{mediator} of {heads.layer}", int(number), count))
 
 
+_SEEN = {"interventions": seen_effects, "model": seen_model, "patching": seen_patching, "writes": seen_writes}
 _LETTERS = {"r": ("relation", ""), "sa": ("head", "sensory"), "ra": ("head", "relational"), "s": ("symbol", "")}
 
 

@@ -18,7 +18,7 @@ from dual_attention.model_analysis.interventions import Intervention, intervene
 from dual_attention.model_analysis.maps import HeadMaps
 from dual_attention.model_analysis.measures import relation_asymmetry
 
-from .cards import captured, detected, finite, scores_of, share_of_message, site_of
+from .cards import LIKE_IT, captured, detected, finite, scores_of, share_of_message, site_of, strongest
 from .images import ImageSession
 from .opening import relation_formula
 from .packing import packed_array
@@ -30,11 +30,6 @@ MOST_PICTURES = 256
 
 MOST_PAIRS = 1 << 20
 """Pairs of tokens in all of them, so that large pictures are fewer."""
-
-PAIRS = 6
-"""Pairs at each end."""
-
-_LIKE_IT = 2  # pairs beside each
 
 
 def image_card(session: ImageSession, request: Mapping[str, Any]) -> Json:
@@ -162,20 +157,12 @@ def _pairs(maps: HeadMaps, number: int, values: Tensor, objects: Tensor) -> list
         return {"value": float(values[picture, i, j]), "picture": picture, "i": i, "j": j}
 
     found = []
-    for end, sign in (("high", -1), ("low", 1)):
-        kept: set[int] = set()
-        pairs = objects.nonzero()
-        for picture, i, j in pairs[(sign * values[objects]).argsort(stable=True)].tolist():
-            if picture in kept:
-                continue
-            kept.add(picture)
-            others = [one for one in objects[:, i, j].nonzero()[:, 0].tolist() if one != picture]
-            like = [others[place] for place in torch.randperm(len(others), generator=generator)[:_LIKE_IT].tolist()]
-            entry = {"layer": maps.layer, "relation": number, "end": end, "rank": len(kept)}
-            beside = [example(one, i, j) for one in like]
-            found.append({**entry, "example": example(picture, i, j), "counterexamples": beside})
-            if len(kept) == PAIRS:
-                break
+    for end, rank, (picture, i, j) in strongest(values, objects, lambda picture, i, j: picture):
+        others = [one for one in objects[:, i, j].nonzero()[:, 0].tolist() if one != picture]
+        like = [others[place] for place in torch.randperm(len(others), generator=generator)[:LIKE_IT].tolist()]
+        entry = {"layer": maps.layer, "relation": number, "end": end, "rank": rank}
+        beside = [example(one, i, j) for one in like]
+        found.append({**entry, "example": example(picture, i, j), "counterexamples": beside})
     return found
 
 

@@ -6,9 +6,7 @@ Shapes: C channels, height and width of an image in pixels, K classes.
 from __future__ import annotations
 
 import os
-import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,7 +17,6 @@ from torch import Tensor
 
 from dual_attention._models.vision import VisionModel
 from dual_attention.baselines.vision import ObjectClassifier, VisionPrediNet
-from dual_attention.model_analysis.sites import LayerChoice
 
 from ..checkpoints import Checkpoint
 from ..data.images import IMAGE_SETS
@@ -29,9 +26,10 @@ from ..data.images.pictures import decoded
 from ..data.relational_games.dataset import generate_images
 from ..data.relational_games.tasks import EXTRA_TASKS, TASKS, class_names
 from ..experiments.relational_games.config import IMAGE_SHAPE
-from .packing import Bits, pack, packed_array, unpacked_array
+from .packing import pack, packed_array, unpacked_array
 from .recording import Recording, record
 from .requests import Json, Malformed
+from .session import ModelSession
 
 IMAGE_BYTES = 32 << 20
 """Bytes of an image's file."""
@@ -94,42 +92,30 @@ class Shown:
 
 
 @dataclass(frozen=True)
-class ImageSession:
+class ImageSession(ModelSession):
     """An image classifier that is looked into, by one image at a time.
 
     Attributes:
         model: in evaluation mode, with three channels or one.
-        title, facts, bits: as :class:`~dat.explorer.session.Session`.
+        title, facts: of its pages.
         mean, std: of each channel, by which pixels in 0..1 are normalised.
         digits: set of handwritten digits that samples are from; otherwise they are from Relational Games.
         task: that of Relational Games whose sample is shown first.
         names: of the classes of a model of that task; without, they are numbers.
-        layers: those that are recorded; by default all.
-        checkpoint: what was opened.
     """
 
     model: ImageClassifier
     title: str
     facts: Mapping[str, str] = field(default_factory=dict)
-    bits: Bits | None = None
     mean: Sequence[float] = (0.0,)
     std: Sequence[float] = (1.0,)
     digits: str | None = None
     task: str = GAMES[0]
     names: Sequence[str] = ()
-    layers: LayerChoice = None
-    checkpoint: Checkpoint | None = None
-    _lock: Any = field(default_factory=threading.Lock, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.model.image_channels not in (1, 3):
             raise ValueError(f"model: expected one of images with 1 or 3 channels, got {self.model.image_channels}")
-
-    @contextmanager
-    def reserved(self) -> Iterator[ImageClassifier]:
-        """The model, which nobody else calls within this context."""
-        with self._lock:
-            yield self.model
 
     @property
     def size(self) -> tuple[int, int]:

@@ -19,7 +19,7 @@ from dual_attention.model_analysis.interventions import (
 from dual_attention.model_analysis.sites import choose_sites
 from dual_attention.model_analysis.views.tokens import token_labels
 
-from .requests import Json, integer_of, text_of
+from .requests import Json, choice_of, integer_of, text_of
 from .session import Session
 
 BY = ("kind", "head")
@@ -51,9 +51,7 @@ def patching(session: Session, request: Mapping[str, Any]) -> Iterator[Json]:
     ids, others = _texts(session, request)
     known = session.tokenizer.vocab_size
     place = integer_of(request, "place", 0, len(ids) - 1, len(ids) - 1)
-    by = request.get("by", "kind")
-    if by not in BY:
-        raise ValueError(f"by: expected one of {', '.join(BY)}, got {by!r}")
+    by = choice_of(request, "by", BY)
     x, y = session.tensor(ids), session.tensor(others)
     with session.reserved() as model, evaluating(model):
         here, there = (model(tokens).logits[0, place, :known].float() for tokens in (x, y))
@@ -72,18 +70,15 @@ def patching(session: Session, request: Mapping[str, Any]) -> Iterator[Json]:
         raise ValueError("The answer and the token that it is compared with need to be different.")
     shown = [one for logits in (there, here) for one in logits.topk(min(SHOWN, known)).indices.tolist()]
 
-    def named(token: int) -> Json:
-        return {"id": token, "token": token_labels(session.tokenizer, [token])[0]}
-
     yield {
         "tokens": token_labels(session.tokenizer, ids),
         "others": token_labels(session.tokenizer, others),
         "place": place,
         "by": by,
-        "answer": named(answer),
-        "foil": named(foil),
+        "answer": session.named(answer),
+        "foil": session.named(foil),
         "candidates": [
-            {**named(one), "here": float(p[one]), "there": float(q[one])}
+            {**session.named(one), "here": float(p[one]), "there": float(q[one])}
             for one in dict.fromkeys([answer, foil, *shown])
         ],
         "differences": [float(one[answer] - one[foil]) for one in (here, there)],

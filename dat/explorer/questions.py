@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from dual_attention.model_analysis.sites import LayerChoice
-
-from ..checkpoints import Checkpoint
 from ..data.mathematics import ANSWER_LENGTH, END, PAD, START, VOCABULARY, decode_text, encode_questions
-from .packing import Bits, pack
+from .packing import pack
 from .recording import Recording, record
 from .requests import Json
+from .session import ModelSession
 
 EXAMPLES = {
     "algebra__linear_1d": "Solve 4*x + 7 = 23 for x.",
@@ -32,12 +28,11 @@ _NAMES = {PAD: "⟨padding⟩", START: "⟨start⟩", END: "⟨end⟩"}
 
 
 @dataclass(frozen=True)
-class QuestionSession:
+class QuestionSession(ModelSession):
     """An encoder-decoder model of characters that is looked into, by one question at a time.
 
     Attributes:
-        model: in evaluation mode.
-        title, facts, bits, layers, checkpoint: as :class:`~dat.explorer.session.Session`.
+        title, facts: of its pages.
         module: of its questions, one of :data:`~dat.data.mathematics.MODULES`.
         masked: whether it was trained not to see the padding of questions; otherwise it sees all 161 positions.
     """
@@ -45,23 +40,13 @@ class QuestionSession:
     model: Any
     title: str
     facts: Mapping[str, str] = field(default_factory=dict)
-    bits: Bits | None = None
     module: str = "algebra__linear_1d"
     masked: bool = True
-    layers: LayerChoice = None
-    checkpoint: Checkpoint | None = None
-    _lock: Any = field(default_factory=threading.Lock, repr=False, compare=False)
 
     @property
     def default(self) -> str:
         """Question to show first, if nothing else is asked for."""
         return EXAMPLES[self.module]
-
-    @contextmanager
-    def reserved(self) -> Iterator[Any]:
-        """The model, which nobody else calls within this context."""
-        with self._lock:
-            yield self.model
 
     def check(self, text: str) -> None:
         """Raise ``ValueError`` if the model cannot read a question."""

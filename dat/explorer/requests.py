@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,6 +45,14 @@ def number_of(request: Mapping[str, Any], name: str, low: float, high: float, de
     value = request.get(name, default)
     if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
         raise ValueError(f"{name}: expected a number from {low:,} to {high:,}, got {value!r}")
+    return value
+
+
+def choice_of(request: Mapping[str, Any], name: str, choices: Sequence[str]) -> str:
+    """One of some words in a request, by default the first; ``ValueError`` for another."""
+    value = request.get(name, choices[0])
+    if value not in choices:
+        raise ValueError(f"{name}: expected one of {', '.join(choices)}, got {value!r}")
     return value
 
 

@@ -32,29 +32,45 @@ TextEncoder = EncoderModel | EncoderForMaskedLM | EncoderForSequenceClassificati
 """Models of texts that generate none, and of which there are maps only."""
 
 
-@dataclass(frozen=True)
-class TextSession:
-    """A model of texts that is looked into, by one text at a time.
+@dataclass(frozen=True, kw_only=True)
+class ModelSession:
+    """A model that is looked into, of any kind.
 
-    Nothing of it changes but the text that the model reads at the moment, which a lock keeps to one.
+    Nothing of it changes but what the model reads at the moment, which a lock keeps to one.
 
     Attributes:
         model: in evaluation mode.
-        tokenizer: of its tokens.
-        title, facts: of its pages.
         bits: of factors, see :func:`~dat.explorer.packing.pack`.
         layers: those that are recorded; by default all.
         checkpoint: what was opened.
     """
 
     model: Any
-    tokenizer: Tokenizer
-    title: str
-    facts: Mapping[str, str] = field(default_factory=dict)
     bits: Bits | None = None
     layers: LayerChoice = None
     checkpoint: Checkpoint | None = None
     _lock: Any = field(default_factory=threading.Lock, repr=False, compare=False)
+
+    @contextmanager
+    def reserved(self) -> Iterator[Any]:
+        """The model, which nobody else calls within this context, so that hooks see one text."""
+        with self._lock:
+            yield self.model
+
+
+@dataclass(frozen=True)
+class TextSession(ModelSession):
+    """A model of texts that is looked into, by one text at a time.
+
+    Attributes:
+        tokenizer: of its tokens.
+        title, facts: of its pages.
+    """
+
+    model: Any
+    tokenizer: Tokenizer
+    title: str
+    facts: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def default(self) -> str:
@@ -76,12 +92,6 @@ class TextSession:
     def tensor(self, tokens: list[int]) -> torch.Tensor:
         """Tokens as the model takes them, ``(1, N)``."""
         return torch.tensor([tokens], device=next(self.model.parameters()).device)
-
-    @contextmanager
-    def reserved(self) -> Iterator[Any]:
-        """The model, which nobody else calls within this context, so that hooks see one text."""
-        with self._lock:
-            yield self.model
 
     def tokens(self, text: str) -> list[int]:
         """The tokens of a text.
@@ -124,6 +134,10 @@ class Session(TextSession):
     """
 
     dictionary: Json | None = field(default=None, repr=False)
+
+    def named(self, token: int) -> Json:
+        """A token by ``id`` and label."""
+        return {"id": token, "token": token_labels(self.tokenizer, [token])[0]}
 
     def twin(self) -> LanguageModel:
         """The same model with modules of its own and shared parameters: hooks on it see no other call."""

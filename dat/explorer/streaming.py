@@ -16,7 +16,7 @@ from dual_attention.generation import generate_stream
 from dual_attention.model_analysis.sites import Site, choose_sites
 from dual_attention.model_analysis.views.tokens import token_labels
 
-from .packing import PackedRows, packed_array, unpacked_array
+from .packing import PackedRows, unpacked_array
 from .requests import Json, integer_of, number_of, text_of
 from .session import Session
 
@@ -75,9 +75,7 @@ class LastRows:
             parts: Json = {"first": first_sender(site)}
             for name in self.NAMES:
                 if (row := self.rows.get((place, name))) is not None:
-                    packed = PackedRows.of(row, 8)
-                    assert packed.scales is not None
-                    parts[name] = {"values": packed_array(packed.values), "scales": packed_array(packed.scales)}
+                    parts[name] = PackedRows.of(row, 8).json()
                     size += row.numel()
             found.append(parts)
         return found, size

@@ -14,7 +14,7 @@ from torch import Tensor
 from dual_attention.model_analysis.attribution import LogitAttribution, attribute_logits
 from dual_attention.model_analysis.views.tokens import token_labels
 
-from .requests import Json, integer_of, text_of
+from .requests import Json, choice_of, integer_of, text_of
 from .session import Session
 
 BY = ("head", "relation", "each")
@@ -49,9 +49,7 @@ def written(session: Session, request: Mapping[str, Any]) -> Json:
     ids = session.tokens(text_of(request))
     known = session.tokenizer.vocab_size
     place = integer_of(request, "place", 0, len(ids) - 1, len(ids) - 1)
-    by = request.get("by", "head")
-    if by not in BY:
-        raise ValueError(f"by: expected one of {', '.join(BY)}, got {by!r}")
+    by = choice_of(request, "by", BY)
     with session.reserved() as model:
         found = attribute_logits(model, session.tensor(ids), place)
     found = found if by == "each" else found.merged(by)
@@ -65,8 +63,8 @@ def written(session: Session, request: Mapping[str, Any]) -> Json:
         "tokens": token_labels(session.tokenizer, ids),
         "place": place,
         "by": by,
-        "likeliest": [{**_named(session, one), "probability": float(shares[one])} for one in likeliest],
-        "target": {**_named(session, token), "probability": float(shares[token]), "logit": float(effects.sum())},
+        "likeliest": [{**session.named(one), "probability": float(shares[one])} for one in likeliest],
+        "target": {**session.named(token), "probability": float(shares[token]), "logit": float(effects.sum())},
         "parts": [asdict(part) for part in found.parts],
         "effects": effects.tolist(),
         "writes": _writes(session, found, effects),
@@ -106,7 +104,3 @@ def _writes(session: Session, found: LogitAttribution, effects: Tensor) -> list[
             )
             writes[place] = {"promoted": promoted, "suppressed": suppressed}
     return writes
-
-
-def _named(session: Session, token: int) -> Json:
-    return {"id": token, "token": token_labels(session.tokenizer, [token])[0]}

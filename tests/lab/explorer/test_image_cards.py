@@ -7,8 +7,9 @@ import json
 import pytest
 import torch
 
+from dat.explorer.cards import PAIRS
 from dat.explorer.exporting import Exporter
-from dat.explorer.image_cards import PAIRS, image_card
+from dat.explorer.image_cards import image_card
 from dat.explorer.images import ImageSession
 from dat.explorer.packing import unpacked_array
 from dat.explorer.view_state import View
