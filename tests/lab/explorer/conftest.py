@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import csv
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -21,6 +23,8 @@ from dual_attention.generation.tokenizer import ByteTokenizer
 from dual_attention.vision_models import VisionModel
 
 TEXT = "the cat sat on the mat"
+ACTIVATIONS = ("softmax", "relu", "sigmoid", "tanh", "gelu", "silu")
+"""Of relations, beside none."""
 COMMON: dict[str, Any] = {"vocab_size": 257, "d_model": 32, "dff": 32, "dropout_rate": 0.0, "activation": "gelu"}
 COMMON |= {"norm_first": True, "pos_enc_type": "RoPE"}
 
@@ -29,12 +33,16 @@ def dat(seed: int = 0, context: int = 64, **options: Any) -> DualAttnTransformer
     torch.manual_seed(seed)
     symbols = {"d_model": 32, "n_heads": 2, "n_symbols": 12}
     heads = {"n_heads_sa": 2, "n_heads_ra": 2, "ra_kwargs": {"n_relations": 4}}
-    arguments = {**COMMON, **heads, "symbol_retrieval_kwargs": symbols, **options}
-    model = DualAttnTransformerLM(**arguments, n_layers=2, max_block_size=context).eval()
+    sizes = {"n_layers": 2, "max_block_size": context, "symbol_retrieval_kwargs": symbols}
+    return moved(DualAttnTransformerLM(**{**COMMON, **heads, **sizes, **options}))
+
+
+def moved(model: Any) -> Any:
+    """The model with parameters that matter, in evaluation mode."""
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.15 * torch.randn_like(parameter))
-    return model
+    return model.eval()
 
 
 def transformer(context: int = 64) -> TransformerLM:
@@ -51,11 +59,7 @@ def vision(dual: bool = True) -> VisionDualAttnTransformer | VisionTransformer:
     symbols: dict[str, Any] = {"d_model": 32, "n_heads": 2, "n_symbols": 12}
     heads = {"n_heads_sa": 2, "n_heads_ra": 2, "ra_kwargs": {"n_relations": 3}}
     retrieval = {"symbol_retrieval": "symbolic_attention", "symbol_retrieval_kwargs": symbols}
-    model = VisionDualAttnTransformer(**common, **heads, **retrieval, n_layers=2).eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.15 * torch.randn_like(parameter))
-    return model
+    return moved(VisionDualAttnTransformer(**common, **heads, **retrieval, n_layers=2))
 
 
 @pytest.fixture(scope="module")
@@ -71,6 +75,11 @@ def saved(page: Any, kind: str, path: Path | None = None) -> Path:
         return waiting.value.path()
     waiting.value.save_as(path)
     return path
+
+
+def as_array(packed: dict[str, Any]) -> np.ndarray:
+    """An array that Python packed for a page."""
+    return np.frombuffer(base64.b64decode(packed["data"]), f"<{packed['type']}").reshape(packed["shape"])
 
 
 def rows_of(file: Path) -> list[dict[str, str]]:

@@ -67,6 +67,8 @@ def test_a_link_leads_to_the_same_view(visit, serve):
     page = visitor.open(server.address)
     show(page, OTHER)
     page.click("#gallery .thumb >> nth=2")
+    page.select_option("#scale", "log")
+    page.click("#larger")
     page.focus("#main-map canvas")
     for key in ("Escape", "ArrowDown", "End", "Shift+ArrowDown", "ArrowLeft"):
         page.keyboard.press(key)
@@ -79,9 +81,13 @@ def test_a_link_leads_to_the_same_view(visit, serve):
         again.wait_for_function("() => document.getElementById('readout').innerText.includes('receiver 10')")
         assert again.inner_text("#work") == seen and again.input_value("#prompt") == OTHER
         assert again.locator("#message").is_hidden()
+    strange = "page=none&layer=99&kind=x&relation=-3&i=1e9&j=x&cell=NaN&view=&unknown=1&contrast=1e999"
+    page = visit().open(f"{server.address}#{strange}")
+    assert page.inner_text("#main-map figcaption").startswith("blocks.0")
     # Another server, token and port: the address as --view has it shows the same.
     view = View.of(link)
-    assert view.text == OTHER and view.weights == server.session.facts["weights"]
+    assert (view.text, view.relation, dict(view.rest)["scale"]) == (OTHER, 2, "log")
+    assert view.weights == server.session.facts["weights"]
     view.check_weights(weights_digest(dat()))
     with pytest.raises(ValueError, match=f"view: it is of a model with weights {view.weights}, but this one has "):
         view.check_weights(weights_digest(dat(1)))

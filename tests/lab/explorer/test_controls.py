@@ -126,11 +126,12 @@ def test_mouse_on_the_map(visitor):
 
 def test_buttons_of_the_head(visitor):
     page = visitor.page
-    names = []
+    names, themes = [], []
     for _ in range(3):
         names.append(page.inner_text("#theme"))
+        themes.append(page.get_attribute("html", "data-theme"))
         page.click("#theme")
-    assert len(set(names)) == 3 and page.inner_text("#theme") == names[0]
+    assert len(set(names)) == 3 and page.inner_text("#theme") == names[0] and themes == ["light", "light", "dark"]
     page.click("#help-button")
     assert page.locator("#help").is_visible()
     press(visitor, "Escape")
@@ -177,9 +178,3 @@ def test_views_of_images_and_parts_of_symbols(visit, serve):
     page.select_option("#symbol-head", index=1)
     visitor.settle()
     assert pixels(visitor, "#usage canvas") != note
-
-
-def test_the_tab_of_dictionaries(visit, serve):
-    page = visit().open(serve().address)
-    page.click("#tab-dictionary")
-    assert page.locator("#dictionary-page").is_visible() and page.locator("#make-dictionary").is_enabled()

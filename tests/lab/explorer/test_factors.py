@@ -11,10 +11,15 @@ from dat.explorer.recording import record
 from dual_attention import Attention
 from dual_attention.functional import causal_mask
 from dual_attention.model_analysis.capture import capture
+from tests.lab.explorer.conftest import ACTIVATIONS
 from tests.library.model_analysis.models import FAMILIES
 from tests.support import language, seq2seq
 
 N = 9
+MODELS = FAMILIES | {
+    f"language {name}": lambda name=name: language.lm("symbolic_attention", ra_kwargs={"rel_activation": name})
+    for name in ACTIVATIONS
+}
 
 
 def one_call(name, model):
@@ -30,9 +35,9 @@ def one_call(name, model):
     return lambda: model(tokens), {"tokens": [str(place) for place in range(N)]}
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", MODELS)
 def test_maps_of_factors_are_those_of_the_layers(name):
-    model = FAMILIES[name]()
+    model = MODELS[name]()
     call, labels = one_call(name, model)
     recording = record(model, call, labels)
     with torch.no_grad(), capture(model) as maps:

@@ -41,8 +41,6 @@ def test_tokens_steps_and_maps(visit, serve, tmp_path):
     assert page.inner_text("#step-senders caption").startswith("What token 12 ")
     for kind in ("html", "csv", "svg", "png"):
         saved(page, kind, tmp_path / f"steps.{kind}")
-    lines = (tmp_path / "steps.csv").read_text(encoding="utf-8").splitlines()
-    assert len(lines) == 1 + sum(11 + step for step in range(12))
     other = visit()
     copied = other.open((tmp_path / "steps.html").as_uri())
     assert copied.inner_text("#step-senders") == page.inner_text("#step-senders")

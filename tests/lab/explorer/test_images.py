@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import io
 import json
 import struct
@@ -10,7 +9,6 @@ import zlib
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
@@ -22,7 +20,7 @@ from dat.experiments.images.config import ImageConfig
 from dat.explorer import images, opening
 from dat.explorer.images import GAMES, ImageSession, normalisation_of
 from dual_attention.model_analysis.capture import capture
-from tests.lab.explorer.conftest import vision
+from tests.lab.explorer.conftest import as_array, vision
 from tests.lab.explorer.test_server import ask
 
 Image = pytest.importorskip("PIL.Image")
@@ -35,8 +33,7 @@ def file_of(picture, kind="PNG", **options):
 
 
 def pixels_of(found):
-    packed = found["image"]["pixels"]
-    return torch.from_numpy(np.frombuffer(base64.b64decode(packed["data"]), np.uint8).reshape(packed["shape"]).copy())
+    return torch.from_numpy(as_array(found["image"]["pixels"]).copy())
 
 
 def huge_png(width, height):

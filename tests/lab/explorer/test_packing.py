@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import base64
 import json
+from functools import partial
 
 import numpy as np
 import pytest
@@ -20,40 +20,15 @@ from dat.explorer.packing import (
     packed_factors,
 )
 from dat.explorer.recording import record
-from dual_attention import DualAttnTransformerLM
+from tests.lab.explorer.conftest import as_array, dat
 
-
-def model(**options):
-    lm = DualAttnTransformerLM(
-        vocab_size=50,
-        d_model=32,
-        n_layers=1,
-        n_heads_sa=2,
-        n_heads_ra=2,
-        symbol_retrieval_kwargs={"d_model": 32, "n_heads": 2, "n_symbols": 12},
-        dff=32,
-        dropout_rate=0.0,
-        activation="gelu",
-        norm_first=True,
-        max_block_size=2048,
-        pos_enc_type="RoPE",
-        **options,
-    ).eval()
-    with torch.no_grad():
-        for parameter in lm.parameters():
-            parameter.add_(0.15 * torch.randn_like(parameter))
-    return lm
+model = partial(dat, context=2048, n_layers=1)
 
 
 def recording(n, **options):
     lm = model(**options)
     tokens = torch.randint(50, (1, n))
     return record(lm, lambda: lm(tokens), {"tokens": [str(int(token)) for token in tokens[0]]})
-
-
-def as_array(packed):
-    types = {"i1": "<i1", "i2": "<i2", "i4": "<i4", "f4": "<f4"}
-    return np.frombuffer(base64.b64decode(packed["data"]), types[packed["type"]]).reshape(packed["shape"])
 
 
 def as_rows(packed):

@@ -13,7 +13,6 @@ import torch
 from dat.explorer.recording import record
 from dual_attention.generation.tokenizer import ByteTokenizer
 from dual_attention.model_analysis.capture import capture
-from dual_attention.model_analysis.measures import read_relations
 from tests.lab.explorer.conftest import TEXT, dat, rows_of, saved, transformer
 from tests.support import seq2seq
 from tests.support.browser import pixels
@@ -32,54 +31,6 @@ def numbers(visitor):
     """The numbers that the button CSV saves, by receiver and sender."""
     rows = rows_of(saved(visitor.page, "csv"))
     return {(int(row["receiver"]), int(row["sender"])): float(row["value"]) for row in rows}
-
-
-def test_numbers_of_every_view_are_those_of_the_model(visit, exported):
-    model = dat()
-    maps = maps_of(model)
-    found = maps["blocks.1"].relational
-    alpha, r = found.weights[0], found.relations[0].permute(2, 0, 1)
-    contribution = read_relations(model, found).contribution[0, ..., 2]
-    visible = found.visible[0, 0]
-    visitor = visit()
-    address = exported(model)
-    views = {
-        "page=relations&layer=1&relation=2": r[2],
-        "page=relations&layer=1&relation=2&head=1&view=attended": alpha[1] * r[2],
-        "page=relations&layer=blocks.1&relation=2&head=1&view=contribution": contribution,
-        "page=attention&layer=1&kind=relational&head=1&view=attention": alpha[1],
-        "page=attention&layer=0&kind=sensory&head=0&view=attention": maps["blocks.0"].sensory.weights[0, 0],
-    }
-    for fragment, expected in views.items():
-        visitor.open(f"{address}#{fragment}")
-        visitor.page.reload()
-        visitor.settle()
-        shown = numbers(visitor)
-        assert set(shown) == {(i, j) for i, j in visible.nonzero().tolist()}
-        most = float(expected[visible].abs().max())
-        for (i, j), value in shown.items():
-            assert value == pytest.approx(float(expected[i, j]), abs=most / 255)
-    assert visitor.inside(address)
-
-
-@pytest.mark.parametrize("activation", ["softmax", "relu", "sigmoid", "tanh", "gelu", "silu"])
-def test_numbers_of_activated_relations(visit, exported, activation):
-    """Relations under every activation, and sensory heads with the relative positions of Shaw et al."""
-    shaw = {"shaw_max_rel_pos": 2}
-    model = dat(ra_kwargs={"n_relations": 3, "n_kv_heads": 1, "rel_activation": activation}, sa_kwargs=shaw)
-    maps = maps_of(model)["blocks.1"]
-    visible = maps.relational.visible[0, 0]
-    address = exported(model)
-    for fragment, expected in {
-        "page=relations&layer=1&relation=1": maps.relational.relations[0, :, :, 1],
-        "page=attention&layer=1&kind=sensory&head=1": maps.sensory.weights[0, 1],
-    }.items():
-        visitor = visit()
-        visitor.open(f"{address}#{fragment}")
-        shown = numbers(visitor)
-        most = float(expected[visible].abs().max())
-        assert len(shown) == int(visible.sum())
-        assert all(value == pytest.approx(float(expected[pair]), abs=most / 255) for pair, value in shown.items())
 
 
 def test_an_exported_page_asks_for_nothing(visit, exported):
@@ -150,16 +101,6 @@ def test_contributions_are_other_pictures_than_relations_under_attention(visit, 
     visitor.settle()
     scales = [page.inner_text(f"#{name}-map .scale").split()[:2] for name in ("main", "pinned")]
     assert scales[0][0].startswith("-") and scales[1][0] == "0"  # each beside its own map
-
-
-def test_the_range_of_a_map_is_measured_when_it_is_seen(visit, exported):
-    model = dat()
-    found = maps_of(model)["blocks.1"].relational
-    expected = float((found.weights[0, 1] * found.relations[0, ..., 2]).abs().max())
-    visitor = visit()
-    page = visitor.open(exported(model) + "#layer=1&relation=2&head=1&view=attended")
-    low, high = page.inner_text("#main-map .scale").split()[:2]
-    assert float(high) == pytest.approx(expected, rel=5e-3) and low == f"-{high}"
 
 
 def test_one_scale_of_all_maps(visit, exported):
@@ -310,30 +251,6 @@ def test_keys(visit, exported):
     assert page.get_attribute(f"#{chosen}", "aria-label") == "blocks.0 · relation 2 under attention of head 0"
 
 
-def test_a_view_is_in_its_address(visit, exported):
-    visitor = visit()
-    address = exported()
-    page = visitor.open(address)
-    page.click("#gallery .thumb >> nth=5")
-    page.check("input[value=attended]", force=True)
-    page.select_option("#head", "1")
-    page.select_option("#scale", "log")
-    page.click("#larger")
-    page.focus("#main-map canvas")
-    page.keyboard.press("ArrowDown")
-    page.keyboard.press("ArrowDown")
-    page.wait_for_timeout(300)
-    visitor.settle()
-    cited, seen = page.url, page.inner_text("#work")
-    assert "view=attended" in cited and "relation=1" in cited and "scale=log" in cited
-    again = visit().open(cited)
-    assert again.inner_text("#work") == seen
-    strange = visit().open(
-        f"{address}#page=none&layer=99&kind=x&relation=-3&i=1e9&j=x&cell=NaN&view=&unknown=1&contrast=1e999"
-    )
-    assert strange.inner_text("#main-map figcaption").startswith("blocks.0")
-
-
 def test_a_row_of_the_table_for_readers_of_the_screen(visit, exported):
     model = dat()
     r = maps_of(model)["blocks.0"].relational.relations[0, :, :, 3]
@@ -348,20 +265,6 @@ def test_a_row_of_the_table_for_readers_of_the_screen(visit, exported):
     label = page.get_attribute("#main-map canvas", "aria-label")
     assert "22 receivers" in label and "receiver 9, sender 2" in label
     assert page.locator("#row-table th[scope=col]").count() == 3
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_both_colour_schemes(visit, exported, scheme):
-    visitor = visit(scheme)
-    page = visitor.open(exported())
-    assert page.get_attribute("html", "data-theme") == scheme
-    ground = page.evaluate("() => getComputedStyle(document.body).backgroundColor")
-    light = sum(map(int, re.findall(r"\d+", ground)[:3])) > 384
-    assert light == (scheme == "light")
-    assert len(pixels(visitor)) > 50  # a map, not a ground
-    page.click("#theme")
-    page.click("#theme")
-    assert page.get_attribute("html", "data-theme") == "dark"
 
 
 def test_comparison(visit, exported):
@@ -430,24 +333,6 @@ def test_cross_attention(visit, exported):
     assert page.inner_text("#readout").startswith("receiver 1 t1 ← sender 2 s2: ")
     assert page.locator("#links bdi").all_text_contents() == labels["source"]
     assert len(numbers(visitor)) == source.shape[1] * target.shape[1]
-
-
-def test_two_people_with_different_models(visit, serve):
-    servers = [serve(dat(seed), title=f"model {seed}") for seed in (0, 1)]
-    visitors = [visit() for _ in servers]
-    for visitor, server in zip(visitors, servers, strict=True):
-        visitor.open(server.address)
-    for visitor, words in zip(visitors, ("first words", "second: سلام"), strict=True):
-        visitor.page.fill("#prompt", words)
-        visitor.page.click("#ask button")
-    for visitor, server, words in zip(visitors, servers, ("first words", "second: سلام"), strict=True):
-        expected = server.session.packed(words)["sequences"]["tokens"]
-        visitor.page.wait_for_function("n => document.querySelectorAll('#links bdi').length === n", arg=len(expected))
-        assert [text.replace(" ", "␣") for text in visitor.page.locator("#links bdi").all_text_contents()] == expected
-        assert visitor.page.title() == server.session.title
-        assert visitor.inside(server.address.partition("?")[0])
-    values = [numbers(visitor)[3, 1] for visitor in visitors]
-    assert values[0] != values[1]
 
 
 def test_a_wrong_text_gets_a_message(visit, serve):

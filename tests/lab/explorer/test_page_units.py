@@ -14,7 +14,7 @@ from dat.explorer.session import Session
 from dat.explorer.view_state import View, packed_text
 from dual_attention.generation.tokenizer import ByteTokenizer
 from dual_attention.model_analysis.views.colours import colour_of
-from tests.lab.explorer.conftest import TEXT, dat, transformer
+from tests.lab.explorer.conftest import ACTIVATIONS, TEXT, dat, transformer
 from tests.support import page_tools
 
 LAWS = Path(__file__).parent / "page"
@@ -41,8 +41,9 @@ def cases():
 def models():
     yield transformer()
     yield dat()
-    shared = {"n_relations": 3, "n_kv_heads": 1, "rel_activation": "tanh"}
-    yield dat(ra_kwargs=shared, sa_kwargs={"shaw_max_rel_pos": 2})
+    for activation in ACTIVATIONS:
+        shared = {"n_relations": 3, "n_kv_heads": 1, "rel_activation": activation}
+        yield dat(ra_kwargs=shared, sa_kwargs={"shaw_max_rel_pos": 2})
 
 
 def maps(model):

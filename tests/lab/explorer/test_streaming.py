@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import http.client
 import json
 import threading
@@ -19,7 +18,7 @@ from dat.explorer.streaming import generated
 from dual_attention.generation import generate
 from dual_attention.generation.tokenizer import ByteTokenizer
 from dual_attention.model_analysis.capture import capture
-from tests.lab.explorer.conftest import dat, transformer
+from tests.lab.explorer.conftest import as_array, dat, transformer
 from tests.lab.explorer.test_server import ask, works
 
 PROMPT = "the cat"
@@ -30,13 +29,8 @@ def parts(session, **request):
     return begin, steps, end
 
 
-def array(packed):
-    types = {"i1": np.int8, "f4": np.float32}
-    return np.frombuffer(base64.b64decode(packed["data"]), types[packed["type"]]).reshape(packed["shape"])
-
-
 def rows_of(maps):
-    return torch.from_numpy(array(maps["values"]).astype(np.float32) * array(maps["scales"])[:, None])
+    return torch.from_numpy(as_array(maps["values"]).astype(np.float32) * as_array(maps["scales"])[:, None])
 
 
 def test_tokens_and_maps_are_those_of_the_model(session):
