@@ -88,6 +88,10 @@ SETTLE = 0.02
 """Seconds before each sample if there are two processes: threads of the other that still spin give up in less."""
 
 
+Results = dict[str, SideResult]
+"""By the names of sides."""
+
+
 @dataclass
 class Bench:
     """Settings and processes that cases are run with.
@@ -129,7 +133,7 @@ class Bench:
         """Measure one case; a row for each quantity, sides in the order of the case."""
         specs = [spec for spec in case.sides if self.only is None or spec.name in self.only or spec.name == OURS]
         self.report(f"{case.suite}, {case.label}, length {case.length}")
-        lost: dict[str, SideResult] = {}  # sides that cannot run, or no longer can
+        lost: Results = {}
         for spec in specs:
             reason = self.obstacle(spec)
             if reason is not None:
@@ -141,14 +145,14 @@ class Bench:
         sides = {} if case.memory else self.load(specs, tensors, lost)
         for quantity in case.quantities:
             self.report(f"{case.suite}, {case.label}, length {case.length}, {quantity}")
-            fresh = {spec.name: SideResult(spec.name, spec.function, "checked") for spec in specs}
+            results = {s.name: lost.get(s.name) or SideResult(s.name, s.function, "checked") for s in specs}
             if case.memory:
-                self.measure_memory(specs, tensors, quantity, fresh, lost)
+                self.measure_memory(specs, tensors, quantity, results)
             else:
-                self.time(specs, sides, quantity, fresh, lost)
-            results = [lost.get(spec.name, fresh[spec.name]) for spec in specs]
-            tolerance = TOLERANCES[self.settings.dtype]
-            row = Row(case.suite, case.label, case.length, quantity, case.memory, tolerance, results)
+                self.time(specs, sides, quantity, results)
+            lost = {name: result for name, result in results.items() if result.lost}
+            tolerance, of_sides = TOLERANCES[self.settings.dtype], list(results.values())
+            row = Row(case.suite, case.label, case.length, quantity, case.memory, tolerance, of_sides)
             row.relate()
             yield row
         sides.clear()
@@ -169,7 +173,7 @@ class Bench:
         return None
 
     @contextlib.contextmanager
-    def watching(self, spec: SideSpec, lost: dict[str, SideResult]) -> Iterator[None]:
+    def watching(self, spec: SideSpec, results: Results) -> Iterator[None]:
         """Turn an error of a side into its result, and go on without that side.
 
         Lack of memory is not a failure. A worker is not used again after an error.
@@ -182,12 +186,12 @@ class Bench:
             message = " ".join(str(error).split())
             short = ("out of memory", "can't allocate memory", "not enough memory")
             if isinstance(error, torch.OutOfMemoryError) or any(words in message for words in short):
-                lost[spec.name] = SideResult(spec.name, spec.function, "left out", "out of memory")
+                results[spec.name] = SideResult(spec.name, spec.function, "left out", "out of memory")
             else:
                 kind = "" if isinstance(error, WorkerError) else f"{type(error).__name__}: "
-                lost[spec.name] = SideResult(spec.name, spec.function, "failed", f"{kind}{message}"[:300])
+                results[spec.name] = SideResult(spec.name, spec.function, "failed", f"{kind}{message}"[:300])
 
-    def prepare(self, specs: Sequence[SideSpec], lost: dict[str, SideResult]) -> dict[str, Path]:
+    def prepare(self, specs: Sequence[SideSpec], lost: Results) -> dict[str, Path]:
         """Weights, inputs and cotangents of each function, in files: from the first side of that function."""
         paths: dict[str, Path] = {}
         for spec in specs:
@@ -198,9 +202,7 @@ class Bench:
                     paths[spec.function] = path
         return paths
 
-    def load(
-        self, specs: Sequence[SideSpec], tensors: Mapping[str, Path], lost: dict[str, SideResult]
-    ) -> dict[str, Side]:
+    def load(self, specs: Sequence[SideSpec], tensors: Mapping[str, Path], lost: Results) -> dict[str, Side]:
         """The sides, ready to run."""
         sides: dict[str, Side] = {}
         for spec in specs:
@@ -214,29 +216,22 @@ class Bench:
                     sides[spec.name] = Runner(spec.work, self.settings, torch.load(path, weights_only=True))
         return sides
 
-    def time(
-        self,
-        specs: Sequence[SideSpec],
-        sides: Mapping[str, Side],
-        quantity: Quantity,
-        results: Mapping[str, SideResult],
-        lost: dict[str, SideResult],
-    ) -> None:
+    def time(self, specs: Sequence[SideSpec], sides: Mapping[str, Side], quantity: Quantity, results: Results) -> None:
         """Check all sides, then time them in turn."""
         values: dict[str, Mapping[str, Tensor]] = {}
         for spec in specs:
-            if spec.name not in lost:
-                with self.watching(spec, lost):
+            if not results[spec.name].lost:
+                with self.watching(spec, results):
                     start = time.perf_counter()
                     values[spec.name] = sides[spec.name].values(quantity)
                     results[spec.name].first = time.perf_counter() - start
         compare(specs, values, results, TOLERANCES[self.settings.dtype])
         values.clear()
 
-        timed = [spec for spec in specs if spec.timed and spec.name not in lost]
+        timed = [spec for spec in specs if spec.timed and not results[spec.name].lost]
         for spec in timed:
             result, side = results[spec.name], sides[spec.name]
-            with self.watching(spec, lost):
+            with self.watching(spec, results):
                 seconds = side.sample(quantity, 1)  # the second warm-up, after the check
                 calls = spec.work.generation.new if spec.work.generation and quantity == "generate" else 1
                 result.number = max(1, math.ceil(self.sample_seconds / max(seconds * calls, 1e-9)))
@@ -247,27 +242,22 @@ class Bench:
         settle = SETTLE if any(spec.place == "published" for spec in timed) else 0.0
         for _ in range(self.repeats):
             for spec in timed:
-                if spec.name not in lost:
+                if not results[spec.name].lost:
                     time.sleep(settle)
-                    with self.watching(spec, lost):
+                    with self.watching(spec, results):
                         results[spec.name].samples.append(sides[spec.name].sample(quantity, results[spec.name].number))
 
     def measure_memory(
-        self,
-        specs: Sequence[SideSpec],
-        tensors: Mapping[str, Path],
-        quantity: Quantity,
-        results: Mapping[str, SideResult],
-        lost: dict[str, SideResult],
+        self, specs: Sequence[SideSpec], tensors: Mapping[str, Path], quantity: Quantity, results: Results
     ) -> None:
         """Measure the memory of each side in a fresh process, and check what it computed there."""
         values: dict[str, Mapping[str, Tensor]] = {}
         for spec in specs:
-            if spec.name in lost:
-                continue
             result = results[spec.name]
+            if result.lost:
+                continue
             with (
-                self.watching(spec, lost),
+                self.watching(spec, results),
                 own_worker() if spec.place == "here" else Worker(self.published or "") as worker,
             ):
                 side = RemoteSide(worker, spec.work, self.settings, tensors[spec.function], self.folder)

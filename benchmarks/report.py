@@ -46,7 +46,7 @@ def agreement(side: SideResult) -> str:
 
 def cells(side: SideResult, row: Row) -> list[str]:
     """One line of a table."""
-    if side.status in ("left out", "failed"):
+    if side.lost:
         return [side.name, f"{side.status}: {side.note}"]
     last = [relation(side, memory=row.memory), agreement(side)]
     if row.memory:

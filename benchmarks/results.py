@@ -115,6 +115,11 @@ class SideResult:
     refused: str = ""
 
     @property
+    def lost(self) -> bool:
+        """Whether it could not run, or no longer can."""
+        return self.status in ("left out", "failed")
+
+    @property
     def summary(self) -> Summary | None:
         """Summary of the samples, if there are any."""
         return summarise(self.samples) if self.samples else None
