@@ -92,27 +92,33 @@ def card(session: Session, request: Mapping[str, Any]) -> Json:
         maps, entered = captured(model, site, tokens)
         scores = scores_of(model, site, maps, entered, tokens)
         labels = detected(scores, number, _labels(session, text, tokens, maps))
-        share = share_of_message(model, site, maps, number)
-        weights = session.facts.get("weights") or weights_digest(model)
+        about = about_relation(session, site, maps, number)
     own = [one for one in (session.dictionary or {"entries": []})["entries"] if one["relation"] == number]
     own = [one for one in own if one["layer"] == site.layer and one["rank"] <= PAIRS]
     effects = ablated(session, {"text": text}, [SwitchedPart(Switch("relation", site.layer, site.kind, number), False)])
     return {
-        "card": 1,
-        "model": session.title,
-        "weights": weights,
-        "layer": site.layer,
-        "relation": number,
+        **about,
         "text": text,
         "tokens": tokens.shape[1],
-        "formula": relation_formula(site.module),
         "pairs": own or _pairs(session, tokens[0].cpu(), maps, number),
         "pairs_of": session.dictionary["source"] if session.dictionary and own else "the text",
         "labels": labels,
-        "asymmetry": finite(relation_asymmetry(maps.get("relations"))[number]),
-        "share": share,
         "effect": effects["effects"][0],
         "effects_random": effects["controls"][0],
+    }
+
+
+def about_relation(session: Session | ImageSession, site: Site, maps: HeadMaps, number: int) -> Json:
+    """The beginning of cards of texts and of images, while the model is reserved."""
+    return {
+        "card": 1,
+        "model": session.title,
+        "weights": session.facts.get("weights") or weights_digest(session.model),
+        "layer": site.layer,
+        "relation": number,
+        "formula": relation_formula(site.module),
+        "asymmetry": finite(relation_asymmetry(maps.get("relations"))[number]),
+        "share": share_of_message(session.model, site, maps, number),
     }
 
 

@@ -13,14 +13,11 @@ from torch import Tensor, nn
 
 from dual_attention.functional import cross_entropy
 from dual_attention.generation import evaluating
-from dual_attention.model_analysis.dictionaries import weights_digest
 from dual_attention.model_analysis.interventions import Intervention, intervene
 from dual_attention.model_analysis.maps import HeadMaps
-from dual_attention.model_analysis.measures import relation_asymmetry
 
-from .cards import LIKE_IT, captured, detected, finite, scores_of, share_of_message, site_of, strongest
+from .cards import LIKE_IT, about_relation, captured, detected, scores_of, site_of, strongest
 from .images import ImageSession
-from .opening import relation_formula
 from .packing import packed_array
 from .requests import Json, integer_of
 from .switches import Switch, controls_of, interventions_of
@@ -64,8 +61,7 @@ def image_card(session: ImageSession, request: Mapping[str, Any]) -> Json:
         labels = _labels(pictures, filled, (rows, columns))
         scores = scores_of(model, site, maps, entered, inputs)
         found = detected(scores, number, labels, 0)  # to shuffle two objects of a picture changes nothing
-        share = share_of_message(model, site, maps, number)
-        weights = session.facts.get("weights") or weights_digest(model)
+        about = about_relation(session, site, maps, number)
         switch = Switch("relation", site.layer, site.kind, number)
         right, effect, random = _effects(model, inputs, answers, interventions_of([switch], "mean"))
     values = maps.get("relations")[..., number].cpu()
@@ -74,21 +70,14 @@ def image_card(session: ImageSession, request: Mapping[str, Any]) -> Json:
     numbers = sorted({one["picture"] for entry in pairs for one in (entry["example"], *entry["counterexamples"])})
     names = [session.names[label] if session.names else f"{label}" for label in map(int, answers)]
     return {
-        "card": 1,
-        "model": session.title,
-        "weights": weights,
-        "layer": site.layer,
-        "relation": number,
+        **about,
         "pictures": len(pictures),
         "pictures_of": session.pictures_of,
-        "formula": relation_formula(site.module),
         "pairs": pairs,
         "shown": {f"{one}": {"pixels": _pixels(pictures[one]), "answer": names[one]} for one in numbers},
         "grid": [rows, columns],
         "first": filled.shape[1] - rows * columns,
         "labels": found,
-        "asymmetry": finite(relation_asymmetry(maps.get("relations"))[number]),
-        "share": share,
         "right": right,
         "effect": effect,
         "effects_random": random,

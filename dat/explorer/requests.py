@@ -48,7 +48,7 @@ def number_of(request: Mapping[str, Any], name: str, low: float, high: float, de
     return value
 
 
-def choice_of(request: Mapping[str, Any], name: str, choices: Sequence[str]) -> str:
+def choice_of(request: Mapping[str, Any], name: str, choices: Sequence[str]) -> Any:
     """One of some words in a request, by default the first; ``ValueError`` for another."""
     value = request.get(name, choices[0])
     if value not in choices:

@@ -310,8 +310,4 @@ export class MapView {
     pen.fillText("receiver ↓", left - 6, top - 38);
     pen.fillText("sender →", left - 6, top - 22);
   }
-
-  get complete() {
-    return this.wanted.size === 0;
-  }
 }
