@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -78,12 +78,12 @@ def draw(rows: Sequence[Row], title: str, path: Path) -> bool:
         return False
     importlib.import_module("matplotlib").use("Agg")
     pyplot: Any = importlib.import_module("matplotlib.pyplot")
-    lines = lines_of(len(drawn))
-    figure = pyplot.figure(figsize=(WIDTH * max(lines), HEIGHT * len(lines) + 0.4), layout="constrained")
+    lines = mosaic(len(drawn))
+    figure = pyplot.figure(figsize=(WIDTH * len(lines[0]), HEIGHT * len(lines) + 0.4), layout="constrained")
     figure.suptitle(title, fontsize=10)
-    for (name, mine), place in zip(drawn.items(), places(figure, lines), strict=True):
-        axis = figure.add_subplot(place)
-        several = len({row.length for row in mine}) > 1
+    axes = figure.subplot_mosaic(lines)
+    for number, (name, mine) in enumerate(drawn.items()):
+        axis, several = axes[number], len({row.length for row in mine}) > 1
         axis.set_title(name if several else f"{name}, n = {mine[0].length}", fontsize=9)
         (draw_lines if several else draw_dots)(axis, mine)
     figure.savefig(path, dpi=120)
@@ -91,17 +91,10 @@ def draw(rows: Sequence[Row], title: str, path: Path) -> bool:
     return True
 
 
-def lines_of(count: int) -> list[int]:
-    """Panels in each line: two, such as a forward pass and a step, and the last by itself if it is left over."""
-    return [COLUMNS] * (count // COLUMNS) + [1] * (count % COLUMNS)
-
-
-def places(figure: Any, lines: Sequence[int]) -> Iterator[Any]:
-    """A place for each panel; those of a line share its width."""
-    grid = figure.add_gridspec(len(lines), 1)
-    for line, columns in enumerate(lines):
-        within = grid[line].subgridspec(1, columns)
-        yield from (within[column] for column in range(columns))
+def mosaic(count: int) -> list[list[int]]:
+    """Panels in each line: two, such as a forward pass and a step; the last is as wide if it is left over."""
+    columns = min(COLUMNS, count)
+    return [[min(first + column, count - 1) for column in range(columns)] for first in range(0, count, columns)]
 
 
 def floor(side: SideResult) -> float | None:
