@@ -6,6 +6,7 @@ import base64
 import csv
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 
+from dat.checkpoints import Checkpoint
 from dat.explorer.html import page_html
 from dat.explorer.images import ImageSession
 from dat.explorer.packing import pack
@@ -65,6 +67,18 @@ def vision(dual: bool = True) -> VisionDualAttnTransformer | VisionTransformer:
 @pytest.fixture(scope="module")
 def session() -> Session:
     return Session(dat(), ByteTokenizer(), "a model")
+
+
+@dataclass
+class Config:
+    d_model: int = 32
+    n_layers: int = 2
+
+
+def of_checkpoint(model: Any) -> Session:
+    """A session that tells the facts of its model."""
+    about = Checkpoint("a-model", "hub format", Config(), model, (), torch.float32)
+    return Session(model, ByteTokenizer(), "a model", checkpoint=about)
 
 
 def saved(page: Any, kind: str, path: Path | None = None) -> Path:

@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pytest
-import torch
 
-from dat.checkpoints import Checkpoint
 from dat.explorer import dictionaries
 from dat.explorer.dictionaries import made_dictionary
-from dat.explorer.session import Session
-from dual_attention.generation.tokenizer import ByteTokenizer
-from tests.lab.explorer.conftest import dat, rows_of, saved, vision
+from tests.lab.explorer.conftest import dat, of_checkpoint, rows_of, saved, vision
 from tests.lab.explorer.test_dictionaries import TEXT
 
 pytestmark = pytest.mark.slow
-
-
-@dataclass
-class Config:
-    d_model: int = 32
-    n_layers: int = 2
 
 
 def test_a_dictionary_is_made(visit, serve, tmp_path):
@@ -85,8 +75,7 @@ def test_the_dictionary_that_the_command_names(visit, serve):
 
 def test_the_model(visit, serve, tmp_path):
     model = dat()
-    about = Checkpoint("a-model", "hub format", Config(), model, (), torch.float32)
-    server = serve(session=Session(model, ByteTokenizer(), "a model", checkpoint=about))
+    server = serve(session=of_checkpoint(model))
     visitor = visit()
     page = visitor.open(f"{server.address}#page=model")
     page.wait_for_function("() => !document.getElementById('model-facts').hidden", timeout=60_000)

@@ -9,18 +9,15 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 import pytest
-import torch
 
-from dat.checkpoints import Checkpoint
 from dat.explorer.requests import TEXT_BYTES, Answer
 from dat.explorer.server import ExplorerServer
 from dat.explorer.session import Session
 from dual_attention.generation.tokenizer import ByteTokenizer
-from tests.lab.explorer.conftest import dat
+from tests.lab.explorer.conftest import dat, of_checkpoint
 
 
 def ask(server, body=None, *, method="POST", path="/record", headers=None, **changed):
@@ -206,8 +203,7 @@ def test_requests_at_the_same_time_and_two_models(serve):
 
 def test_facts_of_the_model_while_texts_are_recorded(serve):
     model = dat()
-    about = Checkpoint("a-model", "hub format", Config(), model, (), torch.float32)
-    server = serve(session=Session(model, ByteTokenizer(), "a model", checkpoint=about))
+    server = serve(session=of_checkpoint(model))
     expected = server.session.packed("some text")
     with ThreadPoolExecutor(4) as pool:
         facts = pool.submit(ask, server, "{}", path="/model")
@@ -216,8 +212,3 @@ def test_facts_of_the_model_while_texts_are_recorded(serve):
     found = json.loads(facts.result()[1])
     assert sum(count for _, count, _ in found["parts"]) == sum(parameter.numel() for parameter in model.parameters())
     assert ask(serve(), "{}", path="/model")[0] == 404
-
-
-@dataclass
-class Config:
-    d_model: int = 32
