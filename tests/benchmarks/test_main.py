@@ -92,7 +92,8 @@ def test_quick_trials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 def test_a_side_with_c_kernels(kernels: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     if not HAS_COMPILER:
         pytest.skip("needs a C compiler")
-    monkeypatch.setattr("dual_attention.native.amx.missing_units", lambda: None)  # too short a text for kernels to be taken
+    # The text is too short for kernels to be taken.
+    monkeypatch.setattr("dual_attention.native.amx.missing_units", lambda: None)
     arguments = ["--quick", "--threads", "1", "--suite", "step", "--lengths", "16", "--repeats", "1", f"--{kernels}"]
     assert main([*arguments, "--sides", f"ours+{kernels}", "--out", str(tmp_path)]) == 0
     for row in results(tmp_path)["rows"]:
