@@ -37,6 +37,7 @@ def test_every_part_in_turn(visit, serve):
     cells = page.locator("#effects-grid button")
     assert cells.count() == 20 and "divergence" in cells.first.get_attribute("aria-label")
     # With a key, to the map of a relation; the address leads back to the effects.
+    page.wait_for_function("() => location.hash.includes('ablated=1')")  # the address follows what is shown
     address = page.url
     page.focus("#effects-grid [aria-label^='blocks.1 relation 3']")
     page.keyboard.press("Enter")
