@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -17,7 +17,7 @@ from .config import Pool
 from .encoder import EncoderModel
 from .flops import CountsParameters
 from .inputs import check_targets
-from .weights import TiesWeights, fill_tied, init_weights
+from .weights import TiesWeights, init_weights
 
 Problem = Literal["single_label", "multi_label", "regression"]
 
@@ -59,6 +59,8 @@ class EncoderForMaskedLM(CountsParameters, TiesWeights):
     torch.Size([2, 9, 50])
     """
 
+    tied_names = ("encoder.token_embedder.weight", "decoder.weight")
+
     def __init__(
         self, encoder: EncoderModel, *, activation: str = "gelu", tie_weights: bool = True, ignore_index: int = -100
     ) -> None:
@@ -73,7 +75,6 @@ class EncoderForMaskedLM(CountsParameters, TiesWeights):
         self.encoder = encoder
         self.tie_weights = tie_weights
         self.ignore_index = ignore_index
-        self.register_load_state_dict_pre_hook(_before_loading)
         self._keep_tied()
 
     def _tie(self) -> None:
@@ -209,10 +210,3 @@ def pooled(hidden: Tensor, padding_mask: Tensor | None, pool: Pool) -> Tensor:
         return hidden.gather(1, first[:, None, None].expand(-1, 1, hidden.shape[2])).squeeze(1)
     real = padding_mask[..., None]
     return hidden.masked_fill(~real, 0.0).sum(dim=1) / real.sum(dim=1).clamp_min(1)
-
-
-def _before_loading(model: EncoderForMaskedLM, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
-    """A tied weight may be there under either of its names, but not be two."""
-    names = f"{prefix}encoder.token_embedder.weight", f"{prefix}decoder.weight"
-    if model.tie_weights and (problem := fill_tied(state_dict, *names)):
-        rest[-1].append(problem)

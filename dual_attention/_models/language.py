@@ -74,6 +74,7 @@ class LanguageModel(Generates, TiesWeights, Arithmetic, TokenModel):
 
     _block_kind: Any
     """Class of the blocks."""
+    tied_names = ("layers.token_embedder.weight", "layers.final_out.weight")
 
     def __init__(self, config: DecoderLanguageConfig) -> None:
         super().__init__(config)

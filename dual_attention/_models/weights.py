@@ -24,6 +24,9 @@ Model = TypeVar("Model", bound="TiesWeights")
 class TiesWeights(nn.Module):
     """A model in which parameters are one, and stay one where torch would make several of them."""
 
+    tied_names: tuple[str, ...] = ()
+    """Of an embedding and an output layer: a state dict may have either or both, if these are equal."""
+
     @abstractmethod
     def _tie(self) -> None:
         """Let parameters that are one be one object."""
@@ -31,6 +34,7 @@ class TiesWeights(nn.Module):
     def _keep_tied(self) -> None:
         """Tie now and after each ``load_state_dict``, which with ``assign=True`` gives each name its own parameter."""
         self._tie()
+        self.register_load_state_dict_pre_hook(_before_loading)
         self.register_load_state_dict_post_hook(_tie_again)
 
     def _apply(self: Model, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Model:
@@ -41,6 +45,14 @@ class TiesWeights(nn.Module):
         return self
 
 
+def _before_loading(model: TiesWeights, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
+    parameters = dict(model.named_parameters(remove_duplicate=False))
+    if len({id(parameters.get(name)) for name in model.tied_names}) != 1:  # untied, wrapped or quantised
+        return
+    if problem := fill_tied(state_dict, *(prefix + name for name in model.tied_names)):
+        rest[-1].append(problem)
+
+
 def _tie_again(model: TiesWeights, incompatible_keys: Any) -> None:
     model._tie()
 
@@ -48,14 +60,16 @@ def _tie_again(model: TiesWeights, incompatible_keys: Any) -> None:
 def fill_tied(state_dict: dict[str, Any], *names: str) -> str | None:
     """Complete a state dict that has a tied weight under one of its two names, as safetensors keeps it.
 
-    Returns an error message if both are there and differ; differing shapes are left for torch to report.
+    Returns an error message if both are there and differ. Differing shapes are left for torch to report; sharded or
+    quantised tensors and those without values are not compared.
     """
     found = [state_dict[name] for name in names if name in state_dict]
     if len(found) == 1:
         state_dict.update(dict.fromkeys(names, found[0]))
     if len(found) < 2 or found[0] is found[1] or found[0].shape != found[1].shape:
         return None
-    if torch.equal(found[0], found[1].to(found[0])):
+    plain = all(type(tensor) in (Tensor, nn.Parameter) and not tensor.is_meta for tensor in found)
+    if not plain or torch.equal(found[0], found[1].to(found[0])):
         return None
     both = " and ".join(names)
     return f"{both} differ, which tie_weights=True does not allow: build the model with tie_weights=False."
