@@ -25,7 +25,7 @@ class TiesWeights(nn.Module):
     """A model in which parameters are one, and stay one where torch would make several of them."""
 
     tied_names: tuple[str, ...] = ()
-    """Of an embedding and an output layer: a state dict may have either or both, if these are equal."""
+    """Names of the embedding and the output weight. A state dict may hold either one, or both if they are equal."""
 
     @abstractmethod
     def _tie(self) -> None:

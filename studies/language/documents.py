@@ -59,4 +59,6 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 2 or not (Path(sys.argv[1]) / "grid.yaml").is_file():
+        sys.exit("usage: python -m studies.language.documents GRID, a folder of the grid `rates`")
     main(Path(sys.argv[1]))

@@ -103,7 +103,7 @@ WRONG = [
         r"data: torch\.uint8 \(4, 9\), not uint8 \(n, 3072\)",
     ),
 ]
-"""A file of an archive, what it holds instead (None: it is not there), and what is said."""
+"""A file in the archive, its wrong contents (None if it is missing), and the expected error."""
 
 
 @pytest.mark.parametrize(("file", "data", "message"), WRONG, ids=[message for *_, message in WRONG])

@@ -64,7 +64,7 @@ def test_a_trace_is_what_a_pass_goes_through(family: str, kind: str, anew: bool)
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("anew", [True, False])
 def test_symbols_are_of_what_enters_each_block_or_the_first(family: str, anew: bool):
-    """Of a model from sequence to sequence, the first on each side; one retriever serves both."""
+    """For a sequence-to-sequence model: the first block of each side, which share a retriever."""
     model, inputs, masks = build(family, "symbolic_attention", anew)
     retrieved, given = [], []
     for part in model.modules():

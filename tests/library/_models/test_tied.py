@@ -13,7 +13,7 @@ FAMILIES = ["language", "text", "pairs"]
 
 
 def build(family, **options):
-    """A model, what it is called with, and the names of its tied weight."""
+    """A model, its inputs, and both names of its tied weight."""
     if family == "text":
         names = ("encoder.token_embedder.weight", "decoder.weight")
         return masked_lm(**options), (encoders.tokens(),) * 2, names
