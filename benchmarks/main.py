@@ -25,6 +25,7 @@ from benchmarks.results import Row
 from benchmarks.sides import Worker, WorkerError
 from benchmarks.suites import SUITES
 from benchmarks.work import Settings
+from dual_attention.native import amx
 
 RESULTS = Path(__file__).resolve().parent / "results"
 QUICK_REPEATS = 2
@@ -105,6 +106,8 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     given.kernels = tuple(side for side, asked in ((NATIVE, given.native), (AMX, given.amx)) if asked)
     if given.kernels and given.device != "cpu":
         parser.error(f"argument --{'native' if given.native else 'amx'}: the C kernels compute on a CPU")
+    if given.amx and (against := amx.missing_units()) is not None:
+        parser.error(f"argument --amx: {against}")
     if given.device == "cuda" and not torch.cuda.is_available():
         parser.error("argument --device: no CUDA device is available to torch")
     if given.out.exists() and not given.out.is_dir():

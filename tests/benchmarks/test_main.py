@@ -88,6 +88,13 @@ def test_quick_trials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         assert ours["samples"] and ours["floor_bytes"] > 0 and ours["floor_arithmetic"] > 0
 
 
+def test_kernels_for_amx_are_refused_without_it(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    monkeypatch.setattr("dual_attention.native.amx.missing_units", lambda: "no such units")
+    with pytest.raises(SystemExit):
+        main(["--suite", "step", "--amx"])
+    assert "argument --amx: no such units" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("kernels", ["native", "amx"])
 def test_a_side_with_c_kernels(kernels: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     if not HAS_COMPILER:
