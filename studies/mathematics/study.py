@@ -14,8 +14,8 @@ from dat.experiments.mathematics.config import QuestionsConfig, paper_optim
 from dat.experiments.mathematics.grid import MathematicsGrid
 from dat.experiments.mathematics.model_keys import PRESETS as KNOWN
 from dat.training.configs import LoopConfig
-from studies._lib.inference import holm
-from studies._lib.tables import Frame, by_seed, differences, markdown, read_results
+from studies._lib.inference import equivalence_p, holm, paired_p
+from studies._lib.tables import Frame, by_seed, differences, markdown, mean_text, read_results
 
 EXPERIMENT = "mathematics"
 RESULTS = Path(__file__).parent / "results"
@@ -149,4 +149,28 @@ def sequences_table() -> str:
     return markdown(pd.DataFrame(lines))
 
 
-TABLES = {"study": study_table, "sequences": sequences_table}
+def relative_table() -> str:
+    """The DAT less each model that knows relative positions, too: one-sided tests that it is ahead, Holm over both."""
+    rows = read_results(RESULTS / "study/results.csv", RESULTS / "relative/results.csv")
+    table = by_seed(rows[rows["module"] == MODULES[1]], "model", "interpolate")
+    lines = [{"": "`DAT-832K`", "mean": f"{table['DAT-832K'].mean():.1f}"}]
+    for other in RELATIVE:
+        line = {"": f"`{other}`"}
+        if other in table:
+            values = (table["DAT-832K"] - table[other]).dropna().tolist()
+            two_sided = paired_p(values)
+            ahead = two_sided / 2 if sum(values) > 0 else 1 - two_sided / 2
+            line |= {
+                "mean": f"{table[other].mean():.1f}",
+                "`DAT-832K` less it": mean_text(values, sign=True),
+                "seeds ahead": f"{sum(value > 0 for value in values)} of {len(values)}",
+                # Holm's p is at most this, whatever the other comparison says.
+                "p ahead, times two": f"{min(1.0, len(RELATIVE) * ahead):.2g}",
+                "p within a point": f"{equivalence_p(values, 1):.2g}",
+                "two-sided p": f"{two_sided:.2g}",
+            }
+        lines.append(line)
+    return markdown(pd.DataFrame(lines).fillna(""))
+
+
+TABLES = {"study": study_table, "sequences": sequences_table, "relative": relative_table}
