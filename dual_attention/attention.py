@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import torch
 from torch import Tensor, nn
 
 from ._layers.cache import Cache, ContextCache
@@ -176,10 +177,9 @@ class Attention(Heads):
                 observe=call.steps,
             )
             if self.rel_pos_values is not None and weights is not None:
-                vectors = self.rel_pos_values(
-                    *weights.shape[-2:], offset=call.past.offset
-                )  # sum_j alpha_ij a_{clip(j - i)}
-                attended = attended + weights.transpose(1, 2).matmul(vectors).transpose(1, 2)
+                # sum_j alpha_ij a_{clip(j - i)}
+                vectors = self.rel_pos_values(*weights.shape[-2:], offset=call.past.offset)
+                attended = attended + torch.einsum("bhnm,nmd->bhnd", weights, vectors)
             if self.wg is not None and self._gate is not None:
                 attended = attended * split_heads(self._gate(self.wg(query)), self.n_heads)
             attended = call.observed("head_output", attended)

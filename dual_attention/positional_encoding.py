@@ -23,7 +23,7 @@ from ._layers.inputs import (
     check_sequence,
     is_offloaded,
 )
-from .functional.checks import check_rows, check_same_device, is_readable
+from .functional.checks import check_rows, check_same_device, is_open, is_readable
 from .functional.rotary import apply_rotary, rotary_tables
 from .functional.symbols import lookup
 
@@ -223,8 +223,12 @@ class RelativePositionalEncoding(TypedModule):
             q: ``(B, H, N, dim)``; length_k: M.
             offset: as :meth:`index`.
         """
+        (batch, heads, length_q, dim), rows = q.shape, 2 * self.max_rel_pos + 1
+        # The vectors of all pairs hold no more numbers than the products with all offsets would.
+        if not is_open(batch, length_q, length_k) and length_k * dim <= batch * heads * rows:
+            return torch.einsum("bhnd,nmd->bhnm", q, self(length_q, length_k, offset=offset))
         products = q @ self.table(q).transpose(0, 1)
-        index = self._index(q.shape[-2], length_k, offset, q.device)
+        index = self._index(length_q, length_k, offset, q.device)
         return products.gather(-1, index.expand(*q.shape[:-1], length_k))
 
 

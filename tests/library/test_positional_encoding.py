@@ -50,8 +50,9 @@ def test_relative_positions_are_clipped_offsets():
     assert torch.equal(table(4), vectors[:, :4])
 
 
-def test_scores_are_inner_products_with_the_vectors_of_the_pairs():
-    table, q = RelativePositionalEncoding(3, 2).double(), normal(2, 4, 5, 3)
+@pytest.mark.parametrize("heads", [1, 4], ids=["by offset", "by pair"])
+def test_scores_are_inner_products_with_the_vectors_of_the_pairs(heads):
+    table, q = RelativePositionalEncoding(3, 2).double(), normal(heads, heads, 5, 3)
     torch.testing.assert_close(table.scores(q, 6), torch.einsum("bhnd,nmd->bhnm", q, table(5, 6)))
 
 
