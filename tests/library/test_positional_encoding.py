@@ -50,10 +50,15 @@ def test_relative_positions_are_clipped_offsets():
     assert torch.equal(table(4), vectors[:, :4])
 
 
-@pytest.mark.parametrize("heads", [1, 4], ids=["by offset", "by pair"])
-def test_scores_are_inner_products_with_the_vectors_of_the_pairs(heads):
-    table, q = RelativePositionalEncoding(3, 2).double(), normal(heads, heads, 5, 3)
-    torch.testing.assert_close(table.scores(q, 6), torch.einsum("bhnd,nmd->bhnm", q, table(5, 6)))
+@pytest.mark.parametrize("most", [2, 3], ids=["by offset", "by pair"])
+def test_scores_are_inner_products_with_the_vectors_of_the_pairs(most):
+    """Gradients, too."""
+    table, q = RelativePositionalEncoding(3, most).double(), normal(2, 4, 5, 3).requires_grad_()
+    inputs, weights = (q, table.rel_pos_embeddings), normal(2, 4, 5, 6)
+    found, expected = table.scores(q, 6), torch.einsum("bhnd,nmd->bhnm", q, table(5, 6))
+    torch.testing.assert_close(found, expected)
+    gradients = [torch.autograd.grad(scores, inputs, weights) for scores in (found, expected)]
+    torch.testing.assert_close(*gradients)
 
 
 @pytest.mark.parametrize("cast", ["half", "bfloat16", "double", "float"])
