@@ -139,8 +139,9 @@ def compared(family: str, grid: str) -> str:
                 "mean": f"{abs(table[arm].mean()):.{digits}f}",
                 "less Transformer": _told(ours, digits),
                 "DAT less it": _told(theirs, digits),
-                "": "runs again" if again else ", ".join(word for word in readings if word) or "undecided",
+                "": ", ".join(word for word in readings if word) or "undecided",
             }
+            | ({"": "runs again" if arm in CONFIRM[family] else "not read"} if again else {})
         )
     return markdown(pd.DataFrame(lines))
 
