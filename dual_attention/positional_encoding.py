@@ -226,8 +226,8 @@ class RelativePositionalEncoding(TypedModule):
         (batch, heads, length_q, dim), rows = q.shape, 2 * self.max_rel_pos + 1
         # By pair where that takes no more products, and the vectors of all pairs hold no more numbers than the products
         # with all offsets. Not in half precision, in which gradients of the vectors would be summed, too.
-        few = not is_open(batch, length_q, length_k) and length_k <= rows and length_k * dim <= batch * heads * rows
-        if few and q.element_size() >= 4:
+        by_pair = not is_open(batch, length_q, length_k) and length_k <= rows and length_k * dim <= batch * heads * rows
+        if by_pair and q.element_size() >= 4:
             return torch.einsum("bhnd,nmd->bhnm", q, self(length_q, length_k, offset=offset))
         products = q @ self.table(q).transpose(0, 1)
         index = self._index(length_q, length_k, offset, q.device)

@@ -166,7 +166,7 @@ def relative_table() -> str:
 
 
 def _p_ahead(values: Sequence[float]) -> float:
-    """One-sided."""
+    """p of the one-sided t-test that the mean is above zero."""
     half = paired_p(values) / 2
     return half if sum(values) > 0 else 1 - half
 
