@@ -6,6 +6,7 @@ process that has one says so: what the others then have, a lost connection say, 
 
 from __future__ import annotations
 
+import gc
 import os
 import socket
 import sys
@@ -155,6 +156,9 @@ def launched() -> Iterator[Workers]:
         raise
     except BaseException as error:
         _go_on_once(workers, error)
+    # Models in copies hold the group and are in cycles. Freed after it, they would join its threads under the lock of
+    # the interpreter, for which one of these may wait.
+    gc.collect()
     dist.destroy_process_group()
 
 

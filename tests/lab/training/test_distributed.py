@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import time
+import weakref
 
 import pytest
 import torch
+from torch import distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
 
 from dat.training import distributed
 from dat.training.distributed import ALONE, Workers, launched, restarted
@@ -37,6 +42,25 @@ def test_what_processes_exchange(size):
         assert total == [size, sum(10**r for r in range(size))] and here == [1, 10**rank]
         assert some is (size > 1) and none is False
         assert first == {"rank": 0} and squares == [r**2 for r in range(size)]
+
+
+def leave_a_copy(workers: Workers) -> None:
+    """Leave a model in copies to the garbage collector, and fail if it outlives the group."""
+    gc.disable()
+    model = DistributedDataParallel(nn.Linear(2, 1))
+    model.itself = [model]
+    freed, destroy = weakref.ref(model), dist.destroy_process_group
+
+    def destroy_after_it() -> None:
+        assert freed() is None
+        destroy()
+
+    dist.destroy_process_group = destroy_after_it
+
+
+def test_models_in_copies_are_freed_before_their_group():
+    """Otherwise they may wait for ever for a thread of the group."""
+    together(2, leave_a_copy)
 
 
 def test_one_process_without_torchrun_is_the_first_of_one(monkeypatch):
