@@ -51,7 +51,15 @@ def sized(kind: str, size: float) -> GamesModelConfig:
     return replace(KINDS[kind], name=f"{kind}-{size:g}", rel_init_size=size)
 
 
+RATED = ("symmetric-0.5", "asymmetric-0.5", "distance-1")
+"""Kinds at their best sizes, which are trained at other learning rates as well."""
+RATES = (3e-4, 1e-3, 3e-3)
+"""Learning rates; the middle one is the presets', that of all other grids."""
+AT_RATES = {f"{arm}-lr{rate:g}": (arm, rate) for arm in RATED for rate in RATES if rate != 1e-3}
+"""Arm and learning rate of the models of the grid ``rates``."""
+
 PRESETS = {model.name: model for model in (sized(kind, size) for kind in KINDS for size in SIZES)}
+PRESETS |= {name: replace(PRESETS[arm], name=name) for name, (arm, _) in AT_RATES.items()}
 
 
 def grid(name: str, *kinds: str) -> GamesGrid:
@@ -79,6 +87,19 @@ GRIDS: dict[str, Any] = {
         sizes=(1000,),
         models=("symmetric-0.5", "asymmetric-0.5", "asymmetric-0.17", "distance-1", "cosine-0.5", "cosine-0.17"),
         first_seed=30,
+    ),
+    # Three kinds at the rates that `size` lacks, on its images.
+    "rates": replace(
+        grid("rates", *FIRST), models=tuple(AT_RATES), lr_of={name: rate for name, (_, rate) in AT_RATES.items()}
+    ),
+    # On the images and seeds of Relational Games' own grid, which has inner products.
+    "match-pattern": replace(
+        grid("match-pattern", *FIRST),
+        tasks=("match_pattern",),
+        match_pattern_sizes=(5000, 10000),
+        models=("distance-1",),
+        first_seed=0,
+        data=GridData(n_val=250),
     ),
 }
 
