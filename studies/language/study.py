@@ -131,7 +131,12 @@ RATED = {f"{arm}-64-lr{rate}": (arm, rate) for arm, rates in RATES.items() for r
 """Arm and rate of its models."""
 AT_RATES = {name: replace(ARMS[f"{arm}-64"], name=name) for name, (arm, _) in RATED.items()}
 
-PRESETS = STORIES | ARMS | AT_RATES | {name: model for own in ABLATED.values() for name, model in own.items()}
+LARGER = replace(ARMS["DAT-64"], name="DAT-64-size0.02", rel_init_size=0.02)
+DISTANCE = replace(LARGER, name="DAT-64-distance-size0.02", symmetric_rels=True, rel_score="squared_distance")
+SIZED = {model.name: model for model in (LARGER, DISTANCE)}
+"""DAT-64 with relations that start as large as symbols, and with another kind of them."""
+
+PRESETS = STORIES | ARMS | AT_RATES | SIZED | {name: model for own in ABLATED.values() for name, model in own.items()}
 
 # Grids ----------------------------------------------------------------------------------------------------------------
 
@@ -186,6 +191,14 @@ GRIDS: dict[str, LanguageGrid] = {
         lr_of={name: rate for name, (_, rate) in RATED.items()},
         longer=None,
         keep_weights=True,
+    ),
+    # Initial size and kind of relations, beside the arms of the study.
+    "relations": replace(
+        STUDY,
+        out="runs/language-relations",
+        models=tuple(SIZED),
+        lr_of=dict.fromkeys(SIZED, RATES_64["DAT"]),
+        longer=None,
     ),
     # Figure 12: 131,072 tokens in each step at a constant learning rate, 100 batches to validate on.
     "stories": Grid(
