@@ -185,20 +185,20 @@ def _group(group: ShardingGroup, seen: set[int], size: int, itemsize: int) -> Gr
 
 def _in_words(e: ParallelEstimate) -> list[tuple[str, str]]:
     """Figures by name."""
-    sharing = {"ddp": "a copy on each", "fsdp": "shared by all", "hsdp": f"shared by {e.shard_size}, and copies"}
+    sharing = {"ddp": "replicated", "fsdp": "sharded", "hsdp": f"sharded in groups of {e.shard_size}, replicated"}
     passes = "1 pass" if e.passes == 1 else f"{e.passes} passes"
     found = [
-        (f"on {e.devices} devices, {sharing[e.shard]}", f"{passes} of {e.batch} a step of a device"),
-        ("memory, a device", nbytes(e.device_bytes)),
+        (f"on {e.devices} devices, {sharing[e.shard]}", f"{passes} of {e.batch} per device and step"),
+        ("memory per device", nbytes(e.device_bytes)),
         ("  parameters", nbytes(e.parameter_bytes)),
         ("  gradients", nbytes(e.gradient_bytes)),
         ("  AdamW", nbytes(e.optimizer_bytes)),
-        ("  put together", nbytes(e.gathered_bytes)),
+        ("  gathered temporarily", nbytes(e.gathered_bytes)),
         ("  activations", nbytes(e.activation_bytes)),
-        ("sent a step, a device", nbytes(round(e.sent_bytes))),
+        ("sent per device and step", nbytes(round(e.sent_bytes))),
         ("  parameters", nbytes(round(e.gather_bytes))),
-        ("  gradients, shared out", nbytes(round(e.scatter_bytes))),
-        ("  gradients, copies", nbytes(round(e.reduce_bytes))),
+        ("  gradients, reduce-scattered", nbytes(round(e.scatter_bytes))),
+        ("  gradients, all-reduced", nbytes(round(e.reduce_bytes))),
         ("checkpoint", nbytes(e.checkpoint_bytes)),
     ]
     return [(name, value) for name, value in found if value != "0" or "memory" in name]

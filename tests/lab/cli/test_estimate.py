@@ -96,8 +96,8 @@ def test_costs_on_several_devices(capsys):
     assert found["step_seconds"] == pytest.approx(alone["step_seconds"], rel=1e-9)
     assert dat(*words) == 0
     out = capsys.readouterr().out
-    assert "on 4 devices, shared by 2, and copies" in out and "2 passes of 2 a step of a device" in out
-    for name in ("memory, a device", "sent a step, a device", "gradients, shared out", "checkpoint"):
+    assert "on 4 devices, sharded in groups of 2, replicated" in out and "2 passes of 2 per device and step" in out
+    for name in ("memory per device", "sent per device and step", "gradients, reduce-scattered", "checkpoint"):
         assert name in out
 
 
