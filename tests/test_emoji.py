@@ -15,6 +15,7 @@ from PIL import Image
 from dat.experiments.images.config import ImageDataConfig, ImageModelConfig
 from studies.emoji import pictures
 from studies.emoji.experiment import Emoji, EmojiConfig, check_identities
+from studies.emoji_games.experiment import TASKS, EmojiDataConfig, emoji_splits
 
 TREES = 60
 
@@ -137,3 +138,24 @@ def test_a_run_is_measured_on_the_emoji_it_trained_on_by_another_vendor(folder, 
     assert sorted(numbers("both")) == sorted(number + 1000 for number in numbers("test"))
     assert not {*numbers("train")} & {*numbers("val"), *numbers("test")}
     assert torch.equal(sets["hand"].tensors[1], sets["train"].tensors[1])
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_games_between_two_vendors_and_emoji_kept_apart(folder, task):
+    data = EmojiDataConfig(folder=str(folder), n_train=200, n_val=50, n_test=50, n_unseen=200)
+    emoji = {}
+    for name, (images, labels, _) in emoji_splits(task, data, seed=3).items():
+        red, green, blue = images[:, :, 6::12, 6::12].flatten(2).long().unbind(1)
+        numbers = (red + 256 * green).tolist()
+        drawn = [
+            [n for n, here in zip(*line, strict=True) if here] for line in zip(numbers, blue.tolist(), strict=True)
+        ]
+        vendors = [[number // 1000 for number in scene] for scene in drawn]
+        assert all({*others} == {1 - first} for first, *others in vendors)
+        assert 0 < sum(first for first, *_ in vendors) < len(vendors)
+        copies = torch.tensor([sum(n % 1000 == first % 1000 for n in others) for first, *others in drawn])
+        assert torch.equal(copies == 1, labels == 1) and (task == "xoccurs") == bool((copies > 1).any())
+        emoji[name] = {number % 1000 for scene in drawn for number in scene}
+    seen, unseen = emoji["train"] | emoji["val"] | emoji["test"], emoji["unseen"]
+    assert not seen & unseen and len(seen | unseen) > 0.9 * len(listed())
+    assert len({1, *range(len(listed()) - 1, len(listed()) + 1)} & unseen) in (0, 3)  # variants of one identity

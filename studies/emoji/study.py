@@ -17,6 +17,7 @@ from dat.training.metrics import Row
 from dual_attention.model_analysis.views.colours import BLUE, GREY, MUTED, PALE, RED
 from dual_attention.model_analysis.views.plots import house_style, legend_below, matplotlib_figure, save_figure
 from studies._lib.inference import equivalence_p, half_width, holm, sign_flip_p
+from studies._lib.readings import interval, p_text
 from studies._lib.tables import Frame, by_seed, markdown, read_results
 from studies.emoji.experiment import MEASURES, EmojiGrid
 
@@ -85,15 +86,6 @@ def less(table: Frame) -> list[float]:
     return (table[PAIR[0]] - table[PAIR[1]]).tolist()
 
 
-def interval(values: Sequence[float], *, sign: bool = False) -> str:
-    """Mean ± half of its 95 % t-interval."""
-    return f"{fmean(values):{'+' if sign else ''}.1f} ± {half_width(values):.1f}".replace("-", "−")
-
-
-def p_text(p: float) -> str:
-    return f"{p:.3f}" if p < 0.1 else f"{p:.2f}"
-
-
 def reading(values: Sequence[float], p: float) -> str:
     """What is said of differences, given their p after Holm."""
     within = equivalence_p(values, BOUND) < 0.05
@@ -117,8 +109,8 @@ def table_of(label: str) -> str:
         line: dict[str, Any] = {"pictures": TITLES[measure], "seeds": len(values)}
         if label == "category":  # which nearest.py writes
             line |= {"nearest picture": f"{read_results(RESULTS / label / 'nearest.csv')[measure].mean():.1f}"}
-        line |= {name.removesuffix("-emoji"): interval(table[name].tolist()) for name in reversed(PAIR)}
-        line |= {"ViDAT less ViT": interval(values, sign=True), "p": p_text(p[measure])}
+        line |= {name.removesuffix("-emoji"): interval(table[name].tolist(), sign=False) for name in reversed(PAIR)}
+        line |= {"ViDAT less ViT": interval(values), "p": p_text(p[measure])}
         line |= {"p within ±1": p_text(equivalence_p(values, BOUND))}
         decides = label == "category" and measure in PRIMARY
         lines.append(line | {"reading": reading(values, p[measure]) if decides else ""})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import sqrt
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,12 @@ import pandas as pd
 from dat.experiments.language.config import LanguageDataConfig, LanguageOptimConfig
 from dat.experiments.language.experiment import LanguageModelling
 from dat.experiments.language.grid import LanguageGrid
-from dat.experiments.language.model_keys import LanguageModelKeys
+from dat.experiments.language.model_keys import LanguageModelKeys, model_preset
 from dat.experiments.language.published import published_results
 from dat.training.configs import StepLoopConfig
 from dat.training.metrics import Row
 from dual_attention._files import write_atomically
+from dual_attention._layers.relation_size import initial_variation
 from dual_attention.model_analysis.views.plots import house_style, matplotlib_figure, save_figure
 from studies._lib.inference import holm, sign_flip_p
 from studies._lib.tables import Frame, by_seed, differences, markdown, mean_text, read_results
@@ -243,6 +245,13 @@ AT_OWN_RATES = {
     "a linear output gate": ("DAT", "T-gated"),
 }
 """Differences that the grid `rates` was run for."""
+OF_RELATIONS = {
+    "size": (LARGER.name, "DAT-64"),
+    "kind, at equal size": (DISTANCE.name, LARGER.name),
+    "equal parameters": (LARGER.name, "T-64"),
+    "equal operations": (LARGER.name, "T-operations-64"),
+}
+"""Differences that the grid `relations` was run for."""
 DRAWS = 10_000
 """Times that the validation documents are drawn again."""
 
@@ -432,14 +441,46 @@ def own_rates_table() -> str:
     best = own_models(rows)
     own = rows[rows["model"].isin(best.values())].assign(model=lambda found: found["arm"])
     found = found_differences(own, AT_OWN_RATES)
-    table, values = in_words(found, "against", 3), by_seed(own, "model", MEASURE)
-    pairs = list(AT_OWN_RATES.values())
-    table["p (flips, Holm)"] = [
-        f"{p:.2g}" for p in holm([sign_flip_p((values[a] - values[b]).tolist()) for a, b in pairs])
-    ]
+    table = in_words(found, "against", 3).assign(**{"p (flips, Holm)": flips(own, AT_OWN_RATES)})
+    pairs = AT_OWN_RATES.values()
     intervals = [over_documents(best[a], best[b]) for a, b in pairs]
     table["over documents"] = [f"{low:+.3f} to {high:+.3f}" for low, high in intervals]
     return markdown(table.drop(columns=["difference of", "p"]))
+
+
+def flips(rows: Frame, family: Mapping[str, tuple[str, str]]) -> list[str]:
+    """p of a family's differences by flips of signs, after Holm."""
+    values = by_seed(rows, "model", MEASURE)
+    return [
+        f"{p:.2g}" for p in holm([sign_flip_p((values[a] - values[b]).dropna().tolist()) for a, b in family.values()])
+    ]
+
+
+def relations_results() -> Frame:
+    """Rows of the grid `relations`, and of the arms of the study that they are compared with."""
+    arms = {model for pair in OF_RELATIONS.values() for model in pair}
+    rows = read_results(FOLDER / "results/study/results.csv", FOLDER / "results/relations/results.csv")
+    return rows[rows["model"].isin(arms)]
+
+
+def relations_table() -> str:
+    """The announced differences of initial size and kind of relations."""
+    rows = relations_results()
+    found = found_differences(rows, OF_RELATIONS)
+    table = in_words(found, "question", 3).assign(**{"p (flips, Holm)": flips(rows, OF_RELATIONS)})
+    return markdown(table.drop(columns="p"))
+
+
+def sizes_table() -> str:
+    """Initial sizes of relations whose weights all come from N(0, 0.02), as published, by model."""
+    lines, std = [], 0.02
+    for name in ("DAT-tiny", "DAT-343M-nr8", "DAT-343M-nr64", "DAT-734M", "DAT-1.27B-nr128"):
+        keys = model_preset(name)
+        relations, width = keys.n_relations or 0, keys.rel_proj_dim or 0
+        variation = initial_variation(keys.d_model, width, std, symmetric=False, activation="identity", rel_score="dot")
+        about = {"model": f"`{name}`", "width": keys.d_model, "relations": f"{relations}, {width} wide"}
+        lines.append({**about, "initial size": f"{std * sqrt(relations * variation):.2g}"})
+    return markdown(pd.DataFrame(lines))
 
 
 def published_table() -> str:

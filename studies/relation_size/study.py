@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import Any
 
 import pandas as pd
 
@@ -18,7 +18,8 @@ from dat.experiments.relational_games.toolbox_config import ToolboxConfig
 from dat.training.configs import LoopConfig
 from dat.training.metrics import Row
 from dual_attention.model_analysis.views.plots import house_style, legend_below, matplotlib_figure, save_figure
-from studies._lib.inference import equivalence_p, half_width, holm, sign_flip_p
+from studies._lib.inference import half_width
+from studies._lib.readings import Compared, compared, interval, p_text
 from studies._lib.tables import Frame, by_seed, markdown, read_results
 
 EXPERIMENT = "relational-games"
@@ -138,42 +139,6 @@ class Results:
         return max((f"{kind}-{size:g}" for size in SIZES), key=lambda arm: means[arm])
 
 
-class Compared(NamedTuple):
-    """Differences by seed; p of their sign flips, before or after Holm, and of lying within the bound."""
-
-    values: Sequence[float]
-    p: float
-    within: float
-
-    @property
-    def mean(self) -> float:
-        return fmean(self.values)
-
-    def verdict(self) -> str:
-        """``ahead``, ``behind``, ``within`` or ``undecided``."""
-        if self.p < 0.05 and abs(self.mean) >= BOUND:
-            return "ahead" if self.mean > 0 else "behind"
-        return "within" if self.within < 0.05 else "undecided"
-
-
-def compared(values: Mapping[str, Sequence[float]]) -> dict[str, Compared]:
-    """Comparisons of a family, corrected by Holm."""
-    adjusted = holm([sign_flip_p(some) for some in values.values()])
-    return {
-        name: Compared(some, p, equivalence_p(some, BOUND))
-        for (name, some), p in zip(values.items(), adjusted, strict=True)
-    }
-
-
-def interval(values: Sequence[float], *, sign: bool = True) -> str:
-    """Mean ± half of its 95 % t-interval."""
-    return f"{fmean(values):{'+' if sign else ''}.1f} ± {half_width(values):.1f}".replace("-", "−")
-
-
-def p_text(p: float) -> str:
-    return f"{p:.3f}" if p < 0.1 else f"{p:.2f}"
-
-
 def slopes(table: Frame, kind: str) -> list[float]:
     """Slopes by seed of accuracy over log2 of the size, by least squares."""
     x = [math.log2(size) for size in SIZES]
@@ -187,7 +152,7 @@ def table_of_sizes() -> str:
     results, lines = Results(), []
     for family in (FIRST, [kind for kind in results.kinds if kind not in FIRST]):
         found = {kind: results.of("test", kind) for kind in family}
-        corrected = compared({kind: slopes(table, kind) for kind, table in found.items()})
+        corrected = compared({kind: slopes(table, kind) for kind, table in found.items()}, BOUND)
         for kind, table in found.items():
             line = {"kind": f"`{kind}`", "seeds": len(table)}
             line |= {f"size {size:g}": interval(table[f"{kind}-{size:g}"], sign=False) for size in SIZES}
@@ -204,7 +169,7 @@ def table_of_best() -> str:
     for family in (FIRST[1:], [kind for kind in results.kinds if kind not in FIRST]):
         tables = {kind: {measure: results.of(measure, kind) for measure in SETS} for kind in family}
         less = {kind: {m: t[results.best(kind)] - t[symmetric] for m, t in of.items()} for kind, of in tables.items()}
-        corrected = compared({kind: found["test"].tolist() for kind, found in less.items()})
+        corrected = compared({kind: found["test"].tolist() for kind, found in less.items()}, BOUND)
         for kind, found in less.items():
             line = {"kind": f"`{kind}`", "at its best": interval(found["test"]), "p (Holm)": p_text(corrected[kind].p)}
             table = tables[kind]["test"]
@@ -225,18 +190,18 @@ def questions(results: Results) -> dict[str, tuple[Compared, Mapping[str, str]]]
     def less(arm: str, other: str, table: Frame = table) -> list[float]:
         return (table[arm] - table[other]).tolist()
 
-    primary = compared({kind: less(best[kind], best["symmetric"]) for kind in FIRST[1:]})
+    primary = compared({kind: less(best[kind], best["symmetric"]) for kind in FIRST[1:]}, BOUND)
     part = (table["distance-1"] - table["symmetric-0.5"] - equal_sizes(table, "distance")).tolist()
     maps = {other: less("asymmetric-0.5", other) for other in ("symmetric-0.5", "asymmetric-0.17")}
-    equal, larger = compared(maps).values()
-    norms = compared({"": less(best["distance"], best["cosine"])})[""]
+    equal, larger = compared(maps, BOUND).values()
+    norms = compared({"": less(best["distance"], best["cosine"])}, BOUND)[""]
     found: dict[str, tuple[Compared, Mapping[str, str]]] = {
         "1 `distance` less `symmetric`, best sizes": (
             primary["distance"],
             {"ahead": "better by kind", "within": "the lead was size", "behind": "worse by kind"},
         ),
         "1 lead as published less lead at equal sizes": (
-            compared({"": part})[""],
+            compared({"": part}, BOUND)[""],
             {"ahead": "size has a part in it", "within": "size has no part of two points"},
         ),
         "2 `asymmetric-0.5` less `symmetric-0.5`": (
@@ -252,9 +217,10 @@ def questions(results: Results) -> dict[str, tuple[Compared, Mapping[str, str]]]
             {
                 "norms": less(best["norms"], best["symmetric"], table),
                 "64-relations": equal_sizes(table, "64-relations").tolist(),
-            }
+            },
+            BOUND,
         )
-        rest = compared({"": less(best["distance"], best["norms"], table)})[""]
+        rest = compared({"": less(best["distance"], best["norms"], table)}, BOUND)[""]
         found |= {
             "4 `norms` less `symmetric`, best sizes": (
                 further["norms"],
@@ -300,11 +266,54 @@ def table_of_confirmation() -> str:
     }
     lines = []
     for family, pairs in families.items():
-        found = compared({f"`{arm}` less `{other}`": (both[arm] - both[other]).tolist() for arm, other in pairs})
+        found = compared({f"`{arm}` less `{other}`": (both[arm] - both[other]).tolist() for arm, other in pairs}, BOUND)
         for (name, one), (arm, other) in zip(found.items(), pairs, strict=True):
             line = {"question": f"{family}: {name}", "points": interval(one.values), "p": p_text(one.p)}
             line |= {f"`{task}`": interval((table[arm] - table[other]).tolist()) for task, table in tasks.items()}
             lines.append(line | {"outcome": one.verdict()})
+    return markdown(pd.DataFrame(lines))
+
+
+def at_rate(arm: str, rate: float) -> str:
+    """The model of an arm at a learning rate."""
+    return arm if rate == 1e-3 else f"{arm}-lr{rate:g}"
+
+
+def rated(measure: str) -> Frame:
+    """A measure, mean over both tasks, by seed and model, for the seeds that have all arms at all rates."""
+    rows = read_results(RESULTS / "size/results.csv", RESULTS / "rates/results.csv")
+    table = by_seed(rows, "model", measure, points=["task"])
+    return table[[at_rate(arm, rate) for arm in RATED for rate in RATES]].dropna()
+
+
+def own_rates() -> dict[str, float]:
+    """The rate of each arm with the highest mean validation accuracy."""
+    means = rated("val").mean()
+    return {arm: max(RATES, key=lambda rate, arm=arm: means[at_rate(arm, rate)]) for arm in RATED}
+
+
+def table_of_rates() -> str:
+    """Accuracy by kind and learning rate, and the rate that validation chose."""
+    table, lines = rated("test"), []
+    for arm, own in own_rates().items():
+        line = {"model": f"`{arm}`", "seeds": len(table)}
+        line |= {f"rate {rate:g}": interval(table[at_rate(arm, rate)], sign=False) for rate in RATES}
+        edge = " (at the edge)" if own in (RATES[0], RATES[-1]) else ""
+        lines.append(line | {"own rate (validation)": f"{own:g}{edge}"})
+    return markdown(pd.DataFrame(lines))
+
+
+def table_of_own_rates() -> str:
+    """Kinds less symmetric inner products, each at its own rate, and at equal ones."""
+    table, own = rated("test"), own_rates()
+    reference = at_rate(RATED[0], own[RATED[0]])
+    found = compared({arm: (table[at_rate(arm, own[arm])] - table[reference]).tolist() for arm in RATED[1:]}, BOUND)
+    lines = []
+    for arm, one in found.items():
+        line = {"model": f"`{arm}`", "at own rates": interval(one.values), "p (Holm)": p_text(one.p)}
+        line |= {"p within ±2": p_text(one.within), "outcome": one.verdict()}
+        equal = {rate: table[at_rate(arm, rate)] - table[at_rate(RATED[0], rate)] for rate in RATES}
+        lines.append(line | {f"both {rate:g}": interval(less) for rate, less in equal.items()})
     return markdown(pd.DataFrame(lines))
 
 
