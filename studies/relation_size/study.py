@@ -349,4 +349,6 @@ TABLES: dict[str, Callable[[], str]] = {
     "best": table_of_best,
     "readings": table_of_readings,
     "confirmation": table_of_confirmation,
+    "rates": table_of_rates,
+    "own rates": table_of_own_rates,
 }
