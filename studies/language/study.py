@@ -493,5 +493,7 @@ TABLES = {
     "result": result_table,
     "rates": rates_table,
     "own rates": own_rates_table,
+    "relations": relations_table,
+    "initial sizes": sizes_table,
     "published": published_table,
 }
