@@ -101,4 +101,4 @@ def draw_accuracy(rows: Sequence[Row], path: Path) -> None:
 
 
 FIGURES: dict[str, Callable[[Sequence[Row], Path], None]] = {"accuracy.png": draw_accuracy}
-TABLES: dict[str, Callable[[], str]] = {}
+TABLES: dict[str, Callable[[], str]] = {"accuracy": table_of_accuracy, "readings": table_of_readings}
