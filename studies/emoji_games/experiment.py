@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -11,19 +11,17 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from dat.data.images.pictures import decoded
+from dat.data.images.folders import read_picture
 from dat.data.relational_games.dataset import GameImages
-from dat.data.relational_games.digits import equal_classes
+from dat.data.relational_games.digits import featureless_objects
 from dat.data.relational_games.render import CELL_SIZE, render_tiles
 from dat.data.relational_games.tasks import ObjectSource, get_task
 from dat.experiments.relational_games.config import GamesRunConfig
 from dat.experiments.relational_games.image_games import ImageGames, images_table, prepare_images
-from dat.experiments.relational_games.presets import PRESETS
-from dat.sweeps.grid import Cell, GridConfig
 from dat.sweeps.table import CurvesFigure
-from dat.training.configs import MOST_EXAMPLES, LoopConfig, OptimConfig, check, check_integers, check_names, check_seed
 from dat.training.experiment import Prepared
 from dual_attention._hashing import stream_seed
+from studies._lib.unseen import Sets, TrainedSets, UnseenGrid
 from studies.emoji.experiment import check_identities
 from studies.emoji.pictures import HELD_OUT, Emoji
 
@@ -34,40 +32,16 @@ TEST_SETS = {"test": "emoji trained on", "unseen": "emoji never trained on"}
 
 
 @dataclass(frozen=True)
-class EmojiSets:
+class EmojiSets(Sets):
     """Images that are measured, and the pictures of which they are made."""
 
-    n_val: int = 1000
-    """Validation images, of emoji trained on."""
-    n_test: int = 4000
-    """Test images, of emoji trained on."""
-    n_unseen: int = 4000
-    """Test images, of emoji that are not trained on."""
     folder: str = "runs/emoji/category"
     """Folder that ``python -m studies.emoji.pictures`` wrote."""
 
-    def __post_init__(self) -> None:
-        check_integers(self, "data", "n_val", "n_test", "n_unseen", most=MOST_EXAMPLES)
-
 
 @dataclass(frozen=True)
-class EmojiDataConfig(EmojiSets):
+class EmojiDataConfig(TrainedSets, EmojiSets):
     """The images of a run."""
-
-    n_train: int = 1000
-    """Training images."""
-    seed: int | None = None
-    """Seed of the images and of which emoji are trained on; null takes the seed of the run."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_integers(self, "data", "n_train", most=MOST_EXAMPLES)
-        check_seed(self, "data")
-
-    @property
-    def n_images(self) -> int:
-        """Images of a run in all."""
-        return self.n_train + self.n_val + self.n_test + self.n_unseen
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,45 +62,19 @@ class EmojiGamesConfig(GamesRunConfig):
 
 
 @dataclass(frozen=True)
-class EmojiGamesGrid(GridConfig):
+class EmojiGamesGrid(UnseenGrid):
     """Every model on every task, from several seeds."""
 
     out: str = "runs/emoji-games"
     tasks: tuple[EmojiTask, ...] = TASKS
     """Tasks."""
-    sizes: tuple[int, ...] = (1000,)
-    """Training-set sizes."""
     models: tuple[str, ...] = ("transformer-128-h2-matched", "dat-0+2-sym", "dat-0+2-sym-squared-distance", "corelnet")
     """Models, by the names of presets."""
     data: EmojiSets = field(default_factory=EmojiSets)
     """Images."""
-    optim: OptimConfig = field(default_factory=OptimConfig)
-    """Optimiser."""
-    loop: LoopConfig = field(default_factory=lambda: LoopConfig(eval_every=0, checkpoint_every=0))
-    """Length of training and batch sizes."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_names("models", self.models, PRESETS)
-        check(max(self.sizes) <= MOST_EXAMPLES, "sizes", f"integers of at most {MOST_EXAMPLES:,}", self.sizes)
-
-    def points(self) -> list[dict[str, Any]]:
-        return [
-            {"task": task, "model": model, "n_train": n_train}
-            for task in self.tasks
-            for n_train in self.sizes
-            for model in self.models
-        ]
-
-    def run_config(self, cell: Cell) -> EmojiGamesConfig:
-        return EmojiGamesConfig(
-            task=cell["task"],
-            seed=cell.seed,
-            data=EmojiDataConfig(n_train=cell["n_train"], **asdict(self.data)),
-            model=PRESETS[cell["model"]],
-            optim=self.optim,
-            loop=self.loop,
-        )
+    run = EmojiGamesConfig
+    images = EmojiDataConfig
 
 
 @lru_cache(maxsize=1)
@@ -143,10 +91,7 @@ def drawings(folder: str) -> tuple[Tensor, list[str]]:
         for parts in (("train", "test"), ("hand", "both"))
     ]
     names = sorted(vendors[0])
-    cells = [
-        torch.stack([decoded(paths[name].read_bytes(), CELL_SIZE, CELL_SIZE, grey=False)[0] for name in names])
-        for paths in vendors
-    ]
+    cells = [torch.stack([read_picture(paths[name], CELL_SIZE) for name in names]) for paths in vendors]
     return torch.stack(cells), [Emoji(Path(name).stem.upper(), "", "", ()).identity for name in names]
 
 
@@ -178,7 +123,7 @@ def scenes_of(task: str, n: int, cells: Tensor, seed: int) -> GameImages:
     labels = torch.randperm(n, generator=generator) % 2
     asked = torch.zeros_like(labels)
     count = cells.shape[1]
-    source = ObjectSource(equal_classes(count), generator, 1.0, others_differ=False)
+    source = ObjectSource(featureless_objects(count), generator, 1.0, others_differ=False)
     scenes = get_task(task).rule(labels, asked, source)
     others = (scenes > 0).cumsum(1) > 1
     vendor = torch.randint(2, (n, 1), generator=generator) ^ others

@@ -14,12 +14,12 @@ from dual_attention.model_analysis.views.plots import house_style, legend_below,
 from studies._lib.inference import half_width
 from studies._lib.readings import compared, interval, p_text
 from studies._lib.tables import Frame, by_seed, markdown, read_results
-from studies.emoji_games.experiment import TEST_SETS, EmojiGamesGrid
+from studies.emoji_games.experiment import TEST_SETS, EmojiGamesGrid, EmojiSets
 
 EXPERIMENT = "studies/emoji_games/experiment.py:EmojiGames"
 RESULTS = Path(__file__).parent / "results" / "emoji" / "results.csv"
 
-STUDY = EmojiGamesGrid(seeds=10, tasks=("same", "occurs"))
+STUDY = EmojiGamesGrid(seeds=10, tasks=("same", "occurs"), data=EmojiSets(n_test=4000, n_unseen=4000))
 GRIDS: dict[str, GridConfig] = {"emoji": STUDY}
 PRESETS: dict[str, Any] = {}
 

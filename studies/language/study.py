@@ -136,7 +136,7 @@ AT_RATES = {name: replace(ARMS[f"{arm}-64"], name=name) for name, (arm, _) in RA
 LARGER = replace(ARMS["DAT-64"], name="DAT-64-size0.02", rel_init_size=0.02)
 DISTANCE = replace(LARGER, name="DAT-64-distance-size0.02", symmetric_rels=True, rel_score="squared_distance")
 SIZED = {model.name: model for model in (LARGER, DISTANCE)}
-"""DAT-64 with relations that start as large as symbols, and with another kind of them."""
+"""DAT-64 with relations that start larger, and with another kind of them."""
 
 PRESETS = STORIES | ARMS | AT_RATES | SIZED | {name: model for own in ABLATED.values() for name, model in own.items()}
 

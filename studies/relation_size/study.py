@@ -56,7 +56,14 @@ RATED = ("symmetric-0.5", "asymmetric-0.5", "distance-1")
 """Kinds at their best sizes, which are trained at other learning rates as well."""
 RATES = (3e-4, 1e-3, 3e-3)
 """Learning rates; the middle one is the presets', that of all other grids."""
-AT_RATES = {f"{arm}-lr{rate:g}": (arm, rate) for arm in RATED for rate in RATES if rate != 1e-3}
+
+
+def at_rate(arm: str, rate: float) -> str:
+    """The model of an arm at a learning rate."""
+    return arm if rate == 1e-3 else f"{arm}-lr{rate:g}"
+
+
+AT_RATES = {at_rate(arm, rate): (arm, rate) for arm in RATED for rate in RATES if rate != 1e-3}
 """Arm and learning rate of the models of the grid ``rates``."""
 
 PRESETS = {model.name: model for model in (sized(kind, size) for kind in KINDS for size in SIZES)}
@@ -272,11 +279,6 @@ def table_of_confirmation() -> str:
             line |= {f"`{task}`": interval((table[arm] - table[other]).tolist()) for task, table in tasks.items()}
             lines.append(line | {"outcome": one.verdict()})
     return markdown(pd.DataFrame(lines))
-
-
-def at_rate(arm: str, rate: float) -> str:
-    """The model of an arm at a learning rate."""
-    return arm if rate == 1e-3 else f"{arm}-lr{rate:g}"
 
 
 def rated(measure: str) -> Frame:

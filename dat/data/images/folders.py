@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
 from dual_attention._words import listed
 
@@ -113,16 +114,21 @@ def folder_images(folder: str | None, size: int) -> tuple[LabelledImages, Labell
     return train, None if found.test is None else _read(found.test, labels, size, seen)
 
 
+def read_picture(path: Path, size: int) -> Tensor:
+    """Pixels of a picture in a folder, ``(3, size, size)`` uint8. Raises ValueError naming the file if it is none."""
+    try:
+        return decoded(path.read_bytes(), size, size, grey=False)[0]
+    except ValueError as error:
+        raise ValueError(f"data.folder: {path}: {error}") from error
+
+
 def _read(
     files: Mapping[str, Sequence[Path]], labels: Mapping[str, int], size: int, seen: dict[bytes, Path]
 ) -> LabelledImages:
     images, classes = [], []
     for name, paths in files.items():
         for path in paths:
-            try:
-                pixels, _ = decoded(path.read_bytes(), size, size, grey=False)
-            except ValueError as error:
-                raise ValueError(f"data.folder: {path}: {error}") from error
+            pixels = read_picture(path, size)
             other = seen.setdefault(pixels.numpy().tobytes(), path)
             if other != path:
                 raise ValueError(

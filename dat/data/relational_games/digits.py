@@ -159,13 +159,13 @@ def _draw(task: str, n: int, hands: Hands, seed: int) -> GameImages:
     generator = torch.Generator().manual_seed(seed)
     labels = torch.randperm(n, generator=generator) % 2
     asked = torch.zeros_like(labels)
-    source = ObjectSource(equal_classes(len(hands.count)), generator, 1.0, others_differ=False)
+    source = ObjectSource(featureless_objects(len(hands.count)), generator, 1.0, others_differ=False)
     scenes = get_task(task).rule(labels, asked, source)
     tiles = F.pad(hands.cells, (0, 0, 0, 0, 1, 0))[:, None].expand(-1, 3, -1, -1)
     return GameImages(render_tiles(hands.draw(scenes, generator), tiles), labels, asked)
 
 
-def equal_classes(count: int) -> ObjectSet:
+def featureless_objects(count: int) -> ObjectSet:
     """Equally likely objects that are told apart by their number alone: classes of pictures."""
     one = torch.ones(count, dtype=torch.int64)
     return ObjectSet(
