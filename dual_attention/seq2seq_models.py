@@ -64,6 +64,8 @@ class Seq2SeqTransformer(Seq2SeqModel):
             multiplication by ``sqrt(d)`` they all but drown the positions. ``"scaled"``: ``d_model ** -0.5``, as large
             as the positions, and small enough for an output layer. By default the latter with tied weights, which the
             published package has not, and the former without.
+        rope_theta: base of rotary positions (RoPE) in the self-attention of both sides, such as 10000, beside those of
+            ``pos_enc``; by default none. Cross-attention has no positions of its own.
 
     >>> spec, heads = {"type": "token", "vocab_size": 50}, {"n_heads": 2, "dff": 64}
     >>> blocks = {"encoder_kwargs": heads, "decoder_kwargs": {**heads, "n_heads_cross": 2}}
@@ -95,6 +97,7 @@ class Seq2SeqTransformer(Seq2SeqModel):
         pos_enc: PairPositions = "sinusoidal",
         embedding_dropout: float = 0.0,
         embedding_init: EmbeddingInit | None = None,
+        rope_theta: float | None = None,
     ) -> None:
         super().__init__(config_of(Seq2SeqConfig, locals()))
 
@@ -151,6 +154,7 @@ class Seq2SeqDualAttnTransformer(Seq2SeqModel):
         pos_enc: PairPositions = "sinusoidal",
         embedding_dropout: float = 0.0,
         embedding_init: EmbeddingInit | None = None,
+        rope_theta: float | None = None,
         decoder_symbol_retrieval: SequenceSymbolRetrieval | None = None,
         decoder_symbol_retrieval_kwargs: SymbolOptions | Options | None = None,
         update_symbols_each_layer: bool = True,

@@ -195,10 +195,14 @@ class DecoderSteps(Block):
     ff_dropout: bool
     cache_names: tuple[str, str]
 
+    @property
+    def attention(self) -> Any:
+        """The attention of the tokens to each other."""
+        return getattr(self, self.cache_names[0])
+
     def new_cache(self, max_length: int | None = None) -> CacheGroup:
         """An empty cache for causal decoding; ``max_length``: most tokens to come, reserved at once."""
-        own: Any = self.get_submodule(self.cache_names[0])
-        caches = own.new_cache(max_length), self.cross_attn.new_context_cache()
+        caches = self.attention.new_cache(max_length), self.cross_attn.new_context_cache()
         return CacheGroup(dict(zip(self.cache_names, caches, strict=True)))
 
     def _finish(

@@ -153,6 +153,8 @@ class Seq2SeqConfig(SymbolsConfig):
     """Loss; null takes cross-entropy for tokens and the squared error for vectors."""
     pos_enc: PairPositions = "sinusoidal"
     """Positions that are added to the embeddings: sinusoids, learned, or none."""
+    rope_theta: float | None = None
+    """Base of the frequencies of rotary positions in self-attention; null gives none."""
     embedding_dropout: float = 0.0
     """Dropout rate of the embeddings."""
     embedding_init: EmbeddingInit | None = None

@@ -19,7 +19,7 @@ from .config import EncoderConfig
 from .flops import CountsParameters
 from .inputs import check_token_ids
 from .stack import BlockInputs, Trace
-from .token_model import TokenModel, rotary_encoding
+from .token_model import TokenModel
 
 
 class EncoderModel(CountsParameters, TokenModel):
@@ -40,7 +40,7 @@ class EncoderModel(CountsParameters, TokenModel):
         self.positional_embedder = self.token_type_embedder = None
         if config.pos_enc_type == "pos_emb":
             self.positional_embedder = nn.Embedding(config.max_block_size, width)
-        self.rope = rotary_encoding(blocks[0].attention, config)
+        self.rope = self._rotary_encoding(blocks[0].attention, config)
         if config.n_token_types:
             self.token_type_embedder = nn.Embedding(config.n_token_types, width)
         self.embedding_norm = create_norm(width, config.norm_type if config.embedding_norm else "none")

@@ -29,7 +29,7 @@ from .config import DecoderLanguageConfig
 from .flops import PER_PRODUCT, Arithmetic, pair_products, weights_used
 from .inputs import IGNORED, check_targets
 from .stack import BlockInputs, Trace
-from .token_model import TokenModel, rotary_encoding
+from .token_model import TokenModel
 from .weights import TiesWeights
 
 
@@ -100,7 +100,7 @@ class LanguageModel(Generates, TiesWeights, Arithmetic, TokenModel):
         if config.pos_enc_type == "pos_emb":
             layers["positional_embedder"] = nn.Embedding(config.max_block_size, width)
         self.layers = Layers(layers)
-        self.rope = rotary_encoding(blocks[0].attention, config)
+        self.rope = self._rotary_encoding(blocks[0].attention, config)
 
     def _create_block(self, config: DecoderLanguageConfig, layer: int) -> nn.Module:
         """The block of a layer, from 1 on; causal."""

@@ -26,6 +26,7 @@ from .config import EmbeddingInit, LossType, PairPositions, Seq2SeqConfig
 from .flops import PER_PRODUCT, Arithmetic, pair_products, weights_used
 from .inputs import check_specified, count_positions
 from .stack import apply_blocks, are_causal
+from .token_model import rotary_arguments, rotary_encoding
 from .weights import TiesWeights, fill_tied, move_prefix
 
 Side = Literal["encoder", "decoder"]
@@ -81,6 +82,7 @@ class Seq2SeqModel(GeneratesTargets, TiesWeights, Arithmetic):
         self.loss_ignore_idx = config.loss_ignore_idx
         self.loss_type: LossType = config.loss_type or ("cross_entropy" if of_tokens else "mse")
         self.pos_enc: PairPositions = kind
+        self.rope_theta = config.rope_theta
         self.tie_weights = config.tie_weights and of_tokens
 
         def positions(longest: int) -> nn.Module:
@@ -108,6 +110,14 @@ class Seq2SeqModel(GeneratesTargets, TiesWeights, Arithmetic):
                     nn.init.normal_(embedding.weight, std=width**-0.5)
         if self.tie_weights and self.out_dim != self.output_spec["vocab_size"]:
             raise ValueError(f"tie_weights: needs out_dim={self.output_spec['vocab_size']}, got {self.out_dim}")
+        if config.rope_theta is not None:
+            lengths: dict[Side, int] = {"encoder": config.in_block_size, "decoder": config.out_block_size}
+            self.rope = nn.ModuleDict(
+                {
+                    side: rotary_encoding(self._blocks(side)[0].attention, longest, config.rope_theta)
+                    for side, longest in lengths.items()
+                }
+            )
         self.register_load_state_dict_pre_hook(_before_loading)
         self._keep_tied()
 
@@ -267,16 +277,20 @@ class Seq2SeqModel(GeneratesTargets, TiesWeights, Arithmetic):
         context: tuple[Tensor, ...],
         positions: Tensor | None,
         cache: Cache | None,
-        **masks: MaskPattern,
+        **shared: Any,
     ) -> Tensor:
         caches = cache_parts(cache, tuple(self._cache_names(side)))
         blocks = self._blocks(side)
+        if self.rope_theta is not None:
+            earlier = 0 if cache is None else cache.length
+            rope: Any = self.rope[side]
+            shared |= rotary_arguments(rope, positions, x.shape[1], earlier)
 
         def step(number: int, x: Tensor, symbols: Symbols | None) -> tuple[Tensor, Symbols | None]:
             if symbols is None:
                 symbols = self._retrieve(side, x, positions, caches.get(f"symbols{number}"))
             given = context if symbols is None else (*context, symbols)
-            out = blocks[number](x, *given, cache=caches[f"block{number}"], **masks)
+            out = blocks[number](x, *given, cache=caches[f"block{number}"], **shared)
             return out, symbols if not self.update_symbols_each_layer else None
 
         recompute = self.gradient_checkpointing and cache is None

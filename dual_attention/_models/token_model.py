@@ -48,6 +48,12 @@ class TokenModel(StackModel):
         self.block_size = config.max_block_size
         self.pos_enc_type: TokenPositions = kind
 
+    def _rotary_encoding(self, attention: nn.Module, config: TokensConfig) -> RotaryPositionalEncoding | None:
+        """RoPE for heads such as those of ``attention``, or None."""
+        if config.pos_enc_type != "RoPE":
+            return None
+        return rotary_encoding(attention, config.max_block_size, config.rope_theta)
+
     def init_weights(self) -> None:
         """Draw all parameters anew, as the paper's language models are initialised.
 
@@ -108,20 +114,28 @@ class TokenModel(StackModel):
         rope = self.rope
         if rope is None:
             return positions, {"attn_mask": pattern}
-        if positions is None:
-            cos, sin = rope.tables(earlier + n)
-        else:  # rows from `earlier` on belong to the new tokens, the only ones to be read
-            where = positions[0] if positions.shape[0] == 1 else positions
-            tables = (lookup(table, where.long()) for table in (rope.freqs_cos, rope.freqs_sin))
-            cos, sin = (nn.functional.pad(table, (0, 0, earlier, 0)) for table in tables)
-        return positions, {"attn_mask": pattern, "freqs_cos": cos, "freqs_sin": sin}
+        return positions, {"attn_mask": pattern, **rotary_arguments(rope, positions, n, earlier)}
 
 
-def rotary_encoding(attention: nn.Module, config: TokensConfig) -> RotaryPositionalEncoding | None:
-    """RoPE of the width of the queries and keys, which must be the same in all heads; None without rotary positions."""
-    if config.pos_enc_type != "RoPE":
-        return None
+def rotary_encoding(attention: nn.Module, longest: int, theta: float) -> RotaryPositionalEncoding:
+    """RoPE of the width of the queries and keys, which must be the same in all heads."""
     widths = [heads.key_dim for heads in attention.modules() if isinstance(heads, Heads)]
     if len(set(widths)) > 1:
-        raise ValueError(f"sa_kwargs, ra_kwargs: pos_enc_type='RoPE' needs one key_dim in all heads, got {widths}")
-    return RotaryPositionalEncoding(widths[0], config.max_block_size, config.rope_theta)
+        raise ValueError(f"sa_kwargs, ra_kwargs: rotary positions need one key_dim in all heads, got {widths}")
+    return RotaryPositionalEncoding(widths[0], longest, theta)
+
+
+def rotary_arguments(
+    rope: RotaryPositionalEncoding, positions: Tensor | None, n: int, earlier: int
+) -> dict[str, Tensor]:
+    """RoPE's tables for blocks that are given ``n`` tokens after ``earlier`` ones of a cache.
+
+    ``positions``: integers ``(B or 1, n)``, or None if they are ``n`` in a row from ``earlier`` on.
+    """
+    if positions is None:
+        cos, sin = rope.tables(earlier + n)
+    else:  # rows from `earlier` on belong to the new tokens, the only ones to be read
+        where = positions[0] if positions.shape[0] == 1 else positions
+        tables = (lookup(table, where.long()) for table in (rope.freqs_cos, rope.freqs_sin))
+        cos, sin = (nn.functional.pad(table, (0, 0, earlier, 0)) for table in tables)
+    return {"freqs_cos": cos, "freqs_sin": sin}

@@ -5,7 +5,18 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.seq2seq import COUNTED_BY_LENGTH, KINDS, SOURCE, SYMBOLS, TARGET, VECTORS, build, close, words
+from tests.support.seq2seq import (
+    ABSTRACTORS,
+    COUNTED_BY_LENGTH,
+    KINDS,
+    SOURCE,
+    SYMBOLS,
+    TARGET,
+    VECTORS,
+    build,
+    close,
+    words,
+)
 from tests.support.tensors import normal
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -20,13 +31,15 @@ chunks = st.lists(st.integers(1, 3), min_size=1, max_size=4).filter(lambda sizes
 @given(
     sizes=chunks,
     pos_enc=st.sampled_from(["sinusoidal", "learned", "none"]),
+    theta=st.sampled_from([None, 100.0]),
     anew=st.booleans(),
     reserve=st.booleans(),
     lefts=st.none() | st.lists(st.integers(0, 2), min_size=3, max_size=3),
     vectors=st.booleans(),
 )
-def test_cached_is_uncached(kind, sizes, pos_enc, anew, reserve, lefts, vectors):
-    more = {"update_symbols_each_layer": anew} if kind in SYMBOLS else {}
+def test_cached_is_uncached(kind, sizes, pos_enc, theta, anew, reserve, lefts, vectors):
+    more = {} if kind in ABSTRACTORS else {"rope_theta": theta}
+    more |= {"update_symbols_each_layer": anew} if kind in SYMBOLS else {}
     model = build(kind, pos_enc=pos_enc, **more, **(VECTORS if vectors else {}))
     length = sum(sizes)
     x, y = (normal(3, SOURCE, 3), normal(3, length, 2)) if vectors else words(target=length)

@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 from torch.utils.flop_counter import FlopCounterMode
 
 from dat.estimate import counter_formulas
+from dual_attention.functional import rotary_tables
 from dual_attention.seq2seq_models import Seq2SeqDualAttnTransformer, Seq2SeqTransformer
 from dual_attention.symbol_retrieval import PositionalSymbolRetriever, SymbolicAttention
 from tests.support.seq2seq import (
+    ABSTRACTORS,
     COUNTED_BY_LENGTH,
     KINDS,
     SOURCE,
@@ -73,8 +75,9 @@ def test_without_targets_the_last_position_alone(kind):
 
 
 @pytest.mark.parametrize("pos_enc", ["sinusoidal", "learned", "none"])
-def test_steps_of_the_model(pos_enc):
-    model, (x, y) = build(pos_enc=pos_enc, tie_weights=False), words()
+@pytest.mark.parametrize("theta", [None, 100.0])
+def test_steps_of_the_model(pos_enc, theta):
+    model, (x, y) = build(pos_enc=pos_enc, rope_theta=theta, tie_weights=False), words()
     layers = model.layers
     memory, hidden = layers.source_embedder(x), layers.target_embedder(y)
     if pos_enc != "none":
@@ -83,10 +86,11 @@ def test_steps_of_the_model(pos_enc):
         assert of_source.shape == (SOURCE, WIDTH) and of_target.shape == (TARGET, WIDTH)
         memory = math.sqrt(WIDTH) * memory + of_source
         hidden = math.sqrt(WIDTH) * hidden + of_target
+    of_source, of_target = ([] if theta is None else rotary_tables(4, n, theta=theta) for n in (SOURCE, TARGET))
     for block in layers.encoder_blocks:
-        memory = block(memory)
+        memory = block(memory, *of_source)
     for block in layers.decoder_blocks:
-        hidden = block(hidden, memory)
+        hidden = block(hidden, memory, *of_target)
     close(model.decode(y, model.encode(x)), layers.final_out(hidden))
 
 
@@ -164,10 +168,12 @@ def mask_of(examples, length):
     sources=st.lists(real, min_size=3, max_size=3),
     targets=st.lists(real, min_size=3, max_size=3),
     pos_enc=st.sampled_from(["sinusoidal", "learned", "none"]),
+    theta=st.sampled_from([None, 100.0]),
     anew=st.booleans(),
 )
-def test_padded_is_alone(kind, sources, targets, pos_enc, anew):
-    more = {"update_symbols_each_layer": anew} if kind in SYMBOLS else {}
+def test_padded_is_alone(kind, sources, targets, pos_enc, theta, anew):
+    more = {} if kind in ABSTRACTORS else {"rope_theta": theta}
+    more |= {"update_symbols_each_layer": anew} if kind in SYMBOLS else {}
     model, (x, y) = build(kind, pos_enc=pos_enc, **more), words(source=6, target=6)
     labels = torch.randint(6, y.shape)
     source_mask, source_rows = mask_of(sources, 6)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import Any, Literal
 
 from dual_attention._models.seq2seq import Seq2SeqModel
@@ -52,11 +53,16 @@ class MathematicsModelKeys(ModelKeys):
     relative_positions: int | None = None
     """Largest relative position in the keys and values of sensory self-attention, as of Shaw et al. 2018 (arXiv
     1803.02155); beyond it they share one vector. null gives sensory heads no relative positions."""
+    rope_theta: float | None = None
+    """Base of rotary positions (arXiv 2104.09864) in the self-attention of both sides, beside the sinusoids, such as
+    10000; null gives none."""
 
     def check_heads(self) -> None:
         super().check_heads()
         if self.relative_positions is not None:
             check_integers(self, "model", "relative_positions", most=LONGEST)
+        theta = self.rope_theta
+        check(theta is None or 0 < theta < inf, "model.rope_theta", "a positive number or null", theta)
         check_integers(self, "model", "n_heads_sa_dec", "n_heads_ra_dec", least=0, most=WIDEST)
         check_integers(self, "model", "n_heads_cross", most=WIDEST)
         self.check_groups(self.n_heads_sa, self.n_heads_ra, self.n_heads_sa_dec, self.n_heads_ra_dec)
@@ -75,7 +81,7 @@ class MathematicsModelKeys(ModelKeys):
         sides: dict[str, Any] = {"input_spec": TOKENS, "output_spec": TOKENS, "out_dim": len(VOCABULARY)}
         sides |= {"n_layers_enc": self.n_layers, "n_layers_dec": self.n_layers, "loss_ignore_idx": PAD}
         sides |= {"in_block_size": QUESTION_LENGTH, "out_block_size": ANSWER_LENGTH}
-        sides |= {"d_model": self.d_model, "tie_weights": self.tie_weights}
+        sides |= {"d_model": self.d_model, "tie_weights": self.tie_weights, "rope_theta": self.rope_theta}
         names = ("dff", "activation", "dropout_rate", "norm_first", "norm_type", "bias")
         block: dict[str, Any] = {name: getattr(self, name) for name in names}
         cross: dict[str, Any] = {"n_heads_cross": self.n_heads_cross}

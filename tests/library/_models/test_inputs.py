@@ -44,7 +44,7 @@ from tests.support.language import CONTEXT, KINDS, POSITIONS, SYMBOLS, VOCAB, bu
         (
             "symbolic_attention",
             {"pos_enc_type": "RoPE", "ra_kwargs": {"key_dim": 8}},
-            r"sa_kwargs, ra_kwargs: pos_enc_type='RoPE' needs one key_dim in all heads, got \[4, 8\]",
+            r"sa_kwargs, ra_kwargs: rotary positions need one key_dim in all heads, got \[4, 8\]",
         ),
         ("transformer", {"pos_enc_type": "RoPE", "n_heads": 16}, "dim: rotary embedding turns pairs of features"),
     ],

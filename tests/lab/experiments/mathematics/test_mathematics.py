@@ -118,9 +118,16 @@ def test_sensory_heads_of_both_sides_may_know_relative_positions(relational):
     assert not any("cross_attn" in name for name in tables)
 
 
+def test_both_sides_may_have_rotary_positions():
+    model = empty_mathematics_model(replace(SMALL, rope_theta=50.0))
+    assert {side: rope.theta for side, rope in model.rope.items()} == {"encoder": 50.0, "decoder": 50.0}
+    assert empty_mathematics_model(SMALL).rope_theta is None
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
+        ({"rope_theta": 0.0}, r"model\.rope_theta: expected a positive number or null, got 0\.0"),
         ({"relative_positions": 0}, r"model\.relative_positions: expected an integer of at least 1 or null, got 0"),
         ({"n_heads_sa_dec": 0, "n_heads_ra_dec": 0}, r"model\.n_heads_sa_dec \+ .*: expected at least 1, got 0"),
         ({"n_heads_cross": 5}, r"model\.d_model: expected a multiple of the 5 heads, got 128"),
