@@ -56,11 +56,13 @@ RELATIVE = {
     "DAT-4+4-relative-rca": {"ra_type": "rca"},
 }
 """The pair of the study, where both know relative positions: the Transformer too, and the DAT without relations."""
+ROTARY = {"T-871K-rotary": {"rope_theta": 10_000.0}}
+"""The Transformer of the study with rotary positions, too."""
 PRESETS = {
     **{name: model for own in ABLATED.values() for name, model in own.items()},
     **{
         name: replace(KNOWN["T-871K" if name.startswith("T") else "DAT-832K"], name=name, **changes)
-        for name, changes in RELATIVE.items()
+        for name, changes in (RELATIVE | ROTARY).items()
     },
 }
 
@@ -96,6 +98,7 @@ GRIDS: dict[str, MathematicsGrid] = {
     # A control: what on sequences is due to relations, and what to symbols of relative positions.
     "sequences": beside("sequences", ("DAT-4+4-positional", "DAT-4+4-positional-rca"), "algebra__sequence_next_term"),
     "relative": beside("relative", list(RELATIVE), "algebra__sequence_next_term"),
+    "rotary": beside("rotary", list(ROTARY), "algebra__sequence_next_term"),
 }
 
 # Tables of README.md --------------------------------------------------------------------------------------------------
