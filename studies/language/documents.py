@@ -20,7 +20,9 @@ from dat.experiments.language.problem import build_language_model
 from dat.training.config_io import read_config
 from dual_attention._files import write_atomically
 from dual_attention.functional.losses import cross_entropy
-from studies.language.study import FOLDER, PRESETS, RATED, Grid
+from studies.language.models import PRESETS, RATED
+from studies.language.study import Grid
+from studies.language.tables import FOLDER
 
 TABLE = FOLDER / "results/rates/documents.csv"
 
