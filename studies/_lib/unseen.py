@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar
 
-from dat.experiments.relational_games.config import GamesRunConfig
+from dat.experiments.relational_games.config import GamesModelConfig, GamesRunConfig
 from dat.experiments.relational_games.presets import PRESETS
 from dat.sweeps.grid import Cell, GridConfig
 from dat.training.configs import MOST_EXAMPLES, LoopConfig, OptimConfig, check, check_integers, check_names, check_seed
@@ -63,6 +64,7 @@ class UnseenGrid(GridConfig):
     loop: LoopConfig = field(default_factory=lambda: LoopConfig(eval_every=0, checkpoint_every=0))
     """Length of training and batch sizes. Cells are not evaluated before their end and write no checkpoints."""
 
+    presets: ClassVar[Mapping[str, GamesModelConfig]] = PRESETS
     run: ClassVar[type[GamesRunConfig]]
     """Configuration of a run."""
     images: ClassVar[type[TrainedSets]]
@@ -70,7 +72,7 @@ class UnseenGrid(GridConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_names("models", self.models, PRESETS)
+        check_names("models", self.models, self.presets)
         check(max(self.sizes) <= MOST_EXAMPLES, "sizes", f"integers of at most {MOST_EXAMPLES:,}", self.sizes)
 
     def points(self) -> list[dict[str, Any]]:
@@ -86,6 +88,6 @@ class UnseenGrid(GridConfig):
             "task": cell["task"],
             "seed": cell.seed,
             "data": self.images(n_train=cell["n_train"], **asdict(self.data)),
-            "model": PRESETS[cell["model"]],
+            "model": self.presets[cell["model"]],
         }
         return self.run(**keys, optim=self.optim, loop=self.loop)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from dat.experiments.relational_games.presets import PRESETS as GAMES
 from dat.sweeps.grid import GridConfig
 from dat.training.metrics import Row
 from dual_attention.model_analysis.views.plots import house_style, legend_below, matplotlib_figure, save_figure
 from studies._lib.inference import half_width
+from studies._lib.rates import at_rates
 from studies._lib.readings import compared, interval, p_text
 from studies._lib.tables import Frame, by_seed, markdown, read_results
 from studies.emoji_games.experiment import TEST_SETS, EmojiGamesGrid, EmojiSets
@@ -19,9 +22,27 @@ from studies.emoji_games.experiment import TEST_SETS, EmojiGamesGrid, EmojiSets
 EXPERIMENT = "studies/emoji_games/experiment.py:EmojiGames"
 RESULTS = Path(__file__).parent / "results" / "emoji" / "results.csv"
 
-STUDY = EmojiGamesGrid(seeds=10, tasks=("same", "occurs"), data=EmojiSets(n_test=4000, n_unseen=4000))
-GRIDS: dict[str, GridConfig] = {"emoji": STUDY}
-PRESETS: dict[str, Any] = {}
+COSINE = "cosine-0.5"
+"""Cosines that start at the size that suits them in Relational Games."""
+SETTINGS: dict[str, Any] = {
+    "seeds": 10,
+    "tasks": ("same", "occurs"),
+    "data": EmojiSets(n_test=4000, n_unseen=4000),
+}
+STUDY = EmojiGamesGrid(**SETTINGS)
+AT_RATES = at_rates((*STUDY.models, COSINE))
+PRESETS = {COSINE: replace(GAMES["cosine"], name=COSINE, rel_init_size=0.5)}
+PRESETS |= {name: replace((GAMES | PRESETS)[model], name=name) for name, (model, _) in AT_RATES.items()}
+GRIDS: dict[str, GridConfig] = {
+    "emoji": STUDY,
+    # The models at the rates that `emoji` lacks, on its images; cosines at all three.
+    "rates": EmojiGamesGrid.with_presets(PRESETS)(
+        **SETTINGS,
+        out="runs/emoji-games-rates",
+        models=(*AT_RATES, COSINE),
+        lr_of={name: rate for name, (_, rate) in AT_RATES.items()},
+    ),
+}
 
 # What it shows: the rules are those of ANNOUNCED.md ------------------------------------------------------------------
 

@@ -18,12 +18,15 @@ from dat.experiments.relational_games.toolbox_config import ToolboxConfig
 from dat.training.configs import LoopConfig
 from dat.training.metrics import Row
 from dual_attention.model_analysis.views.plots import house_style, legend_below, matplotlib_figure, save_figure
-from studies._lib.inference import half_width
+from studies._lib.inference import half_width, holm, mcnemar_p
+from studies._lib.rates import RATES, at_rate, at_rates, every_rate, own_rates, table_of_rates
 from studies._lib.readings import Compared, compared, interval, p_text
 from studies._lib.tables import Frame, by_seed, markdown, read_results
 
 EXPERIMENT = "relational-games"
 RESULTS = Path(__file__).parent / "results"
+INNER_PRODUCTS = Path(__file__).parents[1] / "relational_games" / "results" / "match-pattern" / "results.csv"
+"""Runs of the paper's DAT on ``match_pattern``."""
 
 # ---------------------------------------------------------------------------------------------------------------------
 # What can be run
@@ -54,16 +57,7 @@ def sized(kind: str, size: float) -> GamesModelConfig:
 
 RATED = ("symmetric-0.5", "asymmetric-0.5", "distance-1")
 """Kinds at their best sizes, which are trained at other learning rates as well."""
-RATES = (3e-4, 1e-3, 3e-3)
-"""Learning rates; the middle one is the presets', that of all other grids."""
-
-
-def at_rate(arm: str, rate: float) -> str:
-    """The model of an arm at a learning rate."""
-    return arm if rate == 1e-3 else f"{arm}-lr{rate:g}"
-
-
-AT_RATES = {at_rate(arm, rate): (arm, rate) for arm in RATED for rate in RATES if rate != 1e-3}
+AT_RATES = at_rates(RATED)
 """Arm and learning rate of the models of the grid ``rates``."""
 
 PRESETS = {model.name: model for model in (sized(kind, size) for kind in KINDS for size in SIZES)}
@@ -284,30 +278,17 @@ def table_of_confirmation() -> str:
 def rated(measure: str) -> Frame:
     """A measure, mean over both tasks, by seed and model, for the seeds that have all arms at all rates."""
     rows = read_results(RESULTS / "size/results.csv", RESULTS / "rates/results.csv")
-    table = by_seed(rows, "model", measure, points=["task"])
-    return table[[at_rate(arm, rate) for arm in RATED for rate in RATES]].dropna()
+    return every_rate(by_seed(rows, "model", measure, points=["task"]), RATED)
 
 
-def own_rates() -> dict[str, float]:
-    """The rate of each arm with the highest mean validation accuracy."""
-    means = rated("val").mean()
-    return {arm: max(RATES, key=lambda rate, arm=arm: means[at_rate(arm, rate)]) for arm in RATED}
-
-
-def table_of_rates() -> str:
+def table_by_rate() -> str:
     """Accuracy by kind and learning rate, and the rate that validation chose."""
-    table, lines = rated("test"), []
-    for arm, own in own_rates().items():
-        line = {"model": f"`{arm}`", "seeds": len(table)}
-        line |= {f"rate {rate:g}": interval(table[at_rate(arm, rate)], sign=False) for rate in RATES}
-        edge = " (at the edge)" if own in (RATES[0], RATES[-1]) else ""
-        lines.append(line | {"own rate (validation)": f"{own:g}{edge}"})
-    return markdown(pd.DataFrame(lines))
+    return table_of_rates(rated("test"), own_rates(rated("val"), RATED), {arm: f"`{arm}`" for arm in RATED})
 
 
 def table_of_own_rates() -> str:
     """Kinds less symmetric inner products, each at its own rate, and at equal ones."""
-    table, own = rated("test"), own_rates()
+    table, own = rated("test"), own_rates(rated("val"), RATED)
     reference = at_rate(RATED[0], own[RATED[0]])
     found = compared({arm: (table[at_rate(arm, own[arm])] - table[reference]).tolist() for arm in RATED[1:]}, BOUND)
     lines = []
@@ -316,6 +297,33 @@ def table_of_own_rates() -> str:
         line |= {"p within ±2": p_text(one.within), "outcome": one.verdict()}
         equal = {rate: table[at_rate(arm, rate)] - table[at_rate(RATED[0], rate)] for rate in RATES}
         lines.append(line | {f"both {rate:g}": interval(less) for rate, less in equal.items()})
+    return markdown(pd.DataFrame(lines))
+
+
+LEARNED = 70.0
+"""Accuracy in percent above which a run has learned ``match_pattern``."""
+
+
+def table_of_match_pattern() -> str:
+    """Runs that learn ``match_pattern`` with squared distances and with inner products, and their accuracies."""
+    distance, symmetric = "distance-1", "dat-0+2-sym"
+    rows = read_results(RESULTS / "match-pattern/results.csv", INNER_PRODUCTS)
+    rows = rows[rows["model"].isin((distance, symmetric))]
+    tables = {int(n): by_seed(own, "model", "test").dropna() for n, own in rows.groupby("n_train")}
+    learned = [table > LEARNED for table in tables.values()]
+    exact = holm([mcnemar_p(of[distance].tolist(), of[symmetric].tolist()) for of in learned])
+    found = compared({f"{n}": (table[distance] - table[symmetric]).tolist() for n, table in tables.items()}, BOUND)
+    lines = []
+    for (n, table), of, p, one in zip(tables.items(), learned, exact, found.values(), strict=True):
+        more = "more" if of[distance].sum() > of[symmetric].sum() else "fewer"
+        line = {"images": f"{n:,}", "seeds": len(table), "learned, squared distances": of[distance].sum()}
+        line |= {"learned, inner products": of[symmetric].sum(), "p (McNemar, Holm)": p_text(p)}
+        line |= {"reading": more if p < 0.05 and len(table) == SEEDS else "undecided"}
+        line |= {
+            name: interval(table[model], sign=False)
+            for name, model in (("squared distances", distance), ("inner products", symmetric))
+        }
+        lines.append(line | {"difference": interval(one.values), "p (flips, Holm)": p_text(one.p)})
     return markdown(pd.DataFrame(lines))
 
 
@@ -351,6 +359,6 @@ TABLES: dict[str, Callable[[], str]] = {
     "best": table_of_best,
     "readings": table_of_readings,
     "confirmation": table_of_confirmation,
-    "rates": table_of_rates,
+    "rates": table_by_rate,
     "own rates": table_of_own_rates,
 }
