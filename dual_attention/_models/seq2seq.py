@@ -82,7 +82,6 @@ class Seq2SeqModel(GeneratesTargets, TiesWeights, Arithmetic):
         self.loss_ignore_idx = config.loss_ignore_idx
         self.loss_type: LossType = config.loss_type or ("cross_entropy" if of_tokens else "mse")
         self.pos_enc: PairPositions = kind
-        self.rope_theta = config.rope_theta
         self.tie_weights = config.tie_weights and of_tokens
 
         def positions(longest: int) -> nn.Module:
@@ -110,14 +109,7 @@ class Seq2SeqModel(GeneratesTargets, TiesWeights, Arithmetic):
                     nn.init.normal_(embedding.weight, std=width**-0.5)
         if self.tie_weights and self.out_dim != self.output_spec["vocab_size"]:
             raise ValueError(f"tie_weights: needs out_dim={self.output_spec['vocab_size']}, got {self.out_dim}")
-        if config.rope_theta is not None:
-            lengths: dict[Side, int] = {"encoder": config.in_block_size, "decoder": config.out_block_size}
-            self.rope = nn.ModuleDict(
-                {
-                    side: rotary_encoding(self._blocks(side)[0].attention, longest, config.rope_theta)
-                    for side, longest in lengths.items()
-                }
-            )
+        self.rope: Any = None if config.rope_theta is None else self._rotary(config, config.rope_theta)
         self.register_load_state_dict_pre_hook(_before_loading)
         self._keep_tied()
 
@@ -127,6 +119,12 @@ class Seq2SeqModel(GeneratesTargets, TiesWeights, Arithmetic):
         options = checked_options(name, getattr(config, name), kind, taken=("d_model",))
         check_complete(name, {"d_model": config.d_model, **options}, kind)
         return kind(config.d_model, **({"causal": True} if side == "decoder" else {}) | options)
+
+    def _rotary(self, config: Seq2SeqConfig, theta: float) -> nn.ModuleDict:
+        """RoPE of the self-attention of each side."""
+        lengths: dict[Side, int] = {"encoder": config.in_block_size, "decoder": config.out_block_size}
+        own = {side: (self._blocks(side)[0].attention, longest) for side, longest in lengths.items()}
+        return nn.ModuleDict({side: rotary_encoding(*heads, theta) for side, heads in own.items()})
 
     def _tie(self) -> None:
         if self.tie_weights:
@@ -281,10 +279,9 @@ class Seq2SeqModel(GeneratesTargets, TiesWeights, Arithmetic):
     ) -> Tensor:
         caches = cache_parts(cache, tuple(self._cache_names(side)))
         blocks = self._blocks(side)
-        if self.rope_theta is not None:
+        if self.rope is not None:
             earlier = 0 if cache is None else cache.length
-            rope: Any = self.rope[side]
-            shared |= rotary_arguments(rope, positions, x.shape[1], earlier)
+            shared |= rotary_arguments(self.rope[side], positions, x.shape[1], earlier)
 
         def step(number: int, x: Tensor, symbols: Symbols | None) -> tuple[Tensor, Symbols | None]:
             if symbols is None:

@@ -121,7 +121,7 @@ def test_sensory_heads_of_both_sides_may_know_relative_positions(relational):
 def test_both_sides_may_have_rotary_positions():
     model = empty_mathematics_model(replace(SMALL, rope_theta=50.0))
     assert {side: rope.theta for side, rope in model.rope.items()} == {"encoder": 50.0, "decoder": 50.0}
-    assert empty_mathematics_model(SMALL).rope_theta is None
+    assert empty_mathematics_model(SMALL).rope is None
 
 
 @pytest.mark.parametrize(
