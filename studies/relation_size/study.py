@@ -361,4 +361,5 @@ TABLES: dict[str, Callable[[], str]] = {
     "confirmation": table_of_confirmation,
     "rates": table_by_rate,
     "own rates": table_of_own_rates,
+    "match pattern": table_of_match_pattern,
 }
