@@ -21,6 +21,7 @@ from .._layers.inputs import (
 )
 from .._layers.options import NormType
 from ..functional import MaskPattern
+from ..functional.checks import check_finite
 from ..functional.symbols import lookup
 from ..positional_encoding import RotaryPositionalEncoding, check_positions
 from .config import TokenPositions, TokensConfig
@@ -119,6 +120,9 @@ class TokenModel(StackModel):
 
 def rotary_encoding(attention: nn.Module, longest: int, theta: float) -> RotaryPositionalEncoding:
     """RoPE of the width of the queries and keys, which must be the same in all heads."""
+    check_finite(rope_theta=theta)
+    if theta <= 0:
+        raise ValueError(f"rope_theta: expected a positive number, got {theta}")
     widths = [heads.key_dim for heads in attention.modules() if isinstance(heads, Heads)]
     if len(set(widths)) > 1:
         raise ValueError(f"sa_kwargs, ra_kwargs: rotary positions need one key_dim in all heads, got {widths}")
