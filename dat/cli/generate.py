@@ -14,7 +14,6 @@ from dual_attention.generation import CausalLM, beam_search, generate_stream
 from dual_attention.generation.tokenizer import TextStream, Tokenizer
 from dual_attention.language_models import LanguageModel
 
-from .._native import use_native
 from ..checkpoints import CHECKPOINT, open_checkpoint
 from ..data.text.files import standard_input
 from ..estimate.units import DTYPES
@@ -156,7 +155,6 @@ def generate(prog: str, arguments: Sequence[str]) -> int:
     tokenizer = checkpoint.tokenizer(options.tokenizer)
     if checkpoint.state.startswith("unfinished"):
         print(printable(f"dat: {options.checkpoint} is {checkpoint.state}"), file=sys.stderr)
-    use_native(checkpoint.model)
     model = WithinVocabulary(checkpoint.model, tokenizer.vocab_size)
     if isinstance(checkpoint.model, HeadsLM):
         choices["use_cache"] = False

@@ -40,11 +40,15 @@ def enable(*, amx: bool = False) -> None:
     True
     >>> disable()
     """
+    from concurrent.futures import ThreadPoolExecutor
+
     from ..functional.relational.table import register_implementation
     from . import implementation, kernels, step
+    from .library import Library
 
-    for library in (kernels.LIBRARY, step.LIBRARY):
-        library.get()
+    libraries = (kernels.LIBRARY, step.LIBRARY)
+    with ThreadPoolExecutor(len(libraries)) as pool:  # compilers run beside each other
+        list(pool.map(Library.get, libraries))
     against = implementation.amx.missing_units() if amx else None
     if against is not None:
         raise RuntimeError(f"native.enable(amx=True): {against}")
