@@ -21,8 +21,8 @@ KERNEL_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 FEWEST_SENDERS = 8192
 """Senders of one receiver from which ``impl="auto"`` takes the kernel for a step of decoding.
 
-A token after 8,192 others came 1.06 to 1.14 times sooner with it, after 768 others as soon (0.93 to 1.11): see
-``benchmarks/results/2026-11-26-cpu-native.md``.
+A token after 8,192 others came 0.99 to 1.16 times as fast with it, 1.10 in the mean; after 768 others 1.00 and 1.03.
+Lengths between were not measured: see ``benchmarks/results/2026-11-26-cpu-native.md``.
 """
 
 
