@@ -178,13 +178,15 @@ def row(name: str) -> str:
 
 INTRODUCTION = """# What each model supports
 
-Every layer, mechanism, baseline and model of the library, tried by `make models`; a test tries them again and compares.
-How they are made and called stands in [the list of entries](model_entries.py); other arguments may give more or less.
+After this page you know what every layer, mechanism, baseline and model of the library supports. `make models` tries
+each one and writes this page; a test tries them again and compares. [The list of entries](model_entries.py) shows how
+each is built and called; with other arguments it may support more or less.
 
 - **symbols**: *needs* them in each call, *takes* features in their place, or retrieves its *own*.
-- **masks**: *pairs* (`attn_mask`), *padding* (`padding_mask`, or one of that meaning), *order* (`is_causal`, or causal
-  by itself), *bias* (`attn_bias`, where minus infinity hides). What is hidden is changed, and nothing else may change.
-  Queries of multi-token and location-aware attention see each other, whatever the mask: those stay as they are.
+- **masks**: *pairs* (`attn_mask`), *padding* (`padding_mask` or its equivalent), *order* (`is_causal`, or always
+  causal), *bias* (`attn_bias`, where minus infinity hides). The test changes what is hidden, and checks that outputs
+  that must not see it stay the same. In multi-token and location-aware attention, queries see each other whatever the
+  mask, so there the test keeps the queries fixed.
 - **packing**: sequences end to end (`segments`) do not see each other.
 - **cache**: decoding in two chunks gives what one call gives.
 - **compile**, **export**: one graph without a break, of `torch.compile` and `torch.export`, with the same numbers.

@@ -184,7 +184,8 @@ def parser(prog: str) -> OptionParser:
     add("--length", type=integer, metavar="N", help="tokens of a sequence (the model's context)")
     add("--context_length", type=integer, metavar="M", help="tokens of the source of an encoder-decoder model (N)")
     add("--dtype", choices=DTYPES, metavar="DTYPE", help="of products and activations (float32)")
-    add("--param_dtype", choices=DTYPES, metavar="DTYPE", help="of parameters; not that of products: autocast (DTYPE)")
+    about = "of parameters, by default as --dtype; if the two differ, products run under autocast"
+    add("--param_dtype", choices=DTYPES, metavar="DTYPE", help=about)
     kernels = "whose kernels run; some figures are approximate without a GPU"
     add("--device", choices=get_args(Device), default="cuda", help=kernels)
     add("--inference", action="store_true", help="a forward pass without gradients")
@@ -195,15 +196,16 @@ def parser(prog: str) -> OptionParser:
     add("--mfu", type=positive, default=0.4, metavar="SHARE", help="share of that rate which is reached (0.4)")
     add("--tokens", type=positive, metavar="T", help="tokens to train on, such as 10e9")
     add("--devices", type=integer, default=1, metavar="D", help="devices that share the work (1)")
-    ways = "ddp copies it, fsdp shares it among all, hsdp among some; adds memory and traffic of a device"
+    ways = "ddp keeps a copy on each device, fsdp splits it over all devices, hsdp over each --shard_size devices"
     add(
         "--shard",
         choices=get_args(Sharding),
         metavar="WAY",
-        help=f"the model on several devices: {ways}; the rest is of one pass of a device",
+        help=f"how devices share the model in training: {ways}; adds memory and traffic of one device. The other "
+        "figures are for one pass on one device",
     )
-    add("--shard_size", type=integer, metavar="S", help="devices that share one model, with hsdp")
-    add("--micro_batch", type=integer, metavar="B", help="sequences in one pass of a device, with --shard (its part)")
+    add("--shard_size", type=integer, metavar="S", help="devices that share one copy of the model, with hsdp")
+    add("--micro_batch", type=integer, metavar="B", help="sequences in one pass, with --shard (a device's share)")
     takes_file(made)
     add("--json", action="store_true", help="print JSON")
     return made

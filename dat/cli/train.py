@@ -46,13 +46,13 @@ def run_parser(prog: str, experiment: AnyExperiment) -> OptionParser:
         model = lambda name: {"model": asdict(value_named("preset", presets, name))}  # noqa: E731
         parser.add_settings("--preset", model, hint=names, metavar="NAME", help=about)
     about = (
-        f"Continue the unfinished run in this folder; given alone. {AUTO}, beside other options, continues the run of "
-        "these settings if it has begun, and begins it otherwise."
+        f"Continue the unfinished run in this folder; takes no other option but {OPTION}. With {AUTO}, beside the "
+        "options of a run: continue the run with these settings if it has started, and start it otherwise."
     )
     parser.add_argument("--resume", metavar="RUN", help=about)
     about = (
-        "Your Python file, or MODULE:CLASS, with an objective or a callback that the run names, beside --resume or "
-        "--config. It is executed; what only a run names never is. May be given several times."
+        "Your Python file, or MODULE:CLASS, with an objective or callback that the run uses; for --resume and "
+        "--config. It is executed. Code that only a run or a configuration names never is. May be given several times."
     )
     parser.add_argument(OPTION, action="append", default=[], metavar="FILE.py", help=about)
     return parser

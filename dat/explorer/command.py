@@ -42,7 +42,8 @@ def _parser_of(prog: str) -> Any:
         prog=prog,
         description="Open a page on this machine that shows what a model attends to, which relations it computes and "
         "which symbols it assigns, for texts, images or questions of your own, and what changes if they are switched "
-        "off; or write a view into a file. It asks nothing of the network. Ctrl-C ends it.",
+        "off; or write a view into a file. The page loads nothing from the network; a model named OWNER/NAME is "
+        "downloaded from the Hugging Face hub if it is not cached. Ctrl-C stops the server.",
     )
     add = parser.add_argument
     add(

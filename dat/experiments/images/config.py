@@ -34,9 +34,9 @@ class ImageSources:
     """Images, how they are kept apart, and what is done to those that are trained on."""
 
     n_val: int = 0
-    """Images kept apart from those to train on, looked at during training; 0 keeps none apart, as published."""
+    """Validation images, held out from training and evaluated during it; 0 holds out none, as published."""
     n_test: int | None = None
-    """Test images; null takes all that the set keeps apart itself, or a fifth of one that keeps none."""
+    """Test images; null uses all of the set's own test split, or a fifth of the images if it has no test split."""
     folder: str | None = None
     """Folder with an official archive of CIFAR, in its Python or its binary version, as it is downloaded; or with
     pictures, a folder for each class, or such folders in the folders train and test."""
@@ -171,10 +171,10 @@ class ImageOptimConfig(OptimConfig):
     min_lr: float = 0.0
     """Learning rate at the end of a cosine or of wsd."""
     cosine_length: int | None = None
-    """Steps of the half cosine; null ends it with the last step. The published one is of as many as the training, so
-    that the warm-up before it leaves its end out."""
+    """Steps of the cosine decay after the warm-up; null makes it end with the last step. The published runs make it as
+    long as the whole training, warm-up included, so training stops before the learning rate reaches min_lr."""
     change_every: int = 1
-    """Steps that share a learning rate, that of the first of them; published: those of an epoch."""
+    """Steps between changes of the learning rate; the published runs change it once per epoch."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -29,10 +29,11 @@ class QuestionsConfig:
     """Training questions, equal shares of easy, medium and hard ones; the official files have 1,999,998. Those that are
     in another set, too, are left out."""
     n_val: int = 600
-    """Validation questions, as those of training and looked at meanwhile; 0 looks at those of interpolation instead."""
+    """Validation questions, drawn like the training questions and evaluated during training; 0 evaluates the
+    interpolation questions instead."""
     n_test: int = 1000
-    """Questions of interpolation, and as many of extrapolation; the official files have 10,000, and none to extrapolate
-    in the five modules."""
+    """Test questions for interpolation, and as many for extrapolation. The official files have 10,000 for
+    interpolation, and none for extrapolation in the five modules."""
     n_answered: int = 200
     """Questions of each set that are answered freely at the end, greedily and by beam search: the first ones."""
     beams: int = 4

@@ -115,9 +115,9 @@ class RecallSets:
     """Sequences that are measured."""
 
     n_val: int = 256
-    """Validation sequences, looked at during training."""
+    """Validation sequences, evaluated during training."""
     n_test: int = 2000
-    """Sequences of the numbers at the end."""
+    """Test sequences, evaluated after training."""
 
     def __post_init__(self) -> None:
         check_integers(self, "data", "n_val", "n_test", most=MOST_EXAMPLES)
@@ -263,7 +263,7 @@ class LengthSets:
     """Lengths that are measured: numbers of objects, or of constants in an equation."""
 
     lengths: tuple[int, ...] = (4, 6, 8, 10, 12, 14, 16, 20)
-    """Lengths of the sequences of the numbers at the end."""
+    """Lengths of the test sequences, which are evaluated after training."""
     n_val: int = 256
     """Validation sequences, of the lengths trained on."""
     n_test: int = 500
