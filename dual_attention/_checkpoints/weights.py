@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from .._extras import require
 from .._files import first_line, read_json
-from .._models.weights import ignored_weights
+from .._models.weights import identity_of, ignored_weights
 from .._words import listed
 from .files import CheckpointFiles
 
@@ -216,15 +216,8 @@ def shared_names(model: nn.Module) -> list[list[str]]:
     """Names in the state dict of a model, grouped by tensor."""
     groups: dict[Any, list[str]] = {}
     for name, tensor in model.state_dict(keep_vars=True).items():
-        groups.setdefault(_identity(tensor), []).append(name)
+        groups.setdefault(identity_of(tensor), []).append(name)
     return list(groups.values())
-
-
-def _identity(tensor: Tensor) -> Any:
-    """Key that all names of a tensor have in common; accelerate's empty ones share a storage, not a parameter."""
-    if not tensor.is_meta:
-        return id(tensor)
-    return tensor.untyped_storage()._cdata, tensor.storage_offset(), tuple(tensor.shape), tensor.stride()
 
 
 def fit_state_dict(model: nn.Module, weights: Weights, *, source: str, strict: bool = True) -> dict[str, Tensor]:

@@ -47,10 +47,18 @@ class TiesWeights(nn.Module):
 
 def _before_loading(model: TiesWeights, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
     parameters = dict(model.named_parameters(remove_duplicate=False))
-    if len({id(parameters.get(name)) for name in model.tied_names}) != 1:  # untied, wrapped or quantised
+    tied = [parameters[name] for name in model.tied_names if name in parameters]
+    if len(tied) < len(model.tied_names) or len(set(map(identity_of, tied))) != 1:  # untied, wrapped or quantised
         return
     if problem := fill_tied(state_dict, *(prefix + name for name in model.tied_names)):
         rest[-1].append(problem)
+
+
+def identity_of(tensor: Tensor) -> Any:
+    """Key that all names of a tensor have in common; accelerate's empty ones share a storage, not a parameter."""
+    if not tensor.is_meta:
+        return id(tensor)
+    return tensor.untyped_storage()._cdata, tensor.storage_offset(), tuple(tensor.shape), tensor.stride()
 
 
 def _tie_again(model: TiesWeights, incompatible_keys: Any) -> None:

@@ -13,6 +13,7 @@ from packaging.version import Version
 from dual_attention._checkpoints.weights import shared_names
 from dual_attention.hf import DualAttnForCausalLM, DualAttnForImageClassification, DualAttnForMaskedLM
 from dual_attention.positional_encoding import LearnedPositionalEmbeddings, RelativePositionalEncoding
+from tests.library._models import test_tied
 from tests.library.hf.models import KINDS, causal, masked, tokens, vision
 from tests.support.language import SYMBOLS
 
@@ -95,6 +96,19 @@ def test_an_empty_model_is_filled(name: str, ties: bool, tmp_path: Path):
     filled = load_checkpoint_and_dispatch(empty, str(tmp_path), device_map={"": "cpu"})
     assert [sorted(names) for names in shared_names(filled)] == groups
     torch.testing.assert_close(filled.eval()(x).logits, model(x).logits)
+
+
+@pytest.mark.parametrize("left_out", [0, 1])
+@pytest.mark.parametrize("family", test_tied.FAMILIES)
+def test_an_empty_model_is_filled_by_either_name_of_a_tied_weight(family: str, left_out: int):
+    """accelerate gives each name a parameter of its own, on one storage."""
+    model, inputs, names = test_tied.build(family)
+    state = {name: tensor for name, tensor in model.state_dict().items() if name != names[left_out]}
+    with init_empty_weights():
+        empty, *_ = test_tied.build(family)
+    empty.load_state_dict(state, assign=True)
+    assert empty.get_parameter(names[0]) is empty.get_parameter(names[1])
+    torch.testing.assert_close(empty(*inputs)[0], model(*inputs)[0])
 
 
 def test_layers_of_their_own_with_offloaded_weights():
