@@ -40,15 +40,14 @@ def enable(*, amx: bool = False) -> None:
     True
     >>> disable()
     """
-    from concurrent.futures import ThreadPoolExecutor
+    from threading import Thread
 
     from ..functional.relational.table import register_implementation
     from . import implementation, kernels, step
-    from .library import Library
 
-    libraries = (kernels.LIBRARY, step.LIBRARY)
-    with ThreadPoolExecutor(len(libraries)) as pool:  # compilers run beside each other
-        list(pool.map(Library.get, libraries))
+    Thread(target=step.LIBRARY.find, daemon=True).start()  # beside the other, which takes longer
+    for library in (kernels.LIBRARY, step.LIBRARY):
+        library.get()
     against = implementation.amx.missing_units() if amx else None
     if against is not None:
         raise RuntimeError(f"native.enable(amx=True): {against}")
