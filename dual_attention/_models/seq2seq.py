@@ -124,7 +124,9 @@ class Seq2SeqModel(GeneratesTargets, TiesWeights, Arithmetic):
         """RoPE of the self-attention of each side."""
         lengths: dict[Side, int] = {"encoder": config.in_block_size, "decoder": config.out_block_size}
         own = {side: (self._blocks(side)[0].attention, longest) for side, longest in lengths.items()}
-        return nn.ModuleDict({side: rotary_encoding(*heads, theta) for side, heads in own.items()})
+        return nn.ModuleDict(
+            {side: rotary_encoding(*heads, theta, name=f"{side}_kwargs") for side, heads in own.items()}
+        )
 
     def _tie(self) -> None:
         if self.tie_weights:

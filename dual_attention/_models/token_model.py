@@ -118,14 +118,22 @@ class TokenModel(StackModel):
         return positions, {"attn_mask": pattern, **rotary_arguments(rope, positions, n, earlier)}
 
 
-def rotary_encoding(attention: nn.Module, longest: int, theta: float) -> RotaryPositionalEncoding:
-    """RoPE of the width of the queries and keys, which must be the same in all heads."""
+def rotary_encoding(
+    attention: nn.Module, longest: int, theta: float, *, name: str = "sa_kwargs, ra_kwargs"
+) -> RotaryPositionalEncoding:
+    """RoPE of the width of the queries and keys, which must be the same in all heads.
+
+    Args:
+        name: of the argument that sets the widths.
+    """
     check_finite(rope_theta=theta)
     if theta <= 0:
         raise ValueError(f"rope_theta: expected a positive number, got {theta}")
     widths = [heads.key_dim for heads in attention.modules() if isinstance(heads, Heads)]
     if len(set(widths)) > 1:
-        raise ValueError(f"sa_kwargs, ra_kwargs: rotary positions need one key_dim in all heads, got {widths}")
+        raise ValueError(f"{name}: rotary positions need one key_dim in all heads, got {widths}")
+    if widths[0] % 2:
+        raise ValueError(f"{name}: rotary positions need heads of an even width, got {widths[0]}")
     return RotaryPositionalEncoding(widths[0], longest, theta)
 
 

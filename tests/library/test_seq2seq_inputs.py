@@ -35,7 +35,11 @@ from tests.support.tensors import normal
         ("plain", {"loss_type": "l1"}, "loss_type: .*got 'l1'"),
         ("plain", {"embedding_init": "small"}, "embedding_init: .*got 'small'"),
         ("plain", {"rope_theta": 0.0}, "rope_theta: expected a positive number, got 0.0"),
-        ("plain", {"decoder": {"attn_kwargs": {"key_dim": 3}}, "rope_theta": 10.0}, "an even width, got 3"),
+        (
+            "plain",
+            {"decoder": {"attn_kwargs": {"key_dim": 3}}, "rope_theta": 10.0},
+            "decoder_kwargs: .*an even width, got 3",
+        ),
         ("plain", {"embedding_dropout": 1.0}, "dropout: .*got 1.0"),
         ("plain", {"embedding_dropout": 1.0, "pos_enc": "none"}, "embedding_dropout: .*got 1.0"),
         (

@@ -70,6 +70,9 @@ class MathematicsModelKeys(ModelKeys):
         check(of_decoder >= 1, "model.n_heads_sa_dec + model.n_heads_ra_dec", "at least 1", of_decoder)
         for heads in (of_decoder, self.n_heads_cross):
             check(self.d_model % heads == 0, "model.d_model", f"a multiple of the {heads} heads", self.d_model)
+        for heads in () if theta is None else (self.n_heads_sa + self.n_heads_ra, of_decoder):
+            expected = f"a multiple of twice the {heads} heads, for rotary positions"
+            check(self.d_model % (2 * heads) == 0, "model.d_model", expected, self.d_model)
         check(self.d_model % 2 == 0, "model.d_model", "an even number, for sinusoidal positions", self.d_model)
 
     @property

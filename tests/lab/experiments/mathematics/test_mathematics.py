@@ -133,6 +133,8 @@ def test_both_sides_may_have_rotary_positions():
         ({"n_heads_cross": 5}, r"model\.d_model: expected a multiple of the 5 heads, got 128"),
         ({"d_model": 9, "n_heads_sa": 9, "n_heads_ra": 0, "n_heads_sa_dec": 9, "n_heads_ra_dec": 0, "n_heads_cross": 9},
          r"model\.d_model: expected an even number"),
+        ({"d_model": 6, "n_heads_sa": 2, "n_heads_ra": 0, "n_heads_sa_dec": 2, "n_heads_ra_dec": 0, "n_heads_cross": 2,
+          "rope_theta": 9.0}, r"model\.d_model: expected a multiple of twice the 2 heads, for rotary positions, got 6"),
     ],
 )  # fmt: skip
 def test_impossible_heads(changes, message):
