@@ -19,12 +19,6 @@ def half_width(values: Sequence[float], level: float = 0.95) -> float:
     return float(stats.sem(_finite(values)) * stats.t.ppf((1 + level) / 2, len(values) - 1))
 
 
-def bootstrap_interval(values: Sequence[float], level: float = 0.95, draws: int = 10_000) -> tuple[float, float]:
-    """The bias-corrected and accelerated bootstrap interval of the mean, from a fixed seed."""
-    found = stats.bootstrap((_finite(values),), np.mean, confidence_level=level, n_resamples=draws, rng=0)
-    return float(found.confidence_interval.low), float(found.confidence_interval.high)
-
-
 def paired_p(differences: Sequence[float]) -> float:
     """p of the two-sided t-test that the mean of two or more differences is zero."""
     found: Any = stats.ttest_1samp(_finite(differences), 0)

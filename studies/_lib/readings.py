@@ -27,6 +27,10 @@ class Compared(NamedTuple):
             return "ahead" if self.mean > 0 else "behind"
         return "within" if self.within < 0.05 else "undecided"
 
+    def reading(self, seeds: int) -> str:
+        """The verdict, if there are as many seeds as were announced."""
+        return self.verdict() if len(self.values) == seeds else "undecided, so far"
+
 
 def compared(values: Mapping[str, Sequence[float]], bound: float) -> dict[str, Compared]:
     """Comparisons of a family, corrected by Holm."""

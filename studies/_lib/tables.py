@@ -23,10 +23,15 @@ def by_seed(rows: Frame, arm: str, measure: str, *, points: Sequence[str] = ()) 
     """A measure with a line for each seed and a column for each value of the column ``arm``.
 
     Args:
-        points: columns over whose cells a mean is taken; seeds that want a cell of an arm have none there.
+        points: columns over whose cells a mean is taken; seeds that want a cell of an arm have none there, and an arm
+            that lacks one for all seeds has none at all.
     """
     table = rows.pivot_table(measure, "seed", [arm, *points], aggfunc="first")
-    return table if not points else table.T.groupby(level=arm, sort=False).agg(lambda x: x.mean(skipna=False)).T
+    if not points:
+        return table
+    cells = rows[[*points]].drop_duplicates()
+    every = pd.MultiIndex.from_frame(rows[[arm]].drop_duplicates().sort_values(arm).merge(cells, how="cross"))
+    return table.reindex(columns=every).T.groupby(level=arm, sort=False).agg(lambda x: x.mean(skipna=False)).T
 
 
 def mean_text(values: Sequence[float], digits: int = 1, *, sign: bool = False) -> str:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from dat.experiments.relational_games.config import GamesModelConfig, GamesRunConfig
 from dat.experiments.relational_games.presets import PRESETS
 from dat.sweeps.grid import Cell, GridConfig
-from dat.training.configs import MOST_EXAMPLES, LoopConfig, OptimConfig, check, check_integers, check_names, check_seed
+from dat.training.configs import MOST_EXAMPLES, LoopConfig, OptimConfig, check, check_integers, check_seed
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class UnseenGrid(GridConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_names("models", self.models, self.presets)
+        self.check_models(self.models)
         check(max(self.sizes) <= MOST_EXAMPLES, "sizes", f"integers of at most {MOST_EXAMPLES:,}", self.sizes)
 
     def points(self) -> list[dict[str, Any]]:

@@ -61,11 +61,13 @@ def accuracies(measure: str, rows: Frame, *tasks: str) -> Frame:
 def table_of_accuracy() -> str:
     """Accuracy by model, task and set."""
     rows, lines = read_results(RESULTS), []
+    seeds = accuracies("test", rows, *STUDY.tasks).index
     for model, name in NAMES.items():
-        line = {"model": name, "parameters": f"{rows.loc[rows['model'] == model, 'parameters'].iloc[0]:,}"}
+        parameters = rows.loc[rows["model"] == model, "parameters"].iloc[0]
+        line = {"model": name, "parameters": f"{parameters:,}", "seeds": len(seeds)}
         for task in STUDY.tasks:
             for measure, words in TEST_SETS.items():
-                values = accuracies(measure, rows, task)[model].tolist()
+                values = accuracies(measure, rows, task).loc[seeds, model].tolist()
                 line[f"`{task}`, {words}"] = interval(values, sign=False)
         lines.append(line)
     return markdown(pd.DataFrame(lines))
@@ -85,7 +87,7 @@ def table_of_readings() -> str:
         arm, other = PRIMARY[key]
         line = {"question": f"{key}: {NAMES[arm]} less {NAMES[other]}", "never trained on": interval(one.values)}
         line |= {"p (Holm)": p_text(one.p), "p within ±2": p_text(one.within)}
-        line |= {"reading": one.verdict() if len(one.values) == SEEDS else "undecided, so far"}
+        line |= {"reading": one.reading(SEEDS)}
         line |= {f"`{task}`": interval(less("unseen", arm, other, task)) for task in STUDY.tasks}
         lines.append(line | {"trained on": interval(less("test", arm, other, *STUDY.tasks))})
     return markdown(pd.DataFrame(lines))

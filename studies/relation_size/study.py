@@ -294,7 +294,7 @@ def table_of_own_rates() -> str:
     lines = []
     for arm, one in found.items():
         line = {"model": f"`{arm}`", "at own rates": interval(one.values), "p (Holm)": p_text(one.p)}
-        line |= {"p within ±2": p_text(one.within), "outcome": one.verdict()}
+        line |= {"p within ±2": p_text(one.within), "outcome": one.reading(SEEDS)}
         equal = {rate: table[at_rate(arm, rate)] - table[at_rate(RATED[0], rate)] for rate in RATES}
         lines.append(line | {f"both {rate:g}": interval(less) for rate, less in equal.items()})
     return markdown(pd.DataFrame(lines))

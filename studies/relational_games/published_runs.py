@@ -109,6 +109,8 @@ def renew(paths: Sequence[Path]) -> str:
     for curve, group in groupby(every, key=itemgetter("object_set", "task", "model")):
         points = list(group)
         lists = {name: " ".join(str(row[name]) for row in points if row.get(name) is not None) for name in LISTS}
+        if partial := [name for name, values in lists.items() if values and len(values.split()) < len(points)]:
+            raise ValueError(f"{', '.join(map(str, curve))}: expected {' and '.join(partial)} at every size or at none")
         curves.append({**dict(zip(("object_set", "task", "model"), curve, strict=True)), **lists})
     write_atomically(TABLE, to_csv(curves))
     counted = ", ".join(

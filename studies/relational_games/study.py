@@ -17,7 +17,8 @@ from dat.experiments.relational_games.published import published_rows
 from dat.experiments.relational_games.scales import QUICK_TASKS
 from dat.training.configs import LoopConfig
 from dat.training.metrics import Row
-from studies._lib.inference import half_width, holm, mcnemar_p, sign_flip_p
+from studies._lib.inference import holm, mcnemar_p, sign_flip_p
+from studies._lib.readings import interval
 from studies._lib.tables import by_seed
 from studies.relational_games.baseline_figure import draw_baselines
 from studies.relational_games.factors import draw_factors, write_factors
@@ -189,11 +190,6 @@ def differences(rows: pandas.DataFrame, model: str, reference: str, measure: str
     """Mean difference over the cells of both models, for every seed that all these cells have."""
     runs = rows.pivot_table(index=["seed", "task", "n_train"], columns="model", values=measure)
     return (runs[model] - runs[reference]).dropna().unstack(["task", "n_train"]).dropna().mean(axis=1)
-
-
-def interval(values: pandas.Series) -> str:
-    """Mean ± half of its 95 % t-interval."""
-    return f"{values.mean():+.1f} ± {half_width(values.tolist()):.1f}".replace("-", "−")
 
 
 def published_lead(rows: pandas.DataFrame, model: str) -> float:

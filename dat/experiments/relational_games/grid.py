@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar
 
 from ...sweeps.grid import Cell, GridConfig
-from ...training.configs import MOST_EXAMPLES, LoopConfig, OptimConfig, check, check_integers, check_names
+from ...training.configs import MOST_EXAMPLES, LoopConfig, OptimConfig, check, check_integers
 from .config import EPOCHS, TASK_NAMES, GamesDataConfig, GamesModelConfig, RelationalGamesConfig, Task, check_share
 from .presets import COMPARISON, PRESETS
 
@@ -65,7 +65,7 @@ class GamesGrid(GridConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_names("models", self.models, self.presets)
+        self.check_models(self.models)
         for name in ("sizes", "match_pattern_sizes"):
             sizes = getattr(self, name)
             check(max(sizes) <= MOST_EXAMPLES, name, f"integers of at most {MOST_EXAMPLES:,}", sizes)
