@@ -196,13 +196,13 @@ def parser(prog: str) -> OptionParser:
     add("--mfu", type=positive, default=0.4, metavar="SHARE", help="share of that rate which is reached (0.4)")
     add("--tokens", type=positive, metavar="T", help="tokens to train on, such as 10e9")
     add("--devices", type=integer, default=1, metavar="D", help="devices that share the work (1)")
-    ways = "ddp keeps a copy on each device, fsdp splits it over all devices, hsdp over each --shard_size devices"
+    ways = "ddp keeps a copy on each device, fsdp splits it over all devices, hsdp over groups of --shard_size devices"
     add(
         "--shard",
         choices=get_args(Sharding),
         metavar="WAY",
         help=f"how devices share the model in training: {ways}; adds memory and traffic of one device. The other "
-        "figures are for one pass on one device",
+        "figures are for one pass on one device, times for the whole batch on all",
     )
     add("--shard_size", type=integer, metavar="S", help="devices that share one copy of the model, with hsdp")
     add("--micro_batch", type=integer, metavar="B", help="sequences in one pass, with --shard (a device's share)")
