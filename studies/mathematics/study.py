@@ -14,7 +14,7 @@ from dat.experiments.mathematics.config import QuestionsConfig, paper_optim
 from dat.experiments.mathematics.grid import MathematicsGrid
 from dat.experiments.mathematics.model_keys import PRESETS as KNOWN
 from dat.training.configs import LoopConfig
-from studies._lib.inference import holm, paired_p
+from studies._lib.inference import equivalence_p, holm, paired_p
 from studies._lib.tables import Frame, by_seed, differences, markdown, mean_text, read_results
 
 EXPERIMENT = "mathematics"
@@ -168,10 +168,26 @@ def relative_table() -> str:
     return markdown(pd.DataFrame(lines).fillna(""))
 
 
+def rotary_table() -> str:
+    """The DAT less a Transformer with rotary positions, and beside it that Transformer less the others."""
+    rows = read_results(*(RESULTS / grid / "results.csv" for grid in ("study", "relative", "rotary")))
+    rows = rows[rows["module"] == MODULES[1]]
+    (rotary,), lines = ROTARY, []
+    for arm, other in (("DAT-832K", rotary), ("T-871K-relative", rotary), (rotary, "T-871K")):
+        of = {measure: by_seed(rows, "model", measure) for measure in ("interpolate", "extrapolate")}
+        less = {measure: (table[arm] - table[other]).dropna().tolist() for measure, table in of.items()}
+        values = less["interpolate"]
+        line = {"": f"`{arm}` less `{other}`", "interpolation": mean_text(values, sign=True)}
+        line |= {"seeds ahead": f"{sum(value > 0 for value in values)} of {len(values)}"}
+        line |= {"p ahead": f"{_p_ahead(values):.2g}", "p within a point": f"{equivalence_p(values, 1):.2g}"}
+        lines.append(line | {"extrapolation": mean_text(less["extrapolate"], sign=True)})
+    return markdown(pd.DataFrame(lines))
+
+
 def _p_ahead(values: Sequence[float]) -> float:
     """p of the one-sided t-test that the mean is above zero."""
     half = paired_p(values) / 2
     return half if sum(values) > 0 else 1 - half
 
 
-TABLES = {"study": study_table, "sequences": sequences_table, "relative": relative_table}
+TABLES = {"study": study_table, "sequences": sequences_table, "relative": relative_table, "rotary": rotary_table}
