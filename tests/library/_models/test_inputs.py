@@ -46,7 +46,7 @@ from tests.support.language import CONTEXT, KINDS, POSITIONS, SYMBOLS, VOCAB, bu
             {"pos_enc_type": "RoPE", "ra_kwargs": {"key_dim": 8}},
             r"sa_kwargs, ra_kwargs: rotary positions need one key_dim in all heads, got \[4, 8\]",
         ),
-        ("transformer", {"pos_enc_type": "RoPE", "n_heads": 16}, "dim: rotary embedding turns pairs of features"),
+        ("transformer", {"pos_enc_type": "RoPE", "n_heads": 16}, "rotary positions need heads of an even width, got 1"),
     ],
 )
 def test_bad_arguments(kind, options, message):
