@@ -15,6 +15,7 @@ from dat.sweeps.grid import GridConfig, cells
 from dat.sweeps.study import load_module, load_study, with_study
 from studies._lib.inference import equivalence_p, half_width, mcnemar_p, paired_p, sign_flip_p
 from studies._lib.matching import matching_width
+from studies._lib.readings import compared
 from studies._lib.tables import by_seed, differences
 from tests.support.documents import PAGES, ROOT, links
 
@@ -113,6 +114,21 @@ def test_means_over_cells_take_seeds_that_have_all():
     assert table["b"][0] == 7.5 and table["b"].isna().tolist() == [False, True]
     without = by_seed(rows[(rows["arm"] == "a") | (rows["n"] == 5)], "arm", "x", points=["n"])
     assert without["b"].isna().all() and not without["a"].isna().any()
+
+
+def test_nothing_is_read_from_fewer_seeds_than_announced():
+    found = compared({"a": [3.0, 3.5] * 4}, 2)["a"]
+    assert (found.verdict(), found.reading(8), found.reading(10)) == ("ahead", "ahead", "undecided, so far")
+
+
+def test_published_curves_have_no_gaps(monkeypatch):
+    module = load_module(ROOT / "studies" / "relational_games" / "published_runs.py")
+    curve = {"object_set": "test", "task": "same", "model": "x", "trials": 1}
+    rows = [{**curve, "n_train": 250, "accuracy": 60.0}, {**curve, "n_train": 500, "accuracy": 70.0, "sd": 1.0}]
+    monkeypatch.setattr(module, "published_rows", lambda: rows)
+    monkeypatch.setattr(module, "write_atomically", None)
+    with pytest.raises(ValueError, match="test, same, x: expected sd at every size or at none"):
+        module.renew([])
 
 
 def test_a_width_is_matched():

@@ -17,7 +17,7 @@ from ..functional.relational.tiles import multiplies_bfloat16
 from ..functional.symbols import RelativeSymbols, symbol_table
 from . import amx, kernels, step
 
-FEW_SENDERS = f"one receiver has fewer than {FEWEST_SENDERS} senders, from which on C gains"
+FEW_SENDERS = f"one receiver has fewer than {FEWEST_SENDERS} senders; C gains from that many on"
 
 LEFT = "half precision is left to this processor's matrix units"
 

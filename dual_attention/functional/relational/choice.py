@@ -12,8 +12,8 @@ it takes the first of the :mod:`.table` that suits:
 5. ``linear``, and ``blockwise`` for activated relations.
 
 Where ``torch.export`` or a compiler leaves lengths open, one graph must serve all: ``linear``, and ``dense`` for
-activated relations. Choices on a GPU are not tuned: on one H100
-``sdpa`` was faster than ``triton`` from 8,192 tokens on, with half as much memory again.
+activated relations. Choices on a GPU are not tuned: on one H100 ``sdpa`` was faster than ``triton`` from 8,192 tokens
+on, with half as much memory again.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ import torch
 from dat.checkpoints import open_checkpoint
 from dat.cli import main as cli
 from dat.cli.generate import WithinVocabulary, continuations
-from dual_attention import language_preset
+from dual_attention import language_preset, native
 from dual_attention.generation import beam_search, generate, generate_stream
 from dual_attention.generation.tokenizer import BytePairTokenizer, ByteTokenizer
 
@@ -46,7 +46,9 @@ def fails(capsys, *arguments: str) -> str:
 
 
 def test_what_is_printed_is_what_the_model_generates(run, capsys):
+    native.disable()  # which the training of the run has enabled
     out = printed(capsys, run, "1 ünd", "--seed=3", "--max_new_tokens=40")
+    assert not native.is_enabled()  # generation gains nothing by C
     model = open_checkpoint(run).model
     idx = torch.tensor([BYTES.encode("1 ünd")])
     tokens = generate(model, idx, 40, temperature=0.8, seed=3, stop_tokens=BYTES.end)[0].tolist()

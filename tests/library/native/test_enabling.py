@@ -1,8 +1,10 @@
 """Nothing is compiled until somebody asks; what happens then, and where nothing can be."""
 
 import os
+import signal
 import subprocess
 import sys
+import time
 from functools import partial
 
 import pytest
@@ -53,18 +55,52 @@ def test_enabled_and_disabled_again(enabled):
     torch.testing.assert_close(relational_attention(*leaves, **SCALES).output, ours, rtol=1e-4, atol=1e-4)
 
 
-def test_without_a_compiler_the_reason_is_told_in_a_line(tmp_path, monkeypatch):
+@pytest.mark.parametrize("module", [kernels, step])
+def test_without_a_compiler_the_reason_is_told_in_a_line(module, tmp_path, monkeypatch):
+    for built in (kernels, step):
+        built.LIBRARY.find()  # while there is one: what is found is kept for all later tests
     monkeypatch.setenv("DUAL_ATTENTION_CACHE", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CC", raising=False)
     monkeypatch.delenv(building.SWITCH, raising=False)
-    for module in (kernels, step):
-        monkeypatch.setattr(module, "LIBRARY", Library(module.SOURCE, {}))
+    monkeypatch.setattr(module, "LIBRARY", Library(module.SOURCE, {}))
     with pytest.raises(RuntimeError) as error:
         native.enable()
     reason = "found no compiler" if sys.platform != "win32" else "nothing is compiled on Windows"
     assert reason in str(error.value) and "\n" not in str(error.value)
     assert not native.is_enabled()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="nothing is compiled on Windows")
+def test_an_interrupt_ends_a_compiler_that_does_not(tmp_path):
+    compiler, begun = tmp_path / "cc", tmp_path / "begun"
+    compiler.write_text(f'#!/bin/sh\necho "$$" >> "{begun}"\nexec sleep 60\n')
+    compiler.chmod(0o700)
+    environment = {name: value for name, value in os.environ.items() if name != building.SWITCH}
+    environment |= {"DUAL_ATTENTION_CACHE": str(tmp_path / "cache"), "CC": str(compiler)}
+    code = "from dual_attention import native; native.enable()"
+    process = subprocess.Popen([sys.executable, "-c", code], env=environment, stderr=subprocess.DEVNULL)
+    pids: list[str] = []
+    try:
+        while len(pids) < 2:  # one for each library
+            assert process.poll() is None
+            time.sleep(0.05)
+            pids = begun.read_text().split() if begun.exists() else []
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) != 0
+        assert len([pid for pid in pids if is_running(int(pid))]) < 2
+    finally:
+        process.kill()
+        for pid in filter(is_running, map(int, pids)):
+            os.kill(pid, signal.SIGKILL)
+
+
+def is_running(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])

@@ -176,7 +176,7 @@ def test_few_senders_are_left_to_pytorch(monkeypatch):
     given = {"scale": SCALE, "rel_scale": REL_SCALE}
     monkeypatch.setattr(implementation, "FEWEST_SENDERS", 301)
     chosen = explain_relational_attention(*drawn(m=300), **given)
-    assert chosen.name == "dense" and "from which on C gains" in chosen.reason
+    assert chosen.name == "dense" and "C gains from that many on" in chosen.reason
     assert explain_relational_attention(*drawn(m=301), **given).name == "native"
     assert explain_relational_attention(*drawn(m=300), **given, impl="native").name == "native"
 
