@@ -179,7 +179,8 @@ def rotary_table() -> str:
         values = less["interpolate"]
         line = {"": f"`{arm}` less `{other}`", "interpolation": mean_text(values, sign=True)}
         line |= {"seeds ahead": f"{sum(value > 0 for value in values)} of {len(values)}"}
-        line |= {"p ahead": f"{_p_ahead(values):.2g}", "p within a point": f"{equivalence_p(values, 1):.2g}"}
+        line |= {"p ahead": f"{_p_ahead(values):.2g}", "p behind": f"{_p_ahead([-value for value in values]):.2g}"}
+        line |= {"p within a point": f"{equivalence_p(values, 1):.2g}"}
         lines.append(line | {"extrapolation": mean_text(less["extrapolate"], sign=True)})
     return markdown(pd.DataFrame(lines))
 
