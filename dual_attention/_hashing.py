@@ -1,23 +1,14 @@
-"""Hashes: keys of rows of integers, numbers drawn from them, and digests of texts.
+"""Hashes of tensors: keys of rows of integers, and numbers drawn from them.
 
 Integers are hashed rather than drawn, because the result for one image must not depend on the others. 64-bit
 words are held as int64, whose arithmetic wraps. Shapes: n images, w words for each.
 """
-
-import hashlib
-from typing import Any
 
 import torch
 from torch import Tensor
 
 _GOLDEN = 0x9E3779B97F4A7C15 - 2**64
 _FIRST, _SECOND = 0xBF58476D1CE4E5B9 - 2**64, 0x94D049BB133111EB - 2**64
-
-
-def stream_seed(*names: object) -> int:
-    """A 63-bit seed for the stream with this name; other names, however similar, give unrelated streams."""
-    digest = hashlib.sha256(repr(names).encode()).digest()
-    return int.from_bytes(digest[:8], "big") >> 1
 
 
 def mix(words: Tensor) -> Tensor:
@@ -57,8 +48,3 @@ def first_occurrences(keys: Tensor) -> Tensor:
     is_first = torch.ones(len(keys), dtype=torch.bool)
     is_first[1:] = ordered[1:] != ordered[:-1]
     return position[is_first].sort().values
-
-
-def document_hash() -> Any:
-    """A hash to be updated with the bytes of a document."""
-    return hashlib.blake2b(digest_size=8)

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dual_attention._checksums import checksums_of, damaged_files, write_checksums
+from dual_attention._digests import stream_seed
 from dual_attention._extras import require
 from dual_attention._files import remove_leftovers, sync_folder, temporary_path, write_atomically, write_json
-from dual_attention._hashing import stream_seed
 
 from ..._processes import follow_parent
 from .files import LEVELS, MODULES, TESTS, Pair, path_of, shares
-from .generator import adapted, draw_pairs
+from .generator import draw_pairs
 
 PART = 50
 """Questions that are drawn from one seed, by one process."""
@@ -79,7 +79,7 @@ def generated_folder(
     counts = {**dict(zip(LEVELS, shares(n_train), strict=True)), **dict.fromkeys(TESTS, n_test)}
     folder = cache / f"{module}-train{n_train}-test{n_test}-seed{seed}"
     if not folder.is_dir():
-        adapted()  # before anything is made: it may not be installed
+        require("mathematics_dataset", extra="mathematics")  # before anything is made: it may not be installed
         cache.mkdir(parents=True, exist_ok=True)
         with require("filelock", extra="train").FileLock(cache / f".{folder.name}.lock"):
             remove_leftovers(cache, folder.name)

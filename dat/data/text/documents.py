@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple, Protocol
 
-from dual_attention._hashing import document_hash
+from dual_attention._digests import document_hash
 from dual_attention._words import counted
 
 from ..._numpy import np

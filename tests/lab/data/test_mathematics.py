@@ -70,6 +70,29 @@ def test_linear_equations_are_solved(split):
         assert found == 0
 
 
+def test_parts_of_a_question_come_from_every_category():
+    """Here a factor is 7/4, which only the generator's arithmetic can draw."""
+    assert len(draw_pairs("polynomials__add", "interpolate", 2, 199)) == 2
+
+
+def test_sums_of_polynomials_are_right():
+    checked = 0
+    for question, answer in draw_pairs("polynomials__add", "train-easy", 60, 0):
+        defined = r"Let (\w)\((\w)\) = ([^.]*)\. "
+        told = re.fullmatch(defined + defined + r"[A-Z][a-z ]* ([^.]*)[.?]", question)
+        if told:
+            f, x, first, g, y, second, asked = told.groups()
+            functions = {f: sympy.Lambda(sympy.Symbol(x), first), g: sympy.Lambda(sympy.Symbol(y), second)}
+            assert sympy.expand(sympy.sympify(asked, functions) - sympy.sympify(answer)) == 0, question
+            checked += 1
+    assert checked > 10
+
+
+def test_processes_that_draw_do_without_torch():
+    program = "import sys, dat.data.mathematics.generated; sys.exit('torch' in sys.modules)"
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
 def test_products_are_expanded():
     for question, answer in draw_pairs("polynomials__expand", "train-easy", 5, 0):
         expression = sympy.sympify(question.removeprefix("Expand ").removesuffix("."))

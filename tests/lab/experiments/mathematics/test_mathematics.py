@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 import torch
 
 from dat.cli.main import main
-from dat.data.mathematics import END, MODULES, PAD, START, QuestionSets, generator
+from dat.data.mathematics import END, MODULES, PAD, START, QuestionSets
 from dat.experiments.mathematics.answers import right_answers
 from dat.experiments.mathematics.config import MathematicsConfig, QuestionsConfig
 from dat.experiments.mathematics.experiment import Mathematics
@@ -255,11 +256,7 @@ def test_wrong_settings(here, capsys, words, message):
 
 
 def test_without_the_generator_both_ways_out_are_named(here, capsys, monkeypatch):
-    def missing(module, *, extra):
-        raise ImportError(f'{module} could not be imported: pip install "relational-attention[{extra}]"')
-
-    generator.adapted.cache_clear()
-    monkeypatch.setattr(generator, "require", missing)
+    monkeypatch.setitem(sys.modules, "mathematics_dataset", None)  # as if it were not installed
     assert main(["train", "mathematics", *QUIET]) == 2
     error = capsys.readouterr().err
     assert "relational-attention[mathematics]" in error and "data.official_folder" in error
