@@ -168,22 +168,20 @@ def count_parameters(model: nn.Module) -> int:
 
 
 _DRAWN = (Tensor.normal_, Tensor.uniform_)
-_ELEMENTWISE = (Tensor.neg, Tensor.div, Tensor.__rpow__, Tensor.cos, Tensor.sin)
 
 
 class _Undrawn(TorchFunctionMode):
-    """Tensors without values, made without the functions that PyTorch has only in Python for them."""
+    """Weights without values, made without the functions that PyTorch has only in Python for them.
+
+    Tables of positions, which begin with ``torch.arange``, are computed as usual, on the CPU.
+    """
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if func in (torch.randn, torch.rand):
             return torch.empty(*args, **kwargs)
         if func is torch.arange:
-            return torch.arange(*args, **{**kwargs, "device": "cpu"}).to("meta")
-        if func is torch.outer:
-            return torch.empty(len(args[0]), len(args[1]))
-        if func in _ELEMENTWISE and not any(isinstance(argument, Tensor) for argument in args[1:]):
-            return torch.empty(args[0].shape, dtype=args[0].dtype)
+            return torch.arange(*args, **{**kwargs, "device": "cpu"})
         if func in _DRAWN:
             return args[0]
         if getattr(func, "__module__", None) == nn.init.__name__:

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.support.questions import write_official
+
 ROOT = Path(__file__).resolve().parents[3]
 
 SLOW = (
@@ -81,6 +83,9 @@ COMMANDS = (
     ("language",),
     ("language", "--preset=T-tiny"),
     ("language", "--model.symbols=position_relative", "--model.pos_enc_type=pos_emb", "--optim.optimizer=adam"),
+    ("mathematics", "--data.n_train=9", "--data.n_val=3", "--data.n_test=3"),
+    ("recall",),
+    ("length",),
 )
 
 
@@ -88,8 +93,11 @@ def test_the_first_training_step_waits_for_little(tmp_path: Path):
     """Neither PyTorch's compiler nor anything that is for later, such as pictures."""
     (tmp_path / "text.txt").write_text("one two three four five\n" * 500)
     common = ["--machine.device=cpu", f"--output.folder={tmp_path}", "--output.progress=false"]
-    texts = [f"--data.path={tmp_path / 'text.txt'}", "--loop.steps=60", "--loop.batch_size=2"]
-    words = [["train", *command, *common, *(texts if command[0] == "language" else ())] for command in COMMANDS]
+    of_data = {
+        "language": (f"--data.path={tmp_path / 'text.txt'}", "--loop.steps=60", "--loop.batch_size=2"),
+        "mathematics": (f"--data.official_folder={write_official(tmp_path / 'questions')}",),
+    }
+    words = [["train", *command, *common, *of_data.get(command[0], ())] for command in COMMANDS]
     lists = loaded(UNTIL_THE_FIRST_STEP, json.dumps(words))
     assert len(lists) == len(COMMANDS)
     for command, modules in zip(COMMANDS, lists, strict=True):
