@@ -105,6 +105,8 @@ def draw_panel(
             axis.plot(n, mean, color=colours[curve], zorder=3, **{**LINE, **table.looks.get(curve, {})})
             if not compares:
                 axis.fill_between(n, low, high, color=colours[curve], alpha=0.18, linewidth=0)
+                if len(n) == 1:  # a band that has no width
+                    axis.vlines(n, low, high, color=colours[curve], linewidth=1.2)
             dots = single_trials(table, rows, measure, panel, curve, compares)
             if dots:
                 axis.scatter(*zip(*dots, strict=True), color=colours[curve], s=12, alpha=0.55, linewidths=0, zorder=4)

@@ -126,6 +126,16 @@ def test_intervals_need_three_trials(compares, seeds, bands, words, tmp_path, dr
     assert any(words in text for text in labels_of(figure.legends[0].get_texts()))
 
 
+def test_the_interval_of_a_single_point_is_a_bar(tmp_path, drawn):
+    table = replace(RelationalGames.table, published=None)
+    rows = [row for row in games_rows(4) if row["n_train"] == 500 and row["model"] == "dat-0+2-sym"]
+    [(n, _, low, high)] = curve_points(table, rows, "test", "same", "dat-0+2-sym")
+    draw_curves(table, rows, tmp_path / "c.png", table.figures["learning_curves.png"])
+    [(_, [[axis]])] = drawn
+    [bars] = [c for c in axis.collections if type(c).__name__ == "LineCollection"]
+    assert bars.get_segments()[0].tolist() == [[n, low], [n, high]]
+
+
 def test_figures_of_one_task_and_their_legends_are_as_wide(tmp_path, drawn):
     table, rows = RelationalGames.table, games_rows(3, ("same", "occurs"), lowest=31.0)
     draw_curves(table, games_rows(3), tmp_path / "c.png", table.figures["heldout.png"])
