@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.module import register_module_buffer_registration_hook
 from torch.overrides import TorchFunctionMode
 
 from .configs import RunConfig, StepLoopConfig, value_named
@@ -173,7 +174,7 @@ _DRAWN = (Tensor.normal_, Tensor.uniform_)
 class _Undrawn(TorchFunctionMode):
     """Weights without values, made without the functions that PyTorch has only in Python for them.
 
-    Tables of positions, which begin with ``torch.arange``, are computed as usual, on the CPU.
+    Tables of positions, which begin with ``torch.arange``, are computed on the CPU until they are registered.
     """
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -195,5 +196,10 @@ def without_values() -> Iterator[None]:
 
     Their weights are not drawn: on the meta device PyTorch does that by Python code, which takes seconds to import.
     """
-    with torch.random.fork_rng(devices=[]), torch.device("meta"), _Undrawn():
+    hook = register_module_buffer_registration_hook(_without_its_values)
+    with hook, torch.random.fork_rng(devices=[]), torch.device("meta"), _Undrawn():
         yield
+
+
+def _without_its_values(module: nn.Module, name: str, buffer: Tensor | None) -> Tensor | None:
+    return None if buffer is None else buffer.to("meta")

@@ -120,8 +120,9 @@ class Draws(Stream):
 ModelName = Literal["relational", "symmetric", "standard"]
 
 MOST_SENDERS = 1024
-WIDEST_MARGIN = 1.0
-"""Largest margin accepted: with eight senders about one draw in nine has a gap of 1 between the best two."""
+WIDEST_MARGIN = 8.0
+"""Largest margin accepted, times the number of senders: with eight senders about one draw in nine has a gap of 1
+between the best two, with 160 one in 500 has a gap of 0.05."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +141,8 @@ class SelectionDataConfig:
     def __post_init__(self) -> None:
         check_integers(self, "data", "senders", least=2, most=MOST_SENDERS)
         check_integers(self, "data", "n_val", "n_test", most=MOST_EXAMPLES)
-        check(0 <= self.margin <= WIDEST_MARGIN, "data.margin", f"a number from 0 to {WIDEST_MARGIN}", self.margin)
+        widest = min(1.0, WIDEST_MARGIN / self.senders)
+        check(0 <= self.margin <= widest, "data.margin", f"a number from 0 to {widest:g}", self.margin)
 
 
 @dataclass(frozen=True, kw_only=True)

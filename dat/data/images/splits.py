@@ -80,13 +80,13 @@ def check_image_counts(name: ImageSetName, about: ImageSet, n_train: int, n_val:
     """Raise ValueError if a set has fewer images than these sizes ask for, or none is left to train on."""
     if about.split and n_test > about.test:
         raise ValueError(f"data.n_test: expected at most {about.test:,}, the test images of {name}, got {n_test:,}")
-    asked = n_train + n_val + (0 if about.split else n_test)
-    if n_train < 1 or asked > about.train:
-        parts = "n_train + n_val" if about.split else "n_train + n_val + n_test"
-        raise ValueError(
-            f"data.{parts}: expected at most {about.train:,}, the images of {name}, and at least one to train on, got "
-            f"{asked:,} with {n_train:,} to train on"
-        )
+    kept = n_val + (0 if about.split else n_test)
+    parts = "n_val" if about.split else "n_val + n_test"
+    if kept >= about.train:
+        raise ValueError(f"data.{parts}: expected fewer than the {about.train:,} images of {name}, got {kept:,}")
+    if not 1 <= n_train <= about.train - kept:
+        most = f"{about.train - kept:,}, the images of {name} without data.{parts}={kept:,}"
+        raise ValueError(f"data.n_train: expected from 1 to {most}, got {n_train:,}")
 
 
 def _taken(source: LabelledImages, places: torch.Tensor) -> LabelledImages:

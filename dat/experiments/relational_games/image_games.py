@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from dual_attention.vision_models import VisionModel
+from dual_attention.vision_models import VisionDualAttnTransformer, VisionTransformer
 
 from ...data.relational_games import num_classes
 from ...sweeps.durations import EVALUATION_SHARE
@@ -37,7 +37,7 @@ class ImageGames(SweptExperiment[Run, Prepared]):
         return empty_games_model(config.model, config.task, config.image_shape)
 
     def export(self, config: Run, model: nn.Module, folder: Path, **saving: Any) -> None:
-        if not isinstance(model, VisionModel):
+        if not isinstance(model, VisionTransformer | VisionDualAttnTransformer):
             super().export(config, model, folder)
         shape = config.image_shape
         export_vision_model(model, config.model, symbol_arguments(config.model, shape), shape, folder, **saving)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from ...data.sequences import UNSCORED
@@ -15,6 +16,8 @@ from ...training.problem import Batch
 
 HEAD_SCORES = ("matching", "previous")
 """Scores of heads, see :func:`head_scores`."""
+TRACED = 16
+"""Sequences whose attention is kept at a time: of heads that attend to pairs it is large."""
 
 
 def sequence_loss(model: Any, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
@@ -52,14 +55,16 @@ def head_scores(model: nn.Module, tokens: Tensor, sources: Tensor) -> dict[str, 
     Args:
         tokens, sources: ``(B, N)``, see :class:`~dat.data.sequences.Sequences`.
     """
-    found: dict[str, Tensor] = {}
-    stands = sources != UNSCORED
-    for head, weights in attention_maps(model, tokens):
-        if stands.any():
-            to_source = weights.gather(-1, sources.clamp(min=0)[..., None])[..., 0]
-            found[f"matching/{head}"] = (to_source * stands).sum() / stands.sum()
-        found[f"previous/{head}"] = weights.diagonal(-1, -2, -1).mean()
-    return found
+    sums: dict[str, list[Tensor]] = {}
+    scored = (sources != UNSCORED).sum()
+    for part, where in zip(tokens.split(TRACED), sources.split(TRACED), strict=True):
+        for head, weights in attention_maps(model, part):
+            if scored:
+                to_source = weights.gather(-1, where.clamp(min=0)[..., None])[..., 0]
+                sums.setdefault(f"matching/{head}", []).append((to_source * (where != UNSCORED)).sum() / scored)
+            before = weights.diagonal(-1, -2, -1)
+            sums.setdefault(f"previous/{head}", []).append(before.mean() * (len(part) / len(tokens)))
+    return {name: torch.stack(parts).sum() for name, parts in sums.items()}
 
 
 def attention_maps(model: Any, tokens: Tensor) -> Iterator[tuple[str, Tensor]]:

@@ -159,7 +159,7 @@ def test_a_grid_needs_its_folder_only_when_it_runs(folder):
 
     assert len(cells(ImageClassification(), grid("nowhere"))) == 4
     grid(folder, 12)
-    with pytest.raises(ValueError, match=r"expected at most 20, the images of folder, .* got 21 with 13 to train on"):
+    with pytest.raises(ValueError, match=r"n_train: expected from 1 to 12, the images of folder .* got 13"):
         grid(folder, 13)
 
 

@@ -155,9 +155,14 @@ def test_official_test_images_are_kept(make):
 @pytest.mark.parametrize(
     ("name", "sizes", "message"),
     [
-        ("digits", (1500, 100, 300), r"data\.n_train \+ n_val \+ n_test: expected at most 1,797"),
-        ("digits", (0, 100, 300), r"at least one to train on, got 400 with 0"),
-        ("cifar10", (50_000, 1, 10_000), r"data\.n_train \+ n_val: expected at most 50,000"),
+        ("digits", (1500, 100, 300), r"data\.n_train: expected from 1 to 1,397, .* without data\.n_val \+ n_test=400"),
+        ("digits", (0, 100, 300), r"data\.n_train: expected from 1 to 1,397"),
+        (
+            "digits",
+            (-3, 1500, 300),
+            r"data\.n_val \+ n_test: expected fewer than the 1,797 images .* got 1,800",
+        ),
+        ("cifar10", (50_000, 1, 10_000), r"data\.n_train: expected from 1 to 49,999, .* without data\.n_val=1"),
         ("cifar100", (10, 0, 10_001), r"data\.n_test: expected at most 10,000"),
     ],
 )

@@ -25,6 +25,7 @@ from dat.data.mathematics import (
     encode_questions,
     generated,
     generated_folder,
+    generator,
     load_questions,
     read_pairs,
 )
@@ -86,6 +87,19 @@ def test_sums_of_polynomials_are_right():
             assert sympy.expand(sympy.sympify(asked, functions) - sympy.sympify(answer)) == 0, question
             checked += 1
     assert checked > 10
+
+
+def test_what_fails_in_the_generator_is_drawn_again(monkeypatch):
+    problem_of, pairs = generator.sampler(LINEAR, "interpolate"), draw_pairs(LINEAR, "interpolate", 3, 1)
+    failures = iter([True, False, True, False, False])
+
+    def failing():
+        if next(failures):
+            raise AssertionError
+        return problem_of()
+
+    monkeypatch.setattr(generator, "sampler", lambda *_: failing)
+    assert draw_pairs(LINEAR, "interpolate", 3, 1) == pairs
 
 
 def test_processes_that_draw_do_without_torch():

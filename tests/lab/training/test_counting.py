@@ -30,7 +30,7 @@ def test_a_language_model_without_values_has_the_same_shapes(symbols: str, posit
     with without_values():
         empty = config.build()
     assert torch.equal(torch.get_rng_state(), before)
-    assert all(parameter.is_meta for parameter in empty.parameters())
+    assert all(tensor.is_meta for tensor in (*empty.parameters(), *empty.buffers()))
     assert shapes(empty) == shapes(config.build())
 
 

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from dat.cli.main import main
+from dat.experiments.sequences import problem
 from dat.experiments.sequences.config import RecallConfig, RecallDataConfig, RecallGrid
 from dat.experiments.sequences.experiment import Recall
 from dat.experiments.sequences.presets import PRESETS
@@ -73,7 +74,7 @@ def test_positional_symbols_are_drawn_and_left():
 
 
 def test_an_induction_head_and_a_previous_token_head_are_known():
-    drawn = draw_task("in-context-copying", 20, 8, 64, seed=0)
+    drawn = draw_task("in-context-copying", 12, 8, 64, seed=0)
     n, length = drawn.tokens.shape
     places = torch.arange(length).expand(n, length)
     matching = torch.nn.functional.one_hot(torch.where(drawn.sources >= 0, drawn.sources, places), length).float()
@@ -99,6 +100,13 @@ def test_answers_that_stand_nowhere_have_no_score():
     _, numbers = sequence_loss(model, drawn)
     assert {name.partition("/")[0] for name in numbers} == {"accuracy", "whole", "previous"}
     assert {name for name in sequence_loss(model.train(), drawn)[1]} == {"accuracy", "whole"}
+
+
+def test_scores_do_not_depend_on_how_many_sequences_are_traced_at_a_time(monkeypatch):
+    model, drawn = PRESETS["T"].build(64, seed=0).eval(), draw_task("mqar", 7, 2, 64, seed=0)
+    whole = head_scores(model, drawn.tokens, drawn.sources)
+    monkeypatch.setattr(problem, "TRACED", 3)
+    torch.testing.assert_close(head_scores(model, drawn.tokens, drawn.sources), whole)
 
 
 @pytest.mark.parametrize("name", PRESETS)
