@@ -53,7 +53,7 @@ class ModelKeys(DepthConfig, NamedConfig):
     norm_first: bool = True
     bias: bool = False
     n_kv_heads: int | None = None
-    """Key-value heads of each kind of attention; null takes as many as there are query heads."""
+    """Key-value heads of each kind of attention in a DAT; null takes as many as there are query heads."""
     n_relations: int | None = None
     """Relations, the dimension of the relation vector, in relational attention; null takes one for each such head."""
     rel_proj_dim: int | None = None

@@ -11,7 +11,6 @@ from dual_attention._layers.config import arguments_for
 from dual_attention._layers.options import SymbolOptions
 from dual_attention.vision_models import VisionDualAttnTransformer, VisionModel, VisionTransformer
 
-from ..training.configs import check
 from .model_keys import VisionModelKeys
 
 
@@ -31,7 +30,6 @@ def build_vision_model(
 def _class_and_arguments(config: VisionModelKeys, symbols: SymbolOptions) -> tuple[Any, dict[str, Any]]:
     """The class of a model and its arguments, without those of the images."""
     if not config.relational:
-        check(config.n_kv_heads is None, "model.n_kv_heads", "null without relational heads", config.n_kv_heads)
         arguments = arguments_for(VisionTransformer, config)
         return VisionTransformer, {**arguments, "n_heads": config.n_heads_sa}
     own = {

@@ -168,6 +168,9 @@ def count_parameters(model: nn.Module) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
 
 
+LONGEST_TABLE = 1 << 17
+"""Positions up to which tables are computed for models without values; longer ones are worth PyTorch's slow import."""
+
 _DRAWN = (Tensor.normal_, Tensor.uniform_)
 
 
@@ -182,7 +185,8 @@ class _Undrawn(TorchFunctionMode):
         if func in (torch.randn, torch.rand):
             return torch.empty(*args, **kwargs)
         if func is torch.arange:
-            return torch.arange(*args, **{**kwargs, "device": "cpu"})
+            places = torch.arange(*args, **{**kwargs, "device": "cpu"})
+            return places if len(places) <= LONGEST_TABLE else places.to("meta")
         if func in _DRAWN:
             return args[0]
         if getattr(func, "__module__", None) == nn.init.__name__:

@@ -37,6 +37,20 @@ class TiesWeights(nn.Module):
         self.register_load_state_dict_pre_hook(_before_loading)
         self.register_load_state_dict_post_hook(_tie_again)
 
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
+        """As any module's, but a tied weight may have one name only; unless ``strict``, the other one is told missing.
+
+        ``safetensors.torch.load_model`` expects that.
+        """
+        keys = super().load_state_dict(state_dict, strict=strict, assign=assign)
+        if not strict:
+            names: dict[Any, list[str]] = {}
+            for name, parameter in self.named_parameters(remove_duplicate=False):
+                names.setdefault(identity_of(parameter), []).append(name)
+            tied = [name for every in names.values() if any(n in state_dict for n in every) for name in every]
+            keys.missing_keys.extend(n for n in tied if n not in state_dict and n not in keys.missing_keys)
+        return keys
+
     def _apply(self: Model, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Model:
         without_values = any(parameter.is_meta for parameter in self.parameters())
         super()._apply(fn, recurse)

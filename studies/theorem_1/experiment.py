@@ -142,7 +142,7 @@ class SelectionDataConfig:
         check_integers(self, "data", "senders", least=2, most=MOST_SENDERS)
         check_integers(self, "data", "n_val", "n_test", most=MOST_EXAMPLES)
         widest = min(1.0, WIDEST_MARGIN / self.senders)
-        check(0 <= self.margin <= widest, "data.margin", f"a number from 0 to {widest:g}", self.margin)
+        check(0 <= self.margin <= widest, "data.margin", f"a number from 0 to {widest}", self.margin)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -66,7 +66,8 @@ def generated_folder(
     Args:
         n_train: questions to train and to validate on, a third of them for each level.
         n_test: questions to interpolate and to extrapolate.
-        seed: of the questions, which depend on nothing else but the versions of the generator and of sympy.
+        seed: of the questions, which depend on nothing else but the versions of the generator, of sympy and
+            of this package.
         workers: processes; None takes one for each core. One draws in this process.
         report: told of the progress.
 

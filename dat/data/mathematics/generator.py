@@ -30,6 +30,10 @@ EXTRAPOLATION = (12.0, 12.0)
 modules. Training has 3 to 10, interpolation 8: powers of ten of the number of questions, about."""
 
 
+MOST_FAILURES = 10
+"""Assertions of the generator that may fail while some questions are drawn together; more are no accident."""
+
+
 class _Filled(dict[Any, None]):
     """A set that keeps its order, with the methods that the generator uses."""
 
@@ -139,12 +143,15 @@ def draw_pairs(module: str, split: str, n: int, seed: int) -> list[Pair]:
     are drawn again, and so are those that fail an assertion of the generator. The global random generators are left as
     they were.
     """
-    problem_of, pairs = sampler(module, split), []
+    problem_of, pairs, failed = sampler(module, split), [], 0
     with _seeded(seed):
         while len(pairs) < n:
             try:
                 problem = problem_of()
             except AssertionError:  # one time in a million: a part got entropy that it has no place for
+                failed += 1
+                if failed > MOST_FAILURES:
+                    raise
                 continue
             question, answer = str(problem.question), str(problem.answer)
             if len(question) <= LONGEST_QUESTION and len(answer) <= LONGEST_ANSWER:

@@ -39,6 +39,17 @@ def test_tied_weights_are_one(family):
     assert moved.get_parameter(names[0]) is moved.get_parameter(names[1])
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+def test_files_of_safetensors(family, tmp_path):
+    """They have a tied weight under one name, and the other one has to be reported missing."""
+    safetensors = pytest.importorskip("safetensors.torch")
+    (model, inputs, names), (other, *_) = build(family), build(family)
+    safetensors.save_model(model, str(tmp_path / "a.safetensors"))
+    assert len(set(names) & {*safetensors.load_file(tmp_path / "a.safetensors")}) == 1
+    assert safetensors.load_model(other, str(tmp_path / "a.safetensors")) == (set(), [])
+    torch.testing.assert_close(other(*inputs)[0], model(*inputs)[0])
+
+
 @pytest.mark.parametrize("assign", [False, True])
 @pytest.mark.parametrize("nested", [True, False])
 @pytest.mark.parametrize("left_out", [None, 0, 1])

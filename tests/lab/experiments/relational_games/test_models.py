@@ -205,8 +205,3 @@ def test_symbols_of_abstractors(symbols):
 def test_unknown_preset():
     with pytest.raises(ValueError, match=r"preset: expected one of .*dat-0\+2-sym.*got 'resnet'"):
         RelationalGames().preset_config("resnet")
-
-
-def test_transformers_of_images_share_no_keys():
-    with pytest.raises(ValueError, match=r"^model\.n_kv_heads: expected null without relational heads, got 2$"):
-        empty_games_model(replace(PRESETS["transformer-128-h8"], n_kv_heads=2), "same")

@@ -102,8 +102,10 @@ def test_answers_that_stand_nowhere_have_no_score():
     assert {name for name in sequence_loss(model.train(), drawn)[1]} == {"accuracy", "whole"}
 
 
-def test_scores_do_not_depend_on_how_many_sequences_are_traced_at_a_time(monkeypatch):
-    model, drawn = PRESETS["T"].build(64, seed=0).eval(), draw_task("mqar", 7, 2, 64, seed=0)
+@pytest.mark.parametrize("name", PRESETS)
+def test_scores_do_not_depend_on_how_many_sequences_are_traced_at_a_time(name, monkeypatch):
+    model, drawn = PRESETS[name].build(64, seed=0).eval(), draw_task("in-context-copying", 7, 8, 64, seed=0)
+    assert len(set((drawn.sources >= 0).sum(1).tolist())) > 1
     whole = head_scores(model, drawn.tokens, drawn.sources)
     monkeypatch.setattr(problem, "TRACED", 3)
     torch.testing.assert_close(head_scores(model, drawn.tokens, drawn.sources), whole)
