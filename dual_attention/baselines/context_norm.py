@@ -42,9 +42,11 @@ class ContextNorm(TypedModule):
         """``(B, N, d) -> (B, N, d)``; by a mask ``(B, N)``, True = real, other objects are ignored and become zero."""
         check_objects(x, padding_mask, self.d_model)
         check_same_device(weight=self.weight, x=x)
+        given = x.dtype
         absent = None if padding_mask is None else ~padding_mask[..., None]
+        x = x.to(torch.promote_types(x.dtype, torch.float32))  # in float16 eps is zero
         x = x if absent is None else x.masked_fill(absent, 0.0)
         centred = x - masked_mean(x, padding_mask).unsqueeze(1)
         variance = masked_mean(centred.square(), padding_mask).unsqueeze(1)
-        normed = centred * torch.rsqrt(variance + self.eps) * self.weight + self.bias
+        normed = (centred * torch.rsqrt(variance + self.eps)).to(given) * self.weight + self.bias
         return normed if absent is None else normed.masked_fill(absent, 0.0)

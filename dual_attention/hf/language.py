@@ -248,7 +248,8 @@ class DualAttnLMForSequenceClassification(HasBackbone):
 
         Args:
             input_ids, attention_mask, position_ids, inputs_embeds: as :meth:`DualAttnModel.forward`, whose errors it
-                has, too. Without an attention mask, padding is told by ``config.pad_token_id``.
+                has, too. Without an attention mask, the last token that is not ``config.pad_token_id`` counts as the
+                last real one; padding before it is attended to.
             output_attentions, output_hidden_states, return_dict: likewise.
             labels: classes, integers ``(B,)``; for several at once 0 or 1, floating point ``(B, C)``; for regression
                 numbers, floating point ``(B,)`` or ``(B, C)``.

@@ -82,6 +82,11 @@ class _DirectPath:
         """Add all changes to the residual stream."""
         x, *rest = args
         for change in self.changes.values():
+            if change.shape[1] != x.shape[1]:
+                raise ValueError(
+                    f"model: expected a call with targets, whose logits are of all {change.shape[1]} places, got one "
+                    f"that computes {x.shape[1]}; direct effects are of all"
+                )
             x = x + change
         self.changes.clear()
         return x, *rest
@@ -110,7 +115,7 @@ def _layers_of(model: nn.Module, edits: Sequence[Edit]) -> list[nn.Module]:
         block = model.get_submodule(parent)
         if getattr(block, "norm_first", None) is not True:
             raise ValueError(f"norm_first: expected True in the blocks of direct effects, got False in {site.layer}")
-        if site.layer.startswith("encoder."):
+        if site.layer.startswith(("encoder.", "abstractor.")):
             raise ValueError(f"target: {site.layer} reaches the output through the decoder only, so not directly")
         found[layer] = None
     return list(found)

@@ -287,8 +287,9 @@ def _mean(x: Tensor, about: Situation) -> Tensor:
     over = [axes.index(axis) for axis in ("example", "receiver", "sender") if axis in axes]
     if visible is None:
         return values.mean(over, keepdim=True)
-    real = _real(about, values, visible).to(x.dtype).expand(values.shape)
-    return (values * real).sum(over, keepdim=True) / real.sum(over, keepdim=True).clamp_min(1)
+    real, wide = _real(about, values, visible).expand(values.shape), torch.promote_types(x.dtype, torch.float32)
+    total = (values * real).sum(over, keepdim=True, dtype=wide)  # more pairs than float16 can count
+    return (total / real.sum(over, keepdim=True).clamp_min(1)).to(x.dtype)
 
 
 def _real(about: Situation, values: Tensor, visible: Tensor) -> Tensor:

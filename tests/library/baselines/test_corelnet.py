@@ -126,3 +126,8 @@ def test_equal_objects_have_finite_gradients():
     x = torch.ones(2, 3, 6, requires_grad=True)
     ContextNorm(6)(x).square().sum().backward()
     assert x.grad.isfinite().all()
+
+
+def test_alike_objects_are_normalised_to_zero_in_half_precision():
+    alike = torch.ones(2, 3, 8, dtype=torch.float16)
+    assert (ContextNorm(8).half()(alike) == 0).all()

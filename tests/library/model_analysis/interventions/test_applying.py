@@ -70,6 +70,18 @@ def test_cross_attention():
     assert (maps["decoder.1.cross"].sensory.weights[:, :, 3, 8] != 0).all()
 
 
+def test_means_of_more_pairs_than_float16_counts():
+    model, x = lm("symbolic_attention", max_block_size=400).float(), tokens(1, 400)
+    means = Ablate(Target("relation"), "mean")
+    with torch.no_grad(), intervene(model, means), capture(model, "relations") as wanted:
+        model(x)
+    with torch.no_grad(), intervene(model.half(), means), capture(model, "relations") as found:
+        model(x)
+    first, second = (maps["blocks.0"].relational.relations.float() for maps in (wanted, found))
+    torch.testing.assert_close(second, first, atol=2e-3, rtol=0.02)
+    assert second.abs().max() > 0
+
+
 @pytest.mark.parametrize("kind", ["symbolic_attention", "position_relative", "transformer"])
 @pytest.mark.parametrize("cast", [False, True], ids=["bfloat16", "autocast"])
 def test_low_precision(kind, cast):

@@ -211,6 +211,14 @@ def test_in_a_last_layer_without_feed_forward_all_effects_are_direct():
                 close(run(), whole)
 
 
+def test_direct_effects_need_all_places_and_the_side_of_the_target():
+    model, x, y = seq2seq("symbolic_attention"), tokens(3, 9), torch.randint(6, (3, 7))
+    heads = Ablate(Target("head", layers="decoder"))
+    with intervene_directly(model, heads), pytest.raises(ValueError, match=r"^model: expected a call with targets"):
+        model(x, y)
+    assert not hooks(model)
+
+
 def test_direct_effects_do_not_pass_later_layers():
     model, x = lm("symbolic_attention"), tokens(3, 9)
     with capture(model) as before:
