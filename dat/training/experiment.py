@@ -205,5 +205,5 @@ def without_values() -> Iterator[None]:
         yield
 
 
-def _without_its_values(module: nn.Module, name: str, buffer: Tensor | None) -> Tensor | None:
+def _without_its_values(module: nn.Module, name: str, buffer: Tensor | None) -> Any:  # torch types it as None
     return None if buffer is None else buffer.to("meta")
