@@ -228,7 +228,7 @@ def test_cells_are_the_runs_of_the_tables():
             "data.folder: expected null with data.from_hub, got 'x'",
         ),
         (["--data.augmentation=autoaugment"], "data.augmentation: expected another than autoaugment with digits"),
-        (["--data.n_train=1700"], "data.n_train + n_val + n_test: expected at most 1,797"),
+        (["--data.n_train=1700"], "data.n_train: expected from 1 to 1,"),
         (["--model.patch_size=[0,4]"], "model.patch_size: expected integers of at least 1, got [0, 4]"),
         (["--model.patch_size=[3,3]"], "model.patch_size: expected sides that divide the 8 x 8 pixels of digits"),
         (["--model.symbols=rel_sym_attn"], "model.symbols: expected positional_symbols, symbolic_attention"),
@@ -244,7 +244,7 @@ def test_wrong_settings(capsys, words, message):
 
 def test_a_grid_with_too_large_a_size(capsys):
     assert main(["reproduce", "images", "--sizes=[1500]"]) == 2
-    assert "data.n_train + n_val + n_test: expected at most 1,797" in capsys.readouterr().err
+    assert "data.n_train: expected from 1 to 1," in capsys.readouterr().err
 
 
 def test_images_that_do_not_fit_are_refused(capsys, monkeypatch):
