@@ -148,7 +148,7 @@ def _build(source: Path, compiler: tuple[str, ...], kept: Path, checksum: Path) 
 
 
 def _errors_of(process: subprocess.Popen[bytes]) -> bytes:
-    """Messages of a compiler, until it ends. An interrupt that comes just before Python waits is seen within a second."""
+    """Messages of a compiler, until it ends. An interrupt just before Python waits is seen within a second."""
     last = time.monotonic() + SECONDS
     while True:
         try:
