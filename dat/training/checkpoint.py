@@ -41,7 +41,7 @@ KEPT = 2
 """Checkpoints that are kept in any case: the newest, and the one before it in case the newest is damaged."""
 OTHER_SETTINGS = "if the run has other settings now than it was trained with, restore them, or train in a new folder"
 """The way out with a checkpoint that is whole."""
-NAME = re.compile(r"[a-z]+-\d{5,}-step-(?P<step>\d{8,})")
+NAME = re.compile(r"[a-z]+-(?P<span>\d{5,})-step-(?P<step>\d{8,})")
 """Names of checkpoints."""
 
 
@@ -85,7 +85,8 @@ class Checkpoints:
         """Folders of the checkpoints, oldest first; an error of the system, if they cannot be listed."""
         if not self.folder.exists():
             return []
-        return sorted(path for path in self.folder.iterdir() if NAME.fullmatch(path.name))
+        found = [(match, path) for path in self.folder.iterdir() if (match := NAME.fullmatch(path.name))]
+        return [path for match, path in sorted(found, key=lambda one: (int(one[0]["span"]), int(one[0]["step"])))]
 
     def save(
         self, epoch: int, step: int, weights: Mapping[str, Tensor], state: dict[str, Any], *, unit: str = "epoch"

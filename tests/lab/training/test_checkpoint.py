@@ -31,6 +31,19 @@ def test_the_newest_two_checkpoints_are_kept_and_the_last_loads(tmp_path):
     assert torch.equal(other.weight, model.weight)
 
 
+def test_the_newest_two_are_those_of_the_largest_numbers_however_many_digits_they_have(tmp_path):
+    checkpoints = Checkpoints(tmp_path)
+    for span in (99_998, 99_999, 100_000, 100_001):
+        checkpoints.save(span, 10 * span, nn.Linear(3, 2).state_dict(), {"step": 10 * span}, unit="report")
+    assert [path.name for path in checkpoints.all()] == [
+        "report-100000-step-01000000",
+        "report-100001-step-01000010",
+    ]
+    assert checkpoints.latest() == checkpoints.all()[-1]
+    checkpoints.save(100_000_000, 10**9, nn.Linear(3, 2).state_dict(), {"step": 10**9}, unit="report")
+    assert checkpoints.load(nn.Linear(3, 2)) == {"step": 10**9}
+
+
 def test_no_checkpoint(tmp_path):
     assert Checkpoints(tmp_path / "none").load(nn.Linear(1, 1)) is None
 
