@@ -101,7 +101,8 @@ class OptimConfig:
     warmup_steps: int = 0
     """Steps over which the learning rate rises linearly from zero."""
     decay_steps: int | None = None
-    """Last steps, over which the learning rate falls with schedule=wsd; null takes a fifth of all steps."""
+    """Last steps, over which the learning rate falls with schedule=wsd; null takes a fifth of all steps,
+    or as many as follow the warm-up if they are fewer."""
     grad_clip: float | None = None
     """Largest norm of the whole gradient; null leaves gradients as they are."""
     muon_lr: float | None = None

@@ -172,7 +172,7 @@ def learning_rate(config: OptimConfig, step: int, total_steps: int) -> float:
     if config.schedule == "constant":
         return config.lr
     if config.schedule == "wsd":
-        length = config.decay_steps or max(1, total_steps // 5)
+        length = config.decay_steps or max(1, min(total_steps // 5, total_steps - config.warmup_steps))
         share = min(1.0, (total_steps - step) / length)
     else:
         length = config.cosine_steps or max(1, total_steps - config.warmup_steps)

@@ -54,7 +54,7 @@ class TensorBoard(Callback):
     def __init__(self, folder: Path, last_step: int | None) -> None:
         require("tensorboard", extra="train")
         writer = require("torch.utils.tensorboard", extra="train").SummaryWriter
-        self._writer = writer(str(folder), purge_step=None if last_step is None else last_step + 1)
+        self._writer = writer(str(folder), purge_step=0 if last_step is None else last_step + 1)
 
     def on_step(self, run: RunView, row: Row | None) -> None:
         for name, value in grouped(row or {}).items():

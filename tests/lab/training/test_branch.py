@@ -225,6 +225,8 @@ def test_warm_up_stable_decay():
     assert rates == [0.5, *[1.0] * 5, 1.0, 0.75, 0.5, 0.25]
     fifth = OptimConfig(lr=1.0, schedule="wsd")
     assert [learning_rate(fifth, step, 10) for step in (7, 8, 9)] == [1.0, 1.0, 0.5]
+    late = OptimConfig(lr=1.0, schedule="wsd", warmup_steps=9)  # which leaves one step of that fifth
+    assert [learning_rate(late, step, 10) for step in (7, 8, 9)] == pytest.approx([8 / 9, 1.0, 1.0])
     low = LanguageOptimConfig(lr=1.0, min_lr=0.6, schedule="wsd", warmup_steps=0, decay_steps=4)
     assert [learning_rate(low, step, 10) for step in (5, 6, 7, 8, 9)] == pytest.approx([1.0, 1.0, 0.9, 0.8, 0.7])
 

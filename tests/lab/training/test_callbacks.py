@@ -19,7 +19,7 @@ from dat.training.configs import OutputConfig
 from dat.training.interrupt import Interrupted
 from dat.training.metrics import MetricsLog, read_rows
 from dat.training.runs import resume_run, start_run
-from dat.training.trackers import WANDB_ID
+from dat.training.trackers import WANDB_ID, TensorBoard
 from tests.lab.experiments.language.conftest import named, tiny_config
 from tests.support.processes import together
 from tests.support.runs import assert_same_run, stopping
@@ -261,6 +261,18 @@ def test_trackers_that_are_not_installed(tmp_path, monkeypatch, name):
     with pytest.raises(ImportError, match=rf'pip install "relational-attention\[{name}\]"'):
         start_run(LANGUAGE, called(tiny_config(tmp_path), tracker=name))
     assert not (tmp_path / "runs" / "run").exists()
+
+
+def test_tensorboard_of_a_run_that_begins_again(tmp_path):
+    """It was killed before its first checkpoint."""
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    for value in (1.0, 2.0):
+        tensorboard = TensorBoard(tmp_path, None)
+        for step in (1, 2):
+            tensorboard.on_step(SimpleNamespace(step=step), {"train_loss": value})
+        tensorboard.on_end(SimpleNamespace(step=2), None)
+    events = accumulator.EventAccumulator(str(tmp_path)).Reload()
+    assert [(event.step, event.value) for event in events.Scalars("train/loss")] == [(1, 2.0), (2, 2.0)]
 
 
 def test_tensorboard(tmp_path):
