@@ -53,8 +53,8 @@ class WithinVocabulary(nn.Module):
         """New cache of the model."""
         return self.model.new_cache(max_length)
 
-    def forward(self, x: Tensor, **arguments: Any) -> tuple[Tensor]:
-        logits, *_ = self.model(x, **arguments)
+    def forward(self, x: Tensor, *, all_logits: bool = True, **arguments: Any) -> tuple[Tensor]:
+        logits, *_ = self.model(x, all_logits=all_logits, **arguments)
         return (logits[..., : self.vocab_size],)
 
 

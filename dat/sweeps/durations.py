@@ -73,17 +73,20 @@ def one_thread() -> Iterator[None]:
 
 
 def rates(folder: GridFolder, grid: GridConfig, waiting: Sequence[Cell]) -> dict[str, float]:
-    """Seconds for each unit of work, by curve: the median of finished cells, else timed on one thread.
+    """Seconds for each unit of work, by curve: the median of the grid's finished cells, else timed on one thread.
 
     Curves of which no cell is finished are left out where cells do not run on the CPU.
     """
     experiment = folder.experiment
     axis = experiment.table.curve_axis.name
     measured: dict[str, list[float]] = {}
+    points = grid.points()  # a narrower grid may share its folder with cells that are none of its own
     for path in cell_files(folder.path):
         with named_cell(path):
             result = read_json_object(path)
             cell = Cell.of(experiment.table.axes, result, result["seed"])
+            if dict(cell.values) not in points:
+                continue
             work = experiment.cost(grid.config(cell)).work
             measured.setdefault(cell[axis], []).append(result["seconds_in_all"] / work)
     found = {curve: median(values) for curve, values in measured.items()}

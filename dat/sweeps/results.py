@@ -178,7 +178,7 @@ def load_results(experiment: AnySwept, source: str | Path) -> list[Row]:
         raise FileNotFoundError(f"{path}: expected results, found none")
     names = {*(axis.name for axis in table.axes), "seed"}
     columns, measure = set[str]().union(*rows), next(iter(table.measures))
-    missing = names - columns or {measure} - columns
+    missing = names - columns or ({measure} if columns.isdisjoint(table.measures) else set())
     if missing:
         raise ValueError(f"{path}: expected a table of results, found no column {', '.join(sorted(missing))}")
     if any(names - set(row) for row in rows):

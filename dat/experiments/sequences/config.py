@@ -229,7 +229,7 @@ class RecallGrid(GridConfig):
     def steps_of(self, text: str) -> int:
         """Steps of training on one of the tasks."""
         repeated = self.steps * (len(self.tasks) // len(self.steps))
-        return dict(zip(self.tasks, repeated, strict=True))[text]
+        return dict(zip(map(parsed, self.tasks), repeated, strict=True))[parsed(text)]
 
     def points(self) -> list[dict[str, Any]]:
         settings = [parsed(text) for text in self.tasks]
@@ -345,10 +345,12 @@ class LengthGrid(GridConfig):
     loop: StepLoopConfig = field(default_factory=lambda: in_batches(1000, 250, eval_every=0, checkpoint_every=0))
     """Length of training. Cells are not evaluated before their end and write no checkpoints."""
 
+    presets: ClassVar[Mapping[str, SequenceModelKeys]] = PRESETS
+
     def __post_init__(self) -> None:
         super().__post_init__()
         check_names("tasks", self.tasks, LENGTH_TASKS)
-        check_names("models", self.models, PRESETS)
+        self.check_models(self.models)
         low, high = 2, LONGEST_LENGTH
         check(low <= min(self.longest) and max(self.longest) <= high, "longest", f"{low} to {high:,}", self.longest)
 
@@ -362,5 +364,5 @@ class LengthGrid(GridConfig):
 
     def run_config(self, cell: Cell) -> LengthConfig:
         data = LengthDataConfig(longest=cell["longest"], **vars(self.data))
-        model = PRESETS[cell["model"]]
+        model = self.presets[cell["model"]]
         return LengthConfig(seed=cell.seed, task=cell["task"], data=data, model=model, optim=self.optim, loop=self.loop)

@@ -127,7 +127,8 @@ class Dictated(torch.nn.Module):
         super().__init__()
         self.tokens, self.n_prompt = tokens, n_prompt
 
-    def forward(self, x):
+    def forward(self, x, *, all_logits=True):
+        assert not all_logits  # of which those of the last position are needed
         place = x.shape[1] - self.n_prompt
         logits = torch.zeros(len(x), 1, 300)
         logits[:, 0, 299] = 100  # cut off, or it would be chosen

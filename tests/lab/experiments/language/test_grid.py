@@ -39,6 +39,12 @@ def test_cells_are_runs_of_every_length():
     assert LANGUAGE.cost(config).work == pytest.approx(400 * 16 + 32768 / 256 / 3)
 
 
+def test_milestones_do_not_hinder_an_estimate(tmp_path, capsys):
+    words = ["--models=[T-tiny]", "--steps=[4]", "--seeds=1", "--loop.milestone_tokens=[512]", "--loop.batch_size=1"]
+    assert main(["reproduce", "language", "--dry_run", f"--out={tmp_path / 'grid'}", *words]) == 0
+    assert "1 cell, 0 done, 1 to run" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

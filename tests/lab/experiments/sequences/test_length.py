@@ -128,3 +128,19 @@ def test_the_tiny_grid_smaller(tmp_path, monkeypatch):
     assert len(rows) == 8 and all(0 <= float(row["at_6"]) <= 100 and row["training_steps"] == "2" for row in rows)
     assert "Accuracy beyond the lengths trained on" in Path("grid/comparison.md").read_text()
     assert main(["plot", "length", "grid", "--out=again", "--against=T"]) == 0
+
+
+def test_no_test_length_beyond_those_trained_on(tmp_path, monkeypatch):
+    """There is no number of such lengths then; the others are drawn."""
+    fork_workers(monkeypatch)
+    monkeypatch.chdir(tmp_path)
+    small = ["--data.n_val=8", "--data.n_test=8", "--data.lengths=[3]", "--longest=[4]", "--seeds=1", "--workers=1"]
+    loop = ["--loop.steps=1", "--loop.batch_size=4", "--models=[T]", "--tasks=[argsort]"]
+    assert main(["reproduce", "length", "--scale=tiny", "--out=grid", "--quiet", *small, *loop]) == 0
+    assert main(["plot", "length", "grid", "--out=again"]) == 0
+    assert not any("beyond" in path.name for path in Path("again").iterdir())
+
+
+def test_models_of_a_study():
+    mine = LengthGrid.with_presets({"mine": PRESETS["T"]})
+    assert mine(models=("mine",)).config(cells(LENGTH, mine(models=("mine",)))[0]).model == PRESETS["T"]

@@ -7,19 +7,22 @@ import json
 from collections import namedtuple
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from dat.cli.main import main
 from dat.experiments.sequences import problem
-from dat.experiments.sequences.config import RecallConfig, RecallDataConfig, RecallGrid
+from dat.experiments.sequences.config import RecallConfig, RecallDataConfig, RecallGrid, RecallSets
 from dat.experiments.sequences.experiment import Recall
 from dat.experiments.sequences.presets import PRESETS
 from dat.experiments.sequences.problem import best_heads, first_step, head_scores, sequence_loss
 from dat.experiments.sequences.tasks import TASKS, draw_task
 from dat.sweeps.durations import timed_rate, timing_problem
 from dat.sweeps.grid import GridFolder, cells
+from dat.sweeps.reproduce import reproduce
+from dat.sweeps.workers import run_cell
 from dat.training.experiment import count_parameters
 from dual_attention.dual_attention import DualAttentionOutput
 from tests.support.processes import fork_workers
@@ -205,6 +208,23 @@ def test_cells_have_the_steps_of_their_task():
         ("mqar", 4, 90, 9),
     ]
     assert RECALL.cost(configs[1]).work > RECALL.cost(configs[0]).work
+
+
+def test_sizes_may_be_written_in_several_ways():
+    grid = RecallGrid(tasks=("parity-08", "mqar-4"), steps=(40, 90), models=("T",), evaluations=10)
+    steps = {cell["task"]: grid.config(cell).loop.steps for cell in cells(RECALL, grid)}
+    assert steps == {"parity": 40, "mqar": 90}
+
+
+def test_a_narrower_grid_is_estimated_in_the_folder_of_a_wider_one(tmp_path, capsys):
+    small: dict[str, Any] = {"data": RecallSets(n_val=4, n_test=4), "steps": (1,), "evaluations": 1, "models": ("T",)}
+    wide = RecallGrid(out=str(tmp_path), tasks=("parity-2", "mqar-1"), seeds=1, **small)
+    folder = GridFolder(RECALL, wide.out)
+    folder.open(wide)
+    for cell in cells(RECALL, wide):
+        run_cell(RECALL, wide.config(cell), folder.path_of(cell), cache=folder.path)
+    reproduce(RECALL, replace(wide, tasks=("mqar-1",), seeds=2), dry_run=True)
+    assert "2 cells, 1 done, 1 to run" in capsys.readouterr().out
 
 
 def test_a_grid_is_not_continued_with_other_steps(tmp_path):
