@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from dual_attention._checkpoints.weights import Weights, shared_names
+from dual_attention._checkpoints.weights import Weights
+from dual_attention._models.weights import shared_names
 
 from .objective import PREFIX
 from .run_folder import RunFolder

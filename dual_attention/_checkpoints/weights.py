@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from .._extras import require
 from .._files import first_line, read_json
-from .._models.weights import identity_of, ignored_weights
+from .._models.weights import ignored_weights, shared_names
 from .._words import listed
 from .files import CheckpointFiles
 
@@ -28,7 +28,6 @@ __all__ = [
     "fit_state_dict",
     "read_index",
     "read_weights",
-    "shared_names",
     "to_language_state_dict",
 ]
 
@@ -210,14 +209,6 @@ def _state_dict_in(saved: Any) -> Mapping[str, Tensor] | None:
         return saved
     found = [value for value in saved.values() if is_state_dict(value)] if isinstance(saved, Mapping) else []
     return found[0] if len(found) == 1 else None
-
-
-def shared_names(model: nn.Module) -> list[list[str]]:
-    """Names in the state dict of a model, grouped by tensor."""
-    groups: dict[Any, list[str]] = {}
-    for name, tensor in model.state_dict(keep_vars=True).items():
-        groups.setdefault(identity_of(tensor), []).append(name)
-    return list(groups.values())
 
 
 def fit_state_dict(model: nn.Module, weights: Weights, *, source: str, strict: bool = True) -> dict[str, Tensor]:

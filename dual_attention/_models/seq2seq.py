@@ -103,10 +103,7 @@ class Seq2SeqModel(GeneratesTargets, TiesWeights, Arithmetic):
             }
         )
         self.scales_embeddings = (config.embedding_init or ("scaled" if self.tie_weights else "")) == "scaled"
-        if self.scales_embeddings:
-            for embedding in (self.layers["source_embedder"], self.layers["target_embedder"]):
-                if isinstance(embedding, nn.Embedding):
-                    nn.init.normal_(embedding.weight, std=width**-0.5)
+        self.scale_embeddings_()
         if self.tie_weights and self.out_dim != self.output_spec["vocab_size"]:
             raise ValueError(f"tie_weights: needs out_dim={self.output_spec['vocab_size']}, got {self.out_dim}")
         self.rope: Any = None if config.rope_theta is None else self._rotary(config, config.rope_theta)
@@ -131,6 +128,13 @@ class Seq2SeqModel(GeneratesTargets, TiesWeights, Arithmetic):
     def _tie(self) -> None:
         if self.tie_weights:
             self.layers["final_out"].weight = self.layers["target_embedder"].weight
+
+    def scale_embeddings_(self) -> None:
+        """Draw the embeddings of tokens anew from N(0, 1/d) if they begin scaled; others are left."""
+        for name in ("source_embedder", "target_embedder") if self.scales_embeddings else ():
+            embedding = self.layers[name]
+            if isinstance(embedding, nn.Embedding):
+                nn.init.normal_(embedding.weight, std=self.d_model**-0.5)
 
     def untie_weights(self) -> None:
         """Give the output layer a weight of its own, which begins as the embedding's. Build optimisers after this."""

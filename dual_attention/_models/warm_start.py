@@ -11,6 +11,7 @@ from torch import nn
 from .._layers.options import Options, RelationalOptions, options_dict
 from .._words import listed
 from ..dual_attention import DualAttention
+from .weights import shared_names
 
 __all__ = ["start_from_transformer"]
 
@@ -33,7 +34,8 @@ def start_from_transformer(model: nn.Module, transformer: nn.Module, *, silent: 
             while these projections get gradients, so that the heads take part after the first step.
 
     Raises:
-        ValueError: if the Transformer has weights for which ``model`` has no place, or the other way round.
+        ValueError: if the Transformer has weights for which ``model`` has no place, or the other way round, or two that
+            differ where ``model`` has one.
 
     >>> shape = {"d_model": 32, "n_layers": 1, "bias": False, "max_block_size": 16}
     >>> transformer = TransformerLM(50, n_heads=2, **shape)
@@ -56,6 +58,13 @@ def start_from_transformer(model: nn.Module, transformer: nn.Module, *, silent: 
             f"{listed(unlike + lacking)}. Build model with sa_kwargs={{'total_n_heads': n_heads_sa}} and "
             "ra_kwargs={'total_n_heads': n_heads_sa, 'out_dim': d_model}"
         )
+    for names in shared_names(model):
+        tied = [name for name in names if name in given]
+        if any(not torch.equal(given[tied[0]], given[name]) for name in tied[1:]):
+            raise ValueError(
+                f"transformer: its {' and '.join(tied)} differ, and are one weight in model; "
+                "build model with tie_weights=False"
+            )
     for name, w in own.items():
         if name in given:
             w.copy_(given[name])

@@ -44,10 +44,7 @@ class TiesWeights(nn.Module):
         """
         keys = super().load_state_dict(state_dict, strict=strict, assign=assign)
         if not strict:
-            names: dict[Any, list[str]] = {}
-            for name, parameter in self.named_parameters(remove_duplicate=False):
-                names.setdefault(identity_of(parameter), []).append(name)
-            tied = [name for every in names.values() if any(n in state_dict for n in every) for name in every]
+            tied = [name for every in shared_names(self) if any(n in state_dict for n in every) for name in every]
             keys.missing_keys.extend(n for n in tied if n not in state_dict and n not in keys.missing_keys)
         return keys
 
@@ -73,6 +70,14 @@ def identity_of(tensor: Tensor) -> Any:
     if not tensor.is_meta:
         return id(tensor)
     return tensor.untyped_storage()._cdata, tensor.storage_offset(), tuple(tensor.shape), tensor.stride()
+
+
+def shared_names(model: nn.Module) -> list[list[str]]:
+    """Names in the state dict of a model, grouped by tensor."""
+    groups: dict[Any, list[str]] = {}
+    for name, tensor in model.state_dict(keep_vars=True).items():
+        groups.setdefault(identity_of(tensor), []).append(name)
+    return list(groups.values())
 
 
 def _tie_again(model: TiesWeights, incompatible_keys: Any) -> None:

@@ -16,10 +16,10 @@ from transformers.initialization import guard_torch_init_functions
 from transformers.utils import GENERATION_CONFIG_NAME
 
 from .._checkpoints.files import CONFIG, folder_of
-from .._checkpoints.weights import read_index, read_weights, shared_names
+from .._checkpoints.weights import read_index, read_weights
 from .._files import read_json_object
 from .._layers.calls import TypedModule
-from .._models.weights import ignored_weights
+from .._models.weights import ignored_weights, shared_names
 from ..dual_attention import DualAttentionOutput
 from ..functional.checks import MaybeNone
 from ..positional_encoding import RotaryPositionalEncoding
@@ -302,7 +302,7 @@ def attentions_of(maps: tuple[Tensor | DualAttentionOutput, ...]) -> tuple[Tenso
 
 
 def relations_of(maps: tuple[Tensor | DualAttentionOutput, ...]) -> tuple[Tensor, ...] | None:
-    """Relations of each block, ``(B, N, M, R)``, or None if blocks have none."""
+    """Relations of each block, ``(B, N, M, R)`` (disentangled heads ``(B, H, N, M)``), or None if blocks have none."""
     found = [maps_of for maps_of in maps if isinstance(maps_of, DualAttentionOutput)]
     if not found or any(block.ra_maps is None or len(block.ra_maps) < 2 for block in found):
         return None

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from ..._layers.inputs import check_choice
 from ..._layers.options import RelationScore
 from ..._layers.relation_size import relations_of_projections
+from ..._models.seq2seq import Seq2SeqModel
 from ..._models.token_model import TokenModel
 from ..._models.vision import VisionModel
 from ...functional.activations import Activation
@@ -124,6 +125,8 @@ def untrained_twin(model: nn.Module, *, seed: int = 0, build: Callable[[], nn.Mo
             for module in twin.modules():
                 if isinstance(module, TokenModel):
                     module.init_weights()
+                elif isinstance(module, Seq2SeqModel):
+                    module.scale_embeddings_()
     return twin.eval()
 
 

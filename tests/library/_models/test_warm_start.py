@@ -93,3 +93,13 @@ def test_other_sizes_are_refused_and_change_nothing(options: Any, named: str):
     with pytest.raises(ValueError, match=rf"transformer: its weights do not match those of model; .*{named}"):
         start_from_transformer(model, language.lm("transformer"))
     assert all(torch.equal(w, before[key]) for key, w in model.state_dict().items())
+
+
+def test_two_weights_are_not_made_one():
+    """An untied Transformer's embedding and output layer, for a model that ties them."""
+    untied, model = language.lm("transformer", tie_weights=False), PAIRS["language"][1]()
+    before = {key: w.clone() for key, w in model.state_dict().items()}
+    names = "layers.token_embedder.weight and layers.final_out.weight"
+    with pytest.raises(ValueError, match=f"transformer: its {names} differ, .*; build model with tie_weights=False"):
+        start_from_transformer(model, untied)
+    assert all(torch.equal(w, before[key]) for key, w in model.state_dict().items())

@@ -10,7 +10,7 @@ import torch
 from accelerate import cpu_offload, disk_offload, init_empty_weights, load_checkpoint_and_dispatch
 from packaging.version import Version
 
-from dual_attention._checkpoints.weights import shared_names
+from dual_attention._models.weights import shared_names
 from dual_attention.hf import DualAttnForCausalLM, DualAttnForImageClassification, DualAttnForMaskedLM
 from dual_attention.positional_encoding import LearnedPositionalEmbeddings, RelativePositionalEncoding
 from tests.library._models import test_tied

@@ -18,7 +18,7 @@ from dual_attention.model_analysis.measures import (
 )
 from dual_attention.relational_attention import RelationalAttention
 from tests.library.model_analysis.models import FAMILIES, call
-from tests.support import language
+from tests.support import language, seq2seq
 
 from .test_detection import planted
 
@@ -95,6 +95,16 @@ def test_twins_of_every_family_are_drawn_anew_and_run(name):
     for (path, old), new in zip(model.named_parameters(), twin.parameters(), strict=True):
         assert not torch.equal(old, new), path
     assert call(name, twin)().isfinite().all()
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_embeddings_of_a_twin_are_as_large_as_they_began(tied: bool):
+    model = seq2seq.build(tie_weights=tied, embedding_init="scaled")
+    for name in ("source_embedder", "target_embedder"):
+        spreads = [whole.layers[name].weight.detach().std().item() for whole in (model, untrained_twin(model))]
+        assert spreads[1] == pytest.approx(spreads[0], rel=0.4)
+    twin = untrained_twin(model)
+    assert (twin.layers["final_out"].weight is twin.layers["target_embedder"].weight) == tied
 
 
 def test_twins_of_models_for_transformers():
