@@ -84,7 +84,8 @@ def _torch_arguments(encoder: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         "embedding_norm": False,
         "final_norm": encoder.norm is not None,
     }
-    return arguments, {"add_bias_q": biased, "add_bias_kv": biased, "add_bias_out": biased}
+    # The block drops out what attention returns, as PyTorch's does.
+    return arguments, {"add_bias_q": biased, "add_bias_kv": biased, "add_bias_out": biased, "out_dropout": 0.0}
 
 
 class TransformerEncoder(EncoderModel):

@@ -48,6 +48,12 @@ class CheckpointFiles:
         ):
             raise FileNotFoundError(f"{self.name}: expected the folder of a checkpoint or a name on the hub")
 
+    def beside(self, name_or_path: str | Path, revision: str | None) -> CheckpointFiles:
+        """Those of another checkpoint that this one names, downloaded in the same way."""
+        own = ("revision", "subfolder", "local_dir")
+        download = {name: value for name, value in self._download.items() if name not in own}
+        return CheckpointFiles(name_or_path, revision=revision, **download)
+
     def find(self, filename: str, *, needed: bool = True) -> Path | None:
         """The path of a file on this machine, or None if the checkpoint has no such file.
 

@@ -225,7 +225,8 @@ class GeneratesTargets:
         if not self.is_causal:
             raise ValueError("generate: needs a causal decoder; this model has decoder_kwargs with causal=False")
         if len(prefix) != len(source) or not prefix.shape[1]:
-            raise ValueError(f"start: expected a prefix for each of {len(source)} sources, got {tuple(prefix.shape)}")
+            given = "start" if name == "length" else "start_token"
+            raise ValueError(f"{given}: expected a prefix for each of {len(source)} sources, got {tuple(prefix.shape)}")
         longest = prefix.shape[1] + length - 1  # the last is never read
         if longest > self.out_block_size:
             raise ValueError(

@@ -40,7 +40,8 @@ class DualAttnCausalLMOutput(NamesCache, CausalLMOutputWithPast):
             :class:`~dual_attention.hf.cache.DualAttnCache`.
         hidden_states: inputs of the blocks and of the output layer, ``(B, N, d)`` each.
         attentions: of each block ``(B, H, N, t + N)``, sensory heads first.
-        relations: of each block ``(B, N, t + N, R)``, with ``output_attentions``, if heads have relations.
+        relations: of each block ``(B, N, t + N, R)``, with ``output_attentions``, if heads have relations; of
+            disentangled heads ``(B, H, N, t + N)``.
 
     >>> config = DualAttnConfig(vocab_size=50, d_model=32, n_layers=1, n_heads_sa=1, n_heads_ra=1, max_block_size=16)
     >>> tokens = torch.randint(50, (2, 9))

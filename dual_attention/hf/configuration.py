@@ -430,7 +430,7 @@ class DualAttnVisionConfig(
         """The arguments of the model's class."""
         given = super().arguments()
         sizes = {name: tuple(given[name]) for name in ("image_shape", "patch_size")}
-        return {**given, **sizes, "num_classes": self.num_labels}
+        return {**given, **sizes, "num_classes": self.num_labels or 1}
 
     @property
     def image_size(self) -> tuple[int, int]:

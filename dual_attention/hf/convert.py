@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from .._checkpoints.files import CheckpointFiles
 from .._checkpoints.language import LoadedLanguageModel, load_language_model
@@ -34,6 +34,8 @@ __all__ = ["convert_checkpoint", "to_hub", "to_transformers", "to_transformers_s
 
 Format = Literal["hub", "transformers"]
 
+_OF_TRAINING = {"training", "gradient_checkpointing", "dropout", "dropout_rate", "p", "inplace"}
+"""Settings that change nothing of a trained model's outputs."""
 _TOKENS = ("bos_token_id", "eos_token_id", "pad_token_id")
 
 
@@ -152,6 +154,23 @@ def _check_fit(model: LanguageModel, config: LanguageModelConfig) -> None:
             f"config: is not that of this {type(model).__name__}"
             + (f"; they differ in {', '.join(differing[:5])}" if differing else f", but of a {config.model}")
         )
+    own, wanted = map(_settings, (model, other))
+    for name in (*own, *wanted):
+        if own.get(name) != wanted.get(name):
+            raise ValueError(
+                f"config: is not that of this {type(model).__name__}, whose {name} is {own.get(name)!r}; "
+                f"expected {wanted.get(name)!r}"
+            )
+
+
+def _settings(model: nn.Module) -> dict[str, Any]:
+    """Numbers, names and switches of the modules of a model, on which its outputs depend beside its weights."""
+    return {
+        f"{path}.{name}".strip("."): value
+        for path, module in model.named_modules()
+        for name, value in vars(module).items()
+        if isinstance(value, (bool, int, float, str)) and not name.startswith("_") and name not in _OF_TRAINING
+    }
 
 
 def _with_layers_of(model: Any, empty: Any) -> Any:

@@ -101,7 +101,7 @@ def _of_gpt2(config: Any, tensors: Mapping[str, Tensor]) -> tuple[LanguageModelC
         activation=ACTIVATIONS.get(activation, activation),
         norm_first=True,
         max_block_size=config.n_positions,
-        block_kwargs={"attn_kwargs": {"add_bias_q": True, "add_bias_kv": True}},
+        block_kwargs={"attn_kwargs": {"add_bias_q": True, "add_bias_kv": True, "out_dropout": 0.0}},
         tie_weights=config.tie_word_embeddings,
     )
     names = {"wte": "token_embedder", "wpe": "positional_embedder", "ln_f": "norm"}

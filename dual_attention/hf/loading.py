@@ -73,7 +73,7 @@ def _with_adapter(files: CheckpointFiles, device: torch.device, dtype: torch.dty
             f"{files.name}: expected an adapter of a language model that it names, got task_type={task!r} and "
             f"base_model_name_or_path={source!r}"
         )
-    base = CheckpointFiles(source, revision=saved.get("revision"))
+    base = files.beside(source, saved.get("revision"))
     wide = torch.promote_types(dtype or torch.get_default_dtype(), torch.float32)
     loaded = load_language_checkpoint(base, dtype=wide)
     model: Any = to_transformers(loaded.model, loaded.config)  # pyright: ignore[reportArgumentType]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import nn
+from torch import Tensor, nn
 
 from dual_attention.encoder_models import DualAttnTransformerEncoder, TransformerEncoder
 
@@ -64,6 +64,24 @@ def test_the_batch_may_come_second_there():
     x = torch.randn(2, 5, 12, dtype=torch.float64)
     ours = TransformerEncoder.from_torch(theirs, **SIZES)
     torch.testing.assert_close(ours(None, embeddings=x), theirs(x.transpose(0, 1)).transpose(0, 1))
+
+
+def test_what_attention_returns_is_dropped_out_once():
+    theirs = torch_encoder(dropout=0.5).train()
+    more: dict[str, Any] = {"symbol_retrieval": "positional_symbols", "ra_kwargs": {"out_dropout": 0.0}}
+    for ours in (
+        TransformerEncoder.from_torch(theirs, **SIZES),
+        DualAttnTransformerEncoder.from_torch(theirs, 1, **SIZES, **more, silent=False),
+    ):
+        dropped: list[Tensor] = []
+
+        def note(module: nn.Module, args: Any, output: Tensor, into: list[Tensor] = dropped) -> None:
+            into.append((output == 0).double().mean())
+
+        for block in ours.blocks:
+            block.dropout.register_forward_hook(note)
+        ours(None, embeddings=torch.randn(200, 7, 12, dtype=torch.float64))
+        torch.testing.assert_close(torch.stack(dropped).mean(), torch.tensor(0.5).double(), atol=0.03, rtol=0)
 
 
 @pytest.mark.parametrize(

@@ -149,7 +149,9 @@ class _Native:
     hook_out: Any
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        return self._shown(self.original_component(self.hook_in(args[0]), *args[1:], **kwargs))
+        hooked = self.hook_in(args[0])
+        args = tuple(hooked if arg is args[0] else arg for arg in args)  # keys and values, too
+        return self._shown(self.original_component(*args, **kwargs))
 
     def _shown(self, output: Any) -> Any:
         if isinstance(output, Tensor):

@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file
 
 from dual_attention import DualAttnTransformerLM, TransformerLM
-from dual_attention._checkpoints.weights import shared_names
+from dual_attention._models.weights import shared_names
 from dual_attention.hf import (
     DualAttnForCausalLM,
     DualAttnTransformerLM_HFHub,
@@ -119,6 +119,16 @@ def test_tokens_that_end_a_text_stay_known(tmp_path: Path):
             lambda: to_transformers(causal().model, config("transformer").language_config()),
             ValueError,
             "config: is not that of this DualAttnTransformerLM",
+        ),
+        (
+            lambda: to_hub(causal("transformer").model, config("transformer", n_heads=2).language_config()),
+            ValueError,
+            "config: is not that of this TransformerLM, whose n_heads is 4; expected 2",
+        ),
+        (
+            lambda: to_transformers(causal().model, config(activation="relu").language_config()),
+            ValueError,
+            "config: is not that of this DualAttnTransformerLM, whose activation is 'gelu'; expected 'relu'",
         ),
         (lambda: to_hub(torch.nn.Linear(2, 2)), TypeError, "model: expected a language model of this library"),
         (lambda: to_transformers(to_hub(causal()), config().language_config()), ValueError, "config: is known"),

@@ -86,6 +86,15 @@ def test_a_model_is_fetched_and_kept(hub, tmp_path: Path):
     assert_published_logits(again, "dat")
 
 
+def test_a_checkpoint_that_another_one_names_is_fetched_like_it(hub, tmp_path: Path):
+    """As an adapter's model is: from the same hub and into the same cache, but at a revision of its own."""
+    address, requests = hub
+    download = {"endpoint": address, "cache_dir": tmp_path, "revision": "other", "subfolder": "x", "local_dir": "y"}
+    base = CheckpointFiles("someone/adapter", **download).beside(REPOSITORY, None)
+    found = base.find("config.json")
+    assert requests and found is not None and found.is_relative_to(tmp_path)
+
+
 def test_what_a_hub_has_not(hub, tmp_path: Path):
     address, _ = hub
     files = CheckpointFiles(REPOSITORY, endpoint=address, cache_dir=tmp_path)

@@ -74,6 +74,18 @@ def test_the_same_outputs(name: str, dtype: torch.dtype, close: float, tmp_path:
     assert all(torch.equal(w, before[key]) for key, w in theirs.state_dict().items())
 
 
+@pytest.mark.parametrize("n_heads_ra", [0, 2])
+def test_what_attention_returns_is_dropped_out_once(n_heads_ra: int):
+    rates = dict.fromkeys(("attn_pdrop", "embd_pdrop", "resid_pdrop"), 0.5)
+    ra: Any = {"ra_kwargs": {"out_dropout": 0.0}, "silent": False} if n_heads_ra else {}
+    model = from_transformers(matters(GPT2LMHeadModel(GPT2Config(**GPT2, **rates))), n_heads_ra, **ra).model
+    dropped = []
+    for block in model.layers.blocks:
+        block.dropout.register_forward_hook(lambda *call: dropped.append((call[-1] == 0).float().mean()))
+    model.train()(torch.randint(29, (40, 20)))
+    torch.testing.assert_close(torch.stack(dropped).mean(), torch.tensor(0.5), atol=0.02, rtol=0)
+
+
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("symbols", ["symbolic_attention", "position_relative"])
 def test_new_relational_heads_are_silent_unless_they_may_speak(name: str, symbols: str, tmp_path: Path):

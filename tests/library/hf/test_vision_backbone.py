@@ -96,3 +96,11 @@ def test_another_size_is_saved_and_loaded(symbols: dict, tmp_path: Path):
     loaded = DualAttnForImageClassification.from_pretrained(tmp_path).eval()
     assert loaded.config.image_size == (16, 12) and tuple(loaded.config.patch_size) == (2, 4)
     torch.testing.assert_close(loaded(images).logits, model(images).logits)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_labels(kind: str):
+    """As transformers has them: the body is there, and a classifier of one."""
+    settings = vision_config(kind, num_labels=0)
+    assert DualAttnVisionBackbone(settings)(torch.randn(*IMAGES)).feature_maps
+    assert DualAttnForImageClassification(settings)(torch.randn(*IMAGES)).logits.shape[1] == 1

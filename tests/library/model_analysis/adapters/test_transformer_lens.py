@@ -167,3 +167,19 @@ def test_compatibility_mode(bridge: Any):
     logits, cache = bridge.run_with_cache(CLEAN)
     torch.testing.assert_close(logits, expected, **CLOSE)
     assert "blocks.0.hook_resid_mid" in cache and "blocks.1.attn.hook_pattern" in cache
+
+
+@pytest.mark.parametrize("name", ["dat", "transformer"])
+@torch.no_grad()
+def test_what_enters_the_heads_is_replaced_for_receivers_and_senders(name: str):
+    """Zeros as the only input leave all senders alike."""
+    bridge = bridge_of(name)
+    kinds = ["sensory.", "relational."] if name == "dat" else [""]
+    seen = {}
+    hooks = [(f"blocks.0.attn.{kind}hook_in", lambda x, hook: 0 * x) for kind in kinds]
+    hooks += [(f"blocks.0.attn.{kind}hook_pattern", lambda x, hook: seen.update({hook.name: x})) for kind in kinds]
+    bridge.run_with_hooks(CLEAN, fwd_hooks=hooks)
+    assert len(seen) == len(kinds)
+    for pattern in seen.values():
+        expected = torch.ones_like(pattern).tril()
+        torch.testing.assert_close(pattern, expected / expected.sum(-1, keepdim=True), **CLOSE)
