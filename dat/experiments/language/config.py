@@ -143,7 +143,7 @@ class LanguageMachineConfig(ParallelMachineConfig):
 
 
 def default_loop() -> StepLoopConfig:
-    """The length of the default run: a few minutes on two cores."""
+    """The length of the default run: about a minute on two cores."""
     return StepLoopConfig(steps=400, batch_size=16, eval_batch_size=16, eval_every=100, checkpoint_every=100)
 
 

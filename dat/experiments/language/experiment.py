@@ -133,7 +133,7 @@ def timed_text(config: LanguageConfig) -> Problem:
     sequences = TextSequences([tokens], length, vocab_size=model_config.vocab_size)
     model = build_language_model(model_config, seed=0)
     factors = scaled_from_base(config, model, lambda keys: keys.language_config(size).build())
-    per_step = dict.fromkeys(("tokens", "words"), config.tokens_per_step)  # words are not counted for this
+    per_step = {name: config.tokens_per_step for name in ("tokens", "words")}  # words are not counted for this
     return Problem(model, sequences, language_loss(), factors=factors, per_step=per_step)
 
 
