@@ -186,7 +186,7 @@ def _open_run(
         model = empty_language_model(config, source=source, dtype=dtype)
     else:
         config = read_config(experiment.Config, run.config)
-        model = experiment.empty_model(config).to(dtype)
+        model = experiment.model_of_run(config, run.path).to(dtype)
         if isinstance(model, LanguageModel) and experiment.name != "language":
             if not without_text:
                 raise ValueError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -78,7 +79,9 @@ def inputs_of(checkpoint: Checkpoint) -> dict[str, Any]:
     if checkpoint.run is None or isinstance(checkpoint.model, LanguageModel):
         return {}
     experiment = experiment_of_run(checkpoint.run)
-    inputs = experiment.cost(checkpoint.config).inputs if isinstance(experiment, SweptExperiment) else ()
+    inputs: tuple[Any, ...] = ()
+    with suppress(FileNotFoundError):  # of data that are gone
+        inputs = experiment.cost(checkpoint.config).inputs if isinstance(experiment, SweptExperiment) else ()
     return {"inputs": inputs} if inputs else {}
 
 

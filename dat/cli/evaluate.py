@@ -41,14 +41,17 @@ def evaluate(prog: str, arguments: Sequence[str]) -> int:
     parser.add_argument("checkpoint", metavar="CHECKPOINT", help=CHECKPOINT)
     takes_file(parser)
     add = parser.add_argument
-    text = "Text or tokens, as data.path of `dat train language`; may be given several times."
+    text = (
+        "Text or tokens, as data.path of `dat train language`; may be given several times. It is scored in whole "
+        "sequences of the context."
+    )
     add("--text", type=str, action="append", metavar="FILE", help=text)
     pairs = (
         'Minimal pairs in the format of BLiMP: JSON Lines with "sentence_good", "sentence_bad" and perhaps "field"; a '
         "file, a folder or a pattern; may be given several times."
     )
     add("--pairs", type=str, action="append", metavar="FILE", help=pairs)
-    add("--tokens", type=int, help="With --text: most tokens to score, the first ones; by default all.")
+    add("--tokens", type=int, help="With --text: score the first sequences with at most that many tokens.")
     add("--batch_size", type=int, help="With --text or --pairs: sequences at once; by default 16.")
     add(
         "--tokenizer", type=str, help="With --text or --pairs: as of `dat generate`; by default that of the checkpoint."
@@ -100,9 +103,10 @@ def _evaluate_language(options: Any, machine: MachineConfig) -> int:
         found = evaluate_pairs(checkpoint.model, tokenizer, pairs, device=device, batch_size=size)
         print(json_text(found, indent=2)) if options.json else show(table_of_pairs(options.checkpoint, found))
         return 0
-    documents = None
+    documents = read_as = None
     if checkpoint.run is not None:
-        documents = documents_of(read_config(LanguageConfig, checkpoint.run.config).data, tokenizer)
+        read_as = read_config(LanguageConfig, checkpoint.run.config).data
+        documents = documents_of(read_as, tokenizer)
     elif checkpoint.kind == "babylm format":
         documents = DocumentMask(tokenizer.end, restart=False)  # as all of them were trained
     numbers = evaluate_text(
@@ -113,6 +117,7 @@ def _evaluate_language(options: Any, machine: MachineConfig) -> int:
         tokens=tokens,
         batch_size=size,
         documents=documents,
+        read_as=read_as,
     )
     if options.json:
         print(json_text({"text": numbers}, indent=2))

@@ -50,6 +50,7 @@ def export_vision_model(
     *,
     mean: Sequence[float] = (),
     std: Sequence[float] = (),
+    cut: bool = False,
     **saving: Any,
 ) -> None:
     """Write a model, and how images become its inputs, into a folder for transformers.
@@ -57,6 +58,7 @@ def export_vision_model(
     Args:
         symbols, image_shape: as :func:`build_vision_model`.
         mean, std: of each channel, by which images in 0..1 are normalised; without them they are not.
+        cut: images are cut to a square and resized by cubic interpolation, as pictures of a folder are.
         saving: arguments of ``save_pretrained``.
     """
     from dual_attention.hf import DualAttnForImageClassification, DualAttnVisionConfig
@@ -67,17 +69,16 @@ def export_vision_model(
     about = DualAttnVisionConfig(model=name, **sizes, **arguments)
     DualAttnForImageClassification(about, model).save_pretrained(folder, **saving)
     channels, width, height = image_shape
-    inputs = {
-        "do_resize": True,
-        "size": {"height": height, "width": width},
-        "do_rescale": True,
-        "rescale_factor": 1 / 255,
-    }
-    normalised = {"do_normalize": bool(mean), **({"image_mean": list(mean), "image_std": list(std)} if mean else {})}
+    whole = {"height": height, "width": width}
+    inputs: dict[str, Any] = {"image_processor_type": "ViTImageProcessor", "size": whole}
+    if cut:
+        inputs = {"image_processor_type": "CLIPImageProcessor", "size": {"shortest_edge": height}, "resample": 3}
+        inputs |= {"do_center_crop": True, "crop_size": whole}
+    inputs |= {"do_resize": True, "do_rescale": True, "rescale_factor": 1 / 255, "do_normalize": bool(mean)}
+    if mean:
+        inputs |= {"image_mean": list(mean), "image_std": list(std)}
     if channels == 3:  # transformers turns images into such before it looks at them
-        write_json(
-            folder / "preprocessor_config.json", {"image_processor_type": "ViTImageProcessor", **inputs, **normalised}
-        )
+        write_json(folder / "preprocessor_config.json", inputs)
 
 
 def vision_symbols(config: VisionModelKeys, image_shape: Sequence[int], *, class_token: bool = True) -> SymbolOptions:

@@ -76,6 +76,10 @@ class Experiment(ABC, Generic[Config, Ready]):
     def empty_model(self, config: Config) -> nn.Module:
         """The model of a run on the meta device; random generators are left as they are."""
 
+    def model_of_run(self, config: Config, run: Path) -> nn.Module:
+        """The same of a run that is there already; its folder may know what its data no longer say."""
+        return self.empty_model(config)
+
     @abstractmethod
     def headline(self, result: Mapping[str, Any]) -> str:
         """One line that says what was trained, from the numbers of a run."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from dual_attention._checksums import sha256_of
 from dual_attention._words import listed
 
 from .pictures import decoded
@@ -79,6 +81,20 @@ def find_pictures(folder: str | None) -> PictureFolder:
         if unknown := sorted(set(test) - set(train)):
             raise ValueError(f"data.folder: {parts[0]} has the classes {listed(unknown)}, which train has not")
     return PictureFolder(tuple(train), train, test, left_out)
+
+
+def pictures_origin(folder: str | None) -> dict[str, Any]:
+    """Identity of the pictures of a folder, as JSON: its classes, and a digest of the files by their places in it.
+
+    Raises:
+        FileNotFoundError, ValueError: as :func:`find_pictures`.
+    """
+    found, root = find_pictures(folder), Path(folder or "")
+    paths = [path for part in (found.train, found.test or {}) for files in part.values() for path in files]
+    digest = hashlib.sha256()
+    for path in paths:
+        digest.update(repr((path.relative_to(root).as_posix(), sha256_of(path))).encode())
+    return {"classes": list(found.classes), "pictures": len(paths), "digest": digest.hexdigest()[:12]}
 
 
 def _by_class(folder: Path) -> tuple[dict[str, list[Path]], int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,7 +22,8 @@ def decoded(data: bytes, width: int, height: int, *, grey: bool) -> tuple[Tensor
     It is turned as its camera says, put on white where it is transparent, cut to the shape, and resized.
 
     Raises:
-        ValueError: if it is no image of :data:`FORMATS`, damaged, or has more than :data:`MOST_PIXELS`.
+        ValueError: if it is no image of :data:`FORMATS`, damaged, has more than 16 bits for each channel, or more than
+            :data:`MOST_PIXELS` pixels.
         ImportError: if the extra ``train`` is not installed.
     """
     image, ops = require("PIL.Image", extra="train"), require("PIL.ImageOps", extra="train")
@@ -33,7 +35,7 @@ def decoded(data: bytes, width: int, height: int, *, grey: bool) -> tuple[Tensor
                 raise ValueError(
                     f"image: expected at most {MOST_PIXELS:,} pixels, got {file.width:,} × {file.height:,}"
                 )
-            picture = ops.exif_transpose(file).convert("RGBA")
+            picture = _in_colours(ops.exif_transpose(file))
     except image.DecompressionBombError as error:
         raise ValueError(f"image: expected at most {MOST_PIXELS:,} pixels, got many more") from error
     except image.UnidentifiedImageError as error:
@@ -46,3 +48,12 @@ def decoded(data: bytes, width: int, height: int, *, grey: bool) -> tuple[Tensor
     fitted = ops.fit(ground.convert("L" if grey else "RGB"), (width, height), method=image.Resampling.BICUBIC)
     pixels = torch.frombuffer(bytearray(fitted.tobytes()), dtype=torch.uint8)
     return pixels.view(height, width, -1).permute(2, 0, 1).contiguous(), before
+
+
+def _in_colours(picture: Any) -> Any:
+    """Of 8 bits for each channel, and with one of transparency; ``convert`` alone would cut 16 bits at 255."""
+    if picture.mode == "F" or (picture.mode == "I" and picture.getextrema()[1] >= 2**16):
+        raise ValueError(f"image: expected 8 or 16 bits for each channel, got an image of mode {picture.mode}")
+    if picture.mode.startswith("I"):
+        picture = picture.convert("I").point(lambda value: value / 257).convert("L")
+    return picture.convert("RGBA")

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
 from torch import nn
 
+from dual_attention._files import read_json_object, write_json
 from dual_attention._words import counted
 
 from ...data.images import LabelledImages, find_pictures, split_images
 from ...data.images.augmentation import Augmentation
+from ...data.images.folders import PictureFolder, pictures_origin
 from ...sweeps.durations import EVALUATION_SHARE
 from ...sweeps.experiment import Cost, SweptExperiment
 from ...sweeps.table import Axis, CurvesFigure, ResultTable
 from ...training.device import check_memory, prepare_device
 from ...training.experiment import Prepared, count_parameters
+from ...training.loop import Trainer
 from ...training.problem import Problem
 from ...training.seeding import derive_seed
 from ..base_width import scaled_from_base
@@ -34,9 +37,26 @@ from .scales import SCALES
 
 USES = {"train": "train", "val": "validate", "test": "test"}
 """What pictures of a split are for, in words."""
+ORIGIN = "data.json"
+"""File of a run folder that says which pictures of a folder it began with."""
 
 
-class ImageClassification(SweptExperiment[ImageConfig, Prepared]):
+@dataclass(frozen=True)
+class PreparedImages(Prepared):
+    """A run of image classification, ready to train.
+
+    Attributes:
+        origin: what identifies the pictures of a folder, as JSON; None of other sets, which do not change.
+    """
+
+    origin: dict[str, Any] | None = None
+
+    def write(self, folder: Path) -> None:
+        if self.origin is not None:
+            write_json(folder / ORIGIN, self.origin)
+
+
+class ImageClassification(SweptExperiment[ImageConfig, PreparedImages]):
     """Tables 1, 3 and 4 of arXiv 2405.16727."""
 
     name = "images"
@@ -69,6 +89,7 @@ class ImageClassification(SweptExperiment[ImageConfig, Prepared]):
         measures={"test": "test images, top-1", "test_top5": "test images, top-5"},
         tabled={"test_loss": "cross-entropy: test images"},
         provenance={"epochs": 0, "n_test": 0},
+        digests=("pictures",),
         run_in_words="{model} on {benchmark}, {n_train:,} images, seed {seed}".format_map,
         scale=100.0,
         unit=" %",
@@ -84,8 +105,12 @@ class ImageClassification(SweptExperiment[ImageConfig, Prepared]):
         made = {"epochs": config.loop.epochs, "n_test": config.data.tested(config.data.dataset)}
         return super().identity(config) | made
 
-    def prepare(self, config: ImageConfig, *, cache: Path, run: Path | None = None) -> Prepared:
+    def prepare(self, config: ImageConfig, *, cache: Path, run: Path | None = None) -> PreparedImages:
         device, data = prepare_device(config.machine), config.data
+        origin = pictures_origin(data.folder) if data.dataset == "folder" else None
+        begun = None if run is None else origin_of(run)
+        if begun is not None and begun != origin:
+            raise ValueError(f"{run}: the pictures are not those that the run began with, see {ORIGIN} there")
         about = data.about(data.dataset)
         model = empty_image_model(config.model, about)
         check_memory("model", "its weights", 4 * count_parameters(model), device)
@@ -101,15 +126,30 @@ class ImageClassification(SweptExperiment[ImageConfig, Prepared]):
             size=data.image_size,
         )
         read = about_folder(data.folder, splits) if data.dataset == "folder" else ""
-        return Prepared(image_problem(config, splits, device), device, chance=1 / about.classes, about=read)
+        chance = 1 / about.classes
+        return PreparedImages(image_problem(config, splits, device), device, origin, chance=chance, about=read)
 
     def empty_model(self, config: ImageConfig) -> nn.Module:
         return empty_image_model(config.model, config.data.about(config.data.dataset))
 
+    def model_of_run(self, config: ImageConfig, run: Path) -> nn.Module:
+        """As the base class; the pictures of a folder may be gone."""
+        if config.data.dataset != "folder" or (origin := origin_of(run)) is None:
+            return self.empty_model(config)
+        about = PictureFolder(tuple(origin["classes"]), {}, None, 0).image_set(config.data.image_size)
+        return empty_image_model(config.model, about)
+
     def export(self, config: ImageConfig, model: nn.Module, folder: Path, **saving: Any) -> None:
-        about, keys = config.data.about(config.data.dataset), config.model
-        symbols, looks = vision_symbols(keys, about.shape), {"mean": about.mean, "std": about.std}
-        export_vision_model(model, keys, symbols, about.shape, folder, **looks, **saving)
+        keys, shape, own = config.model, config.data.shape(config.data.dataset), config.data.dataset == "folder"
+        about = PictureFolder((), {}, None, 0).image_set(shape[1]) if own else config.data.about(config.data.dataset)
+        looks: dict[str, Any] = {"mean": about.mean, "std": about.std, "cut": own}
+        export_vision_model(model, keys, vision_symbols(keys, shape), shape, folder, **looks, **saving)
+
+    def summary(
+        self, config: ImageConfig, prepared: PreparedImages, trainer: Trainer, final: Mapping[str, float]
+    ) -> dict[str, Any]:
+        told = {} if prepared.origin is None else {"pictures_digest": prepared.origin["digest"]}
+        return {**super().summary(config, prepared, trainer, final), **told}
 
     def preset_config(self, name: str) -> ImageConfig:
         """The default run of a preset; those of the paper are of CIFAR-10."""
@@ -126,6 +166,11 @@ class ImageClassification(SweptExperiment[ImageConfig, Prepared]):
         evaluated = (data.n_val + data.tested(data.dataset)) * (1 + len(config.loop.measure_at))
         work = config.loop.epochs * data.trained + EVALUATION_SHARE * evaluated
         return Cost(work, lambda: timed_images(config))
+
+
+def origin_of(run: Path) -> dict[str, Any] | None:
+    """The pictures that a run began with; None of sets that do not change, and in runs of earlier versions."""
+    return read_json_object(run / ORIGIN) if (run / ORIGIN).is_file() else None
 
 
 def about_folder(folder: str | None, splits: Mapping[str, LabelledImages]) -> str:

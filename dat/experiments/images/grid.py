@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, get_args
 
 from ...data.images import ImageSetName
+from ...data.images.folders import pictures_origin
 from ...data.images.splits import check_image_counts
 from ...sweeps.grid import Cell, GridConfig
 from ...training.configs import LoopConfig, PrecisionMachineConfig, check_names
@@ -60,6 +61,11 @@ class ImageGrid(GridConfig):
             for n_train in self.sizes
             for model in self.models
         ]
+
+    def origin(self) -> dict[str, Any]:
+        if self.datasets != ("folder",):
+            return {}
+        return {"pictures_digest": pictures_origin(self.data.folder)["digest"]}
 
     def run_config(self, cell: Cell) -> ImageConfig:
         dataset: Any = cell["benchmark"].partition("-")[0]

@@ -48,7 +48,7 @@ class LanguageDataConfig:
     """Rows of dataset to take from each split, the first ones; null takes all."""
     val_fraction: float = 0.05
     """Share of the tokens that is kept apart if there is nothing else to validate on: whole documents, chosen by a hash
-    of their text, the same for every seed and model; a document that is there twice is used once. A text of too few
+    of their text, the same for every seed; a document that is there twice is used once. A text of too few
     documents is cut into parts, and some of them are kept apart."""
     val_tokens: int = 32768
     """Tokens that each validation scores, the first of the validation text; fewer if it has fewer."""

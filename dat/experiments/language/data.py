@@ -249,7 +249,8 @@ def load_data(
     train, val = (source, given) if given else _split(source, config.val_fraction, context, tokenizer.end)
     origin = {"train": train.origin, "val": val.origin, "train_tokens": train.size}
     to_train = TextSequences(train.arrays, context, name=train.name, **order, **common)
-    to_val = TextSequences(first_tokens(val.arrays, config.val_tokens, context), context, name=val.name, **common)
+    scored = first_tokens(val.arrays, config.val_tokens, context) or val.arrays  # which are too short, as it says
+    to_val = TextSequences(scored, context, name=val.name, **common)
     origin["val_tokens"] = len(to_val) * context
     about = [about_text("text", train, context), *([about_text("validation", val, context)] if given else [])]
     about.append(about_tokens(to_train.size, len(to_train), context, origin["val_tokens"]))

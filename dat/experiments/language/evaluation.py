@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,21 +28,26 @@ def evaluate_text(
     tokens: int | None = None,
     batch_size: int = 16,
     documents: DocumentMask | None = None,
+    read_as: LanguageDataConfig | None = None,
 ) -> dict[str, Any]:
-    """Loss, perplexity and bits per byte of a text, cut into sequences of the model's context or, if it has fewer
-    tokens than that, of its own length.
+    """Loss, perplexity and bits per byte of a text, cut into whole sequences of the model's context or, if it has fewer
+    tokens than that, of its own length; tokens after the last sequence are not scored.
 
     Args:
         paths: files of text or tokens, folders and patterns, as ``data.path`` of a run.
-        tokens: score that many, the first ones; None scores all.
+        tokens: score the first sequences with at most that many, at least one; None scores all sequences.
         documents: how documents are kept apart, as the model was trained; None: tokens attend to all before them.
+        read_as: of a run, whose key of JSON Lines and separator of documents the text has; None takes the defaults.
 
     Raises:
         FileNotFoundError: if there are no such files.
         ValueError: if the text has no two tokens, or tokens that the model does not have.
     """
+    reading = LanguageDataConfig()
+    if read_as is not None:
+        reading = replace(reading, field=read_as.field, separator=read_as.separator)
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as cache:
-        source = tokenize(text_named(paths, "text", LanguageDataConfig()), tokenizer, Path(cache))
+        source = tokenize(text_named(paths, "text", reading), tokenizer, Path(cache))
         longest = max((len(array) for array in source.arrays), default=0)
         if longest < 2:
             raise ValueError(f"text: expected a text of at least 2 tokens, got {longest}")

@@ -98,6 +98,23 @@ def test_a_name_on_the_hub(to, run, evaluated, monkeypatch):
     assert found == pytest.approx(evaluated(run, "--text=text.txt")["text"], rel=1e-5)
 
 
+def test_a_text_is_read_as_that_of_the_run(evaluated):
+    """The key of its lines, and what parts its documents."""
+    Path("notes.jsonl").write_text("".join(json.dumps({"body": f"{i} and ## {i + 2}"}) + "\n" for i in range(60)))
+    sizes = [
+        "--model.context=8",
+        "--model.d_model=16",
+        "--loop.steps=1",
+        "--loop.batch_size=2",
+        "--data.val_tokens=160",
+    ]
+    files = ["--data.path=notes.jsonl", "--data.val_path=notes.jsonl", "--data.field=body", "--data.separator=##"]
+    quiet = ["--output.progress=false", "--output.tensorboard=false", *QUIET]
+    assert dat("train", "language", *files, *sizes, *quiet, "--output.name=run") == 0
+    found = evaluated("runs/run", "--text=notes.jsonl", "--tokens=160")["text"]
+    assert found == pytest.approx(evaluated("runs/run")["val"], rel=1e-5)
+
+
 def test_a_text_that_is_shorter_than_the_context(run, evaluated):
     Path("short.txt").write_text("abc")
     assert evaluated(run, "--text=short.txt")["text"]["tokens"] == 3

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import io
 import shutil
 
 import pytest
 import torch
 from PIL import Image
+from transformers import AutoImageProcessor
 
 from dat.data.images import find_pictures, folder_images, image_set, split_images
+from dat.data.images.folders import MEAN, STD
+from dat.data.images.pictures import decoded
 from dat.experiments.images.config import ImageSources
 from dat.experiments.images.experiment import ImageClassification
 from dat.experiments.images.grid import ImageGrid
-from dat.sweeps.grid import cells
-from tests.lab.cli.commands import dat
+from dat.sweeps.grid import GridFolder, cells
+from dat.sweeps.workers import run_cell
+from dat.training.configs import LoopConfig
+from tests.lab.cli.commands import dat, fails
 
 
 def picture(path, seed, mode="RGB", size=(40, 30)):
@@ -72,6 +78,22 @@ def test_transparent_is_white(tmp_path):
         Image.new("RGBA", (9, 9), (10, 20, 30, alpha)).save(tmp_path / name / "1.png")
     images, _ = folder_images(str(tmp_path), 4)
     assert images.images[0].eq(255).all() and images.images[1, :, 0, 0].tolist() == [10, 20, 30]
+
+
+@pytest.mark.parametrize("form", ["PNG", "TIFF"])
+def test_sixteen_bits_are_scaled_to_eight(form):
+    wide = (torch.arange(64).view(8, 8) * 1040).numpy().astype("uint16")
+    file = io.BytesIO()
+    Image.fromarray(wide).save(file, form)
+    pixels, _ = decoded(file.getvalue(), 8, 8, grey=True)
+    assert (pixels[0].double() - torch.from_numpy(wide / 257.0)).abs().max() <= 1
+
+
+def test_pictures_of_more_bits_are_refused():
+    file = io.BytesIO()
+    Image.fromarray(torch.rand(8, 8).numpy()).save(file, "TIFF")
+    with pytest.raises(ValueError, match="image: expected 8 or 16 bits for each channel, got an image of mode F"):
+        decoded(file.getvalue(), 8, 8, grey=False)
 
 
 def test_no_folder():
@@ -150,6 +172,46 @@ def test_a_run_from_the_command_line(folder, tmp_path, capsys):
     assert "pictures: 2 classes, 12 to train on, 4 to validate on, 4 to test on; left out: 1 file" in printed
     dat("evaluate", str(tmp_path / "runs" / "pets"))
     assert "test" in capsys.readouterr().out
+
+
+def test_a_run_knows_its_pictures(folder, tmp_path, monkeypatch, capsys):
+    """Others are refused, since it would be tested on what it was trained on; without them it opens all the same."""
+    monkeypatch.chdir(tmp_path)
+    words = "--data.dataset folder --data.folder pets --data.image_size 8 --data.n_val 4 --loop.epochs 1"
+    model = "--model.n_layers 1 --model.d_model 16 --model.dff 16 --model.rel_proj_dim 4"
+    assert dat("train", "images", *words.split(), *model.split(), "--output.name=run", "--machine.threads=1") == 0
+    assert dat("evaluate", "runs/run") == 0
+    picture(folder / "cat" / "new.png", 77)
+    capsys.readouterr()
+    assert "the pictures are not those that the run began with" in fails(capsys, "evaluate", "runs/run")
+    shutil.rmtree(folder)
+    assert dat("info", "runs/run") == 0 and dat("export", "runs/run", "--out=exported") == 0
+    how = AutoImageProcessor.from_pretrained("exported", backend="pil")
+    across, down = torch.arange(50)[None].expand(30, 50) * 5, torch.arange(30)[:, None].expand(30, 50) * 8
+    wide, file = Image.fromarray(torch.stack([across, down, 250 - across], -1).to(torch.uint8).numpy()), io.BytesIO()
+    wide.save(file, "PNG")
+    ours = decoded(file.getvalue(), 8, 8, grey=False)[0] / 255
+    ours = (ours - torch.tensor(MEAN)[:, None, None]) / torch.tensor(STD)[:, None, None]
+    theirs = torch.from_numpy(how(wide)["pixel_values"][0])
+    torch.testing.assert_close(theirs, ours, atol=0.25, rtol=0)  # cut half a pixel apart; squashed it would be 0.6
+
+
+def test_a_grid_is_not_continued_with_other_pictures(folder, tmp_path):
+    grid = ImageGrid(
+        out=str(tmp_path / "grid"),
+        datasets=("folder",),
+        sizes=(10,),
+        data=ImageSources(folder=str(folder), n_val=4, n_test=4, image_size=8),
+        loop=LoopConfig(epochs=1, batch_size=8, eval_every=0, checkpoint_every=0),
+    )
+    experiment, opened = ImageClassification(), GridFolder(ImageClassification(), grid.out)
+    opened.open(grid)
+    cell = cells(experiment, grid)[0]
+    run_cell(experiment, grid.config(cell), opened.path_of(cell), cache=opened.path)
+    opened.open(grid)
+    picture(folder / "cat" / "new.png", 77)
+    with pytest.raises(ValueError, match="pictures_digest"):
+        opened.open(grid)
 
 
 def test_a_grid_needs_its_folder_only_when_it_runs(folder):
