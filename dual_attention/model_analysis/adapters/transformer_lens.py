@@ -198,8 +198,10 @@ class _AllHeads(_Native):
 
     @property
     def W_O(self) -> Tensor:
-        """The output projections, ``(H, d_h, d)``: each kind of head writes into features of its own."""
+        """The output projections, ``(H, d_h, d)``: each kind of head writes into features of its own, or into all."""
         by_kind = [heads.W_O for heads in self.submodules.values()]
+        if all(w.shape[-1] == self.original_component.d_model for w in by_kind):  # as heads that were added do
+            return torch.cat(by_kind)
         return torch.block_diag(*(w.flatten(0, 1) for w in by_kind)).unflatten(0, (-1, by_kind[0].shape[1]))
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:

@@ -79,6 +79,21 @@ def test_hooks_of_all_heads(bridge: Any):
         torch.testing.assert_close(written, cache[f"blocks.{layer}.hook_attn_out"], **CLOSE)
 
 
+@torch.no_grad()
+def test_heads_that_were_added_write_into_all_features():
+    width: dict[str, Any] = {"total_n_heads": 4}
+    heads: Any = {"sa_kwargs": width, "ra_kwargs": {**width, "out_dim": DAT.d_model}}
+    settings = replace(DAT, n_heads_sa=4, n_heads_ra=2, **heads)
+    bridge = transformer_lens_bridge(
+        matters(DualAttnForCausalLM(DualAttnConfig.from_language_config(settings))).double()
+    )
+    _, cache = bridge.run_with_cache(CLEAN)
+    attn = bridge.blocks[0].attn
+    assert attn.W_O.shape[-1] == DAT.d_model
+    written = torch.einsum("bnhd,hdm->bnm", cache["blocks.0.attn.hook_z"], attn.W_O)
+    torch.testing.assert_close(written, cache["blocks.0.hook_attn_out"], **CLOSE)
+
+
 @pytest.mark.parametrize("hook", ["hook_z", "hook_pattern"])
 def test_hooks_of_all_heads_are_those_of_each_kind(hook: str):
     bridge, kinds = bridge_of("dat"), ("blocks.0.attn.sensory", "blocks.0.attn.relational")
