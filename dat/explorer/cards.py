@@ -155,7 +155,9 @@ def captured(model: nn.Module, site: Site, inputs: Tensor) -> tuple[HeadMaps, Te
 
 def scores_of(model: nn.Module, site: Site, maps: HeadMaps, entered: Tensor, inputs: Tensor) -> dict[str, Tensor]:
     """The layer's relations, and the scores of the same pairs that they should beat, ``(B, N, N, S)`` each."""
-    found = {"relations": maps.get("relations"), "attention": attention_scores(maps.get("weights"))}
+    found = {"relations": maps.get("relations")}
+    if maps.weights is not None:  # CoRelNet attends to nothing
+        found["attention"] = attention_scores(maps.weights)
     found["cosine"] = cosine_scores(entered)
     module = site.module
     if isinstance(module, RelationalAttention):

@@ -78,9 +78,7 @@ def run_explorer(prog: str, arguments: Sequence[str]) -> int:
     example = example_of(options)
     out = None if options.export is None else checked_export(options.export)
     text = standard_input("text") if options.text == "-" else options.text
-    view = View.of(options.view or (example.view if example else ""))
-    if example and not options.view and text is not None:
-        view = replace(view, i=None, j=None)  # which are of its own text
+    view = view_of(options, example, text)
     session, commands = session_of(options), commands_of(options)
     use_native(session.model)
     view.check_weights(session.facts.get("weights"))
@@ -213,6 +211,16 @@ def example_of(options: Any) -> ExampleModel | None:
     if options.example is not None:
         raise ValueError("example: give a checkpoint or an example, not both")
     return None
+
+
+def view_of(options: Any, example: ExampleModel | None, text: str | None) -> View:
+    """The view that is asked for, or else that of the example as far as it holds for other layers or another text."""
+    if options.view or not example:
+        return View.of(options.view or "")
+    view = View.of(example.view)
+    if options.layers is not None:
+        return View(page=view.page)
+    return view if text is None else replace(view, i=None, j=None)
 
 
 def session_of(options: Any) -> Explored:

@@ -65,6 +65,20 @@ class Seen:
         return file.getvalue()
 
 
+def way_of(heads: RecordedHeads, view: View, *, relational: bool) -> str:
+    """The way to see a map of these heads: that of the view if they have it, or else the first on pages.
+
+    Raises:
+        ValueError: if there is no such way.
+    """
+    if view.view not in ("raw", "attended", "contribution", "attention"):
+        raise ValueError(f"view: expected raw, attended, contribution or attention, got {view.view!r}")
+    first, more = ("raw", ["attended", "contribution"]) if relational else ("attention", ["contribution"])
+    if (heads.relation_products if relational else heads.sender_norms) is None:
+        more.remove("contribution")
+    return view.view if heads.weights is not None and view.view in more else first
+
+
 def pair_map(heads: RecordedHeads, view: View, *, relational: bool) -> tuple[str, Tensor]:
     """Title and values ``(N, M)`` of the map of a view; hidden pairs are zero.
 
@@ -72,30 +86,26 @@ def pair_map(heads: RecordedHeads, view: View, *, relational: bool) -> tuple[str
         ValueError: if there is no such head, relation, or way to see it.
     """
     n, title = heads.visible.receivers, f"{heads.layer} · {heads.kind}"
+    way = way_of(heads, view, relational=relational)
     if not relational:
         assert heads.weights is not None
         head = within("head", view.head, heads.n_heads)
         values = heads.weights.values(0, n, heads.visible)[head]
-        if view.view != "contribution":
+        if way == "attention":
             return f"{title} head {head}", values
-        if heads.sender_norms is None:
-            raise ValueError(f"view: what a sender contributes through the {title} heads depends on the receiver")
+        assert heads.sender_norms is not None
         return f"{title} head {head}, contribution of each sender", values * heads.sender_norms[head]
     assert heads.relations is not None
     relation = within("relation", view.relation, heads.relations.maps)
     values, title = heads.relations.values(0, n, heads.visible)[relation], f"{heads.layer} · relation {relation}"
-    if view.view not in ("raw", "attended", "contribution"):
-        raise ValueError(f"view: expected raw, attended or contribution, got {view.view!r}")
-    if view.view == "raw":
+    if way == "raw":
         return title, values
-    if heads.weights is None:
-        raise ValueError(f"view: {heads.layer} attends to nothing; expected raw")
+    assert heads.weights is not None
     head = relation if heads.relation_of_head else within("head", view.head, heads.n_heads)
     alpha = heads.weights.values(0, n, heads.visible)
-    if view.view == "attended":
+    if way == "attended":
         return f"{title} under attention of head {head}", values * alpha[head]
-    if heads.relation_products is None:
-        raise ValueError(f"view: {heads.layer} has no lengths of contributions; expected raw or attended")
+    assert heads.relation_products is not None
     squared = torch.einsum("hij,hg,gij->ij", alpha, heads.relation_products[relation], alpha)
     return f"{title}, contribution through all heads", values.abs() * squared.clamp_min(0).sqrt()
 
@@ -148,7 +158,8 @@ def seen_patches(recording: Recording, shown: Shown, view: View) -> Seen:
         for receiver in receivers
         for patch, value in enumerate(of[receiver])
     ]
-    title = f"{heads.layer} {heads.kind} {word}s{whose}{'' if view.view == 'raw' else f', {view.view}'}"
+    way = way_of(heads, view, relational=relational)
+    title = f"{heads.layer} {heads.kind} {word}s{whose}{'' if way in ('raw', 'attention') else f', {way}'}"
 
     def draw() -> Any:
         if i < shown.first:

@@ -176,8 +176,7 @@ class ImageSession(ModelSession):
 
     def packed_file(self, data: bytes) -> Json:
         """The recording of an image's file; ``ValueError`` if it is no image or too large."""
-        pixels, about = self._read(data)
-        return self._packed(pixels, about)
+        return {**self._packed(*self._read(data)), "source": None}
 
     def pixels(self, source: str) -> tuple[Tensor, str]:
         """Pixels ``(C, height, width)`` uint8 of a sample or a file, and where they come from; as :meth:`packed`."""

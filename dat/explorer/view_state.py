@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
 from dual_attention._words import suggestion
+from dual_attention.model_analysis.sites import KINDS
 
 from .recording import RecordedHeads, Recording
 from .requests import TEXT_BYTES
@@ -42,9 +43,10 @@ class View:
     Attributes:
         page: one of :data:`PAGES`.
         layer: its number in a model with one stack, or its name, such as ``decoder.0.cross``; empty takes the first.
-        kind: of heads, ``sensory`` or ``relational``, where a layer has both; empty takes the first.
+        kind: of heads, ``sensory`` or ``relational``, where a layer has both on the page; otherwise the first is taken.
         relation, head: numbers.
-        view: ``raw``, ``attended`` or ``contribution`` of relations, ``attention`` or ``contribution`` of heads.
+        view: ``raw``, ``attended`` or ``contribution`` of relations, ``attention`` or ``contribution`` of heads; one
+            that a map does not have takes the first.
         i, j: receiver and sender.
         part, symbol: numbers, on the page of symbols.
         off: switches, see :data:`SWITCHES`, such as ``r1.3_sa0.1``.
@@ -221,20 +223,19 @@ def heads_of(recording: Recording, view: View, *, relational: bool) -> RecordedH
 
 
 def named_heads(able: Sequence[RecordedHeads], view: View) -> RecordedHeads:
-    """The first of these heads that are of the layer and kind of a view.
+    """The first of these heads that are of the layer of a view, and of its kind if the layer has some.
 
     Raises:
-        ValueError: if there are no such heads.
+        ValueError: if the layer has none of them, or there is no such kind.
     """
     within = [heads for heads in able if view.layer in ("", heads.layer, short_layer(heads.layer))]
     if not within:
         known = dict.fromkeys(short_layer(heads.layer) for heads in able)
         raise ValueError(f"view: expected a layer of {', '.join(known)}, got {view.layer!r}")
-    for heads in within:
-        if view.kind in ("", heads.kind):
-            return heads
-    kinds = dict.fromkeys(heads.kind for heads in within)
-    raise ValueError(f"view: expected kind {' or '.join(kinds)} of {within[0].layer}, got {view.kind!r}")
+    if view.kind not in ("", *KINDS):
+        raise ValueError(f"view: expected kind {' or '.join(KINDS)}, got {view.kind!r}")
+    # In an address the kind may be one that was chosen on another page.
+    return next((heads for heads in within if heads.kind == view.kind), within[0])
 
 
 def short_layer(name: str) -> str:

@@ -18,7 +18,9 @@ export class DictionaryPage extends RelationPage {
     get("stop-dictionary").addEventListener("click", () => this.running && this.running.abort());
     get("corpus").addEventListener("change", async () => {
       const [file] = get("corpus").files;
-      if (file) this.make(await file.text(), file.name);
+      if (!file) return;
+      explorer.state.dictionary = 0; // it is of another text than that of the address
+      this.make(await file.text(), file.name);
     });
   }
 

@@ -18,7 +18,7 @@ export class GeneratePage extends AnswerPage {
   constructor(explorer) {
     super(explorer, "generation", "generate");
     for (const name of ["tokens", "temperature", "top_k", "seed"]) {
-      get(name).addEventListener("change", () => explorer.set({ [name]: get(name).value === "" ? INITIAL[name] : Number(get(name).value) }));
+      get(name).addEventListener("change", () => explorer.set({ generated: 0, [name]: get(name).value === "" ? INITIAL[name] : Number(get(name).value) }));
     }
     get("generate").addEventListener("click", () => this.start(null));
     get("stop").addEventListener("click", () => this.running && this.running.abort());

@@ -3,15 +3,24 @@
 import { Rows, unpacked } from "./arrays.js";
 import { work } from "./work.js";
 
+// The error function, to 2e-7: Abramowitz & Stegun, 7.1.26.
+/** @type {(x: number) => number} */
+const erf = (x) => {
+  const t = 1 / (1 + 0.3275911 * Math.abs(x));
+  const tail = ((((1.061405429 * t - 1.453152027) * t + 1.421413741) * t - 0.284496736) * t + 0.254829592) * t * Math.exp(-x * x);
+  return Math.sign(x) * (1 - tail);
+};
+
 const ACTIVATIONS = {
   identity: (x) => x,
   relu: (x) => Math.max(x, 0),
   sigmoid: (x) => 1 / (1 + Math.exp(-x)),
   tanh: Math.tanh,
   gelu: (x) => 0.5 * x * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (x + 0.044715 * x * x * x))),
+  gelu_erf: (x) => 0.5 * x * (1 + erf(x / Math.SQRT2)),
   silu: (x) => x / (1 + Math.exp(-x)),
 };
-const MAY_BE_NEGATIVE = ["identity", "tanh", "gelu", "silu"];
+const MAY_BE_NEGATIVE = ["identity", "tanh", "gelu", "gelu_erf", "silu"];
 
 // Activated inner products: heads' attention weights, or relations.
 class Factors {

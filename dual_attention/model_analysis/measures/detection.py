@@ -118,7 +118,8 @@ def detect(
         _auc_of_example(scores[b][counts[b]], labels[b][counts[b]], strata[b][counts[b]]) for b in range(len(counts))
     ]
     by_example = torch.stack(each) if each else scores.new_zeros((0, scores.shape[3]), dtype=torch.float64)
-    return Detection(found.auc, by_example, found.positives, found.matched, torch.tensor(null, dtype=torch.float64))
+    strengths = torch.tensor(null, dtype=torch.float64, device=found.auc.device)
+    return Detection(found.auc, by_example, found.positives, found.matched, strengths)
 
 
 def _strength(found: MatchedAuc) -> float:

@@ -78,7 +78,7 @@ def draw_matrices(
             else:
                 axis.set_axis_off()
         if title:
-            figure.suptitle(title, fontsize=12)
+            figure.suptitle(title, fontsize=12, parse_math=False)
     return figure
 
 

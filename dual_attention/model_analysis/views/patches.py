@@ -69,7 +69,8 @@ def draw_patch_relations(
             axis = figure.add_subplot(panels[divmod(number, wide)])
             _heat(axis, values[:, number], patch, grid, names[number], cmap)
         if title:
-            figure.suptitle(title, fontsize=12, y=0.88 + 0.3 / height, verticalalignment="bottom")
+            y = 0.88 + 0.3 / height
+            figure.suptitle(title, fontsize=12, y=y, verticalalignment="bottom", parse_math=False)
     return figure
 
 

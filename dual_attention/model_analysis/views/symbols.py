@@ -68,7 +68,7 @@ def draw_symbol_usage(assignment: Tensor, mask: Tensor | None = None, *, title: 
             axis.grid(axis="x", visible=False)
             axis.tick_params(labelsize=8)
         axes[0, 0].set_ylabel("mean weight", fontsize=9)
-        figure.suptitle(title, fontsize=12)
+        figure.suptitle(title, fontsize=12, parse_math=False)
     return figure
 
 

@@ -25,7 +25,7 @@ from dual_attention.generation.tokenizer import ByteTokenizer
 from dual_attention.vision_models import VisionModel
 
 TEXT = "the cat sat on the mat"
-ACTIVATIONS = ("softmax", "relu", "sigmoid", "tanh", "gelu", "silu")
+ACTIVATIONS = ("softmax", "relu", "sigmoid", "tanh", "gelu", "gelu_erf", "silu")
 """Of relations, beside none."""
 COMMON: dict[str, Any] = {"vocab_size": 257, "d_model": 32, "dff": 32, "dropout_rate": 0.0, "activation": "gelu"}
 COMMON |= {"norm_first": True, "pos_enc_type": "RoPE"}

@@ -80,8 +80,10 @@ def test_commands_open_them(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert dat("explore", "--export", "language.csv") == 0
     assert dat("explore", "--text", "A text", "--export", "short.csv") == 0
-    assert dat("explore", "--example", "games", "--export", "games.html") == 0
-    assert "page=vision" in (tmp_path / "games.html").read_text(encoding="utf-8")
+    assert dat("explore", "--layers", "1", "--export", "layer.csv") == 0  # which is not that of its view
+    for name, layers in (("games.html", ()), ("layers.html", ("--layers", "0"))):
+        assert dat("explore", "--example", "games", *layers, "--export", name) == 0
+        assert "page=vision" in (tmp_path / name).read_text(encoding="utf-8")
     assert dat("info", str(EXAMPLES["games"].path)) == 0
     assert dat("generate", str(EXAMPLES[DEFAULT].path), "Fellow citizens", "--max_new_tokens", "3") == 0
     assert "Fellow citizens" in capsys.readouterr().out

@@ -60,6 +60,19 @@ def test_numbers_of_maps(session, maps, tmp_path, view, expected):
         assert float(row["value"]) == pytest.approx(float(values[int(row["receiver"]), int(row["sender"])]), abs=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("view", "same"),
+    [
+        ("page=relations&layer=0&kind=sensory&relation=1", "layer=0&relation=1"),
+        ("page=relations&relation=1&view=attention", "relation=1"),
+        ("page=attention&layer=1&kind=relational&view=attended", "page=attention&layer=1&kind=relational"),
+        ("page=symbols&layer=1&kind=sensory", "page=symbols&layer=1"),
+    ],
+)
+def test_what_an_address_keeps_of_the_page_before_counts_for_nothing(session, tmp_path, view, same):
+    assert table(session, view, tmp_path) == table(session, same, tmp_path)
+
+
 def test_contributions(session, maps, tmp_path):
     """Of a sender, and of a relation."""
     rows = table(session, "page=attention&layer=0&kind=sensory&head=1&view=contribution", tmp_path)
@@ -206,11 +219,13 @@ def test_pages_hold_what_the_view_needs(session, tmp_path, view, kept):
     "view",
     [
         "page=relations&layer=1&relation=1&head=1&view=attended",
+        "page=relations&layer=1&kind=sensory&relation=1&head=1&view=attended",
         "page=attention&layer=1&kind=relational&head=1&view=contribution",
         "page=vision&i=3&head=1&view=attended",
         "page=writes&place=3&by=each",
         "page=patching&other=the+dog+sat+on+the+logthe+cat+lay+on+the+mat",
         "page=vision&i=3&maps=attention",
+        "page=vision&i=3&view=attention",
         "page=symbols&layer=1&part=1",
         "page=effects&draws=2&measure=loss",
         "page=interventions&off=r1.2_sa0.1",
@@ -249,10 +264,10 @@ def test_a_browser_shows_the_same(visit, session, tmp_path, view):
         ("relation=-1", "view: expected a number of 0 or more as relation"),
         ("factor=nan", "view: expected a number from -100 to 100 as factor, got 'nan'"),
         ("layer=2", "view: expected a layer of 0, 1, got '2'"),
-        ("layer=0&kind=sensory", "view: expected kind relational of blocks.0, got 'sensory'"),
+        ("layer=0&kind=other", "view: expected kind sensory or relational, got 'other'"),
         ("relation=4", "view: expected relation from 0 to 3, got 4"),
         ("page=attention&head=2", "view: expected head from 0 to 1, got 2"),
-        ("view=other", "view: expected raw, attended or contribution, got 'other'"),
+        ("view=other", "view: expected raw, attended, contribution or attention, got 'other'"),
         ("page=symbols&layer=3", "view: expected a layer of 0, 1, got '3'"),
         ("page=symbols&part=2", "view: expected part from 0 to 1, got 2"),
         ("page=interventions", "switches: expected at least one"),

@@ -52,6 +52,20 @@ def test_tokens_steps_and_maps(visit, serve, tmp_path):
     assert page.locator("#links bdi").count() >= 12
 
 
+def test_a_link_with_other_numbers_does_not_promise_the_continuation(visit, serve):
+    visitor = visit()
+    page = visitor.open(f"{serve().address}#page=generate&tokens=3")
+    page.click("#generate")
+    page.wait_for_function(NOTE, arg="3 of at most 3 tokens")
+    page.wait_for_function("() => location.hash.includes('generated=1')")
+    page.fill("#seed", "7")
+    page.press("#seed", "Tab")
+    page.wait_for_function("() => location.hash.includes('seed=7')")
+    assert "generated" not in page.url and page.locator("#generated bdi.new").count() == 3
+    page.click("#generate")
+    page.wait_for_function("() => location.hash.includes('generated=1')")
+
+
 def test_stop(visit, serve, monkeypatch):
     packed = streaming.LastRows.packed
 

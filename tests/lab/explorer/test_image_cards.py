@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -16,6 +17,7 @@ from dat.explorer.view_state import View
 from dual_attention.model_analysis.capture import capture
 from dual_attention.model_analysis.interventions import Ablate, Target, intervene
 from tests.lab.explorer.conftest import rows_of, vision
+from tests.lab.explorer.test_baselines import session_of
 from tests.lab.explorer.test_cards import area
 from tests.lab.explorer.test_server import ask
 
@@ -109,6 +111,16 @@ def test_they_are_served_and_exported(serve, session, tmp_path):
     assert rows["pictures"] == "256" and {"share", "right", "AUC equal patches", "strongest pair, same"} <= set(rows)
     Exporter(session, "game same", view).write(tmp_path / "card.html")
     assert f'"{LAYER} {NUMBER}"' in (tmp_path / "card.html").read_text()
+
+
+def test_a_model_that_attends_to_nothing_has_cards(tmp_path):
+    compares = replace(session_of("corelnet"), names=("different", "same"))
+    Exporter(compares, "game same", View.of("card")).write(tmp_path / "card.csv")
+    measures = {row["measure"] for row in rows_of(tmp_path / "card.csv")}
+    assert {one for one in measures if "," in one and "AUC" in one} == {
+        "AUC equal patches, cosine",
+        "AUC equal patches, untrained",
+    }
 
 
 def test_models_of_other_pictures_have_none(serve):

@@ -115,6 +115,7 @@ def test_files(session, kind):
     found = session.packed_file(file_of(Image.fromarray(before.numpy()), kind, **options))
     assert torch.equal(pixels_of(found), before) and found["image"]["about"].startswith("your image.") is False
     assert found["image"]["about"] == "your image"
+    assert found["source"] is None  # so that the page knows that its address does not hold it
 
 
 def test_what_is_done_to_other_images():

@@ -53,6 +53,16 @@ def test_a_dictionary_is_made(visit, serve, tmp_path):
     assert page.inner_text("#dictionary-list") == listed
 
 
+def test_a_link_does_not_promise_the_dictionary_of_a_file(visit, serve):
+    page = visit().open(f"{serve().address}#page=dictionary")
+    page.click("#make-dictionary")
+    page.locator("#dictionary-note", has_text="Of the text").wait_for()
+    page.wait_for_function("() => location.hash.includes('dictionary=1')")
+    page.set_input_files("#corpus", {"name": "a.txt", "mimeType": "text/plain", "buffer": TEXT.encode()})
+    page.locator("#dictionary-note", has_text="Of a.txt").wait_for()
+    page.wait_for_function("() => !location.hash.includes('dictionary=1')")
+
+
 def test_making_is_stopped(visit, serve, monkeypatch):
     monkeypatch.setattr(dictionaries, "_BATCH", 1)
     page = visit().open(f"{serve(text=TEXT[:60]).address}#page=dictionary")

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from dat.explorer.example import EXAMPLES
+from dat.explorer.view_state import View
 from dual_attention.model_analysis.capture import capture
 from tests.lab.explorer.conftest import rows_of, saved, vision
 from tests.lab.explorer.test_baselines import session_of
@@ -84,6 +85,21 @@ def test_uploads(visit, serve, tmp_path):
         "() => document.getElementById('picture-about').textContent.startsWith('sample: game between')"
     )
     assert page.locator("#message").is_hidden()
+
+
+def test_an_address_does_not_hold_an_image_from_a_file(visit, serve, tmp_path):
+    page = visit().open(f"{serve(vision()).address}#page=vision")
+    page.select_option("#sample", "game between")
+    page.locator("#picture-about", has_text="game between").wait_for()
+    (tmp_path / "red.png").write_bytes(file_of(Image.new("RGB", (100, 100), "red")))
+    page.set_input_files("#image-file", str(tmp_path / "red.png"))
+    page.locator("#picture-about", has_text="your image").wait_for()
+    page.wait_for_function("() => location.hash.includes('own=1')")
+    assert View.of(page.url).text == ""
+    copied = visit().open(saved(page, "html", tmp_path / "page.html").as_uri())
+    assert "your image" in copied.inner_text("#picture-about") and copied.locator("#message").is_hidden()
+    page.reload()
+    page.locator("#message", has_text="choose that file again").wait_for()
 
 
 def test_an_image_in_a_file(visit, serve, tmp_path):

@@ -10,7 +10,7 @@ import torch
 from scipy import stats
 from sklearn.metrics import roc_auc_score
 
-from dual_attention.model_analysis.measures import detect, distance_strata
+from dual_attention.model_analysis.measures import detect, detection, distance_strata
 
 
 def planted(strength: float, *, examples=6, n=10, scores=4, seed=0):
@@ -63,6 +63,16 @@ def test_a_planted_label_is_found_and_the_maximum_is_corrected(shuffle):
         above = sum(value >= strength[k] for value in found.null)
         assert found.p[k].item() == pytest.approx((above + 1) / 100)
     assert found.shuffled(0.95) == pytest.approx(np.quantile(found.null.numpy(), 0.95))
+
+
+def test_shuffles_are_kept_where_the_scores_lie(monkeypatch):
+    """The default device is another one here, as the CPU is for scores on a GPU."""
+    monkeypatch.setattr(detection, "_permute_objects", lambda labels, *_: labels.roll(1, 0))
+    scores = planted(1.0)
+    with torch.device("meta"):
+        found = detect(*scores, permutations=3)
+    assert found.null.device == found.auc.device
+    assert found.p.tolist() == [1.0, 1.0, 0.25, 1.0]
 
 
 @pytest.mark.parametrize("shuffle", ["objects", "pairs"])

@@ -151,6 +151,20 @@ def test_patches():
     assert len(pictures(draw_patch_relations(torch.rand(1, 4, 6), relations[..., :1], 0, (2, 3)))) == 2
 
 
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda title: draw_matrices(torch.randn(5, 5), WORDS, title=title),
+        lambda title: draw_patch_relations(torch.rand(1, 4, 6), torch.randn(6, 6, 1), 0, (2, 3), title=title),
+        lambda title: draw_symbol_usage(torch.rand(1, 1, 4, 6).softmax(-1), title=title),
+    ],
+    ids=["matrices", "patches", "usage"],
+)
+def test_titles_are_no_mathematics(draw):
+    figure = draw(title := r"a $\frac$ b")
+    assert pictures(figure) is not None and title in texts(figure)
+
+
 def test_importance():
     grid = importance_grid({("a", 0): 0.5, ("a", 1): -0.1, ("b", 0): 0.01}, ["a", "b"])
     assert grid[1, 1].isnan() and grid[0, 1] == pytest.approx(-0.1)
