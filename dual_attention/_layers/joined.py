@@ -22,11 +22,12 @@ from ..functional.derivatives import is_traced, needs_plain
 def join_weights(output: Tensor, weights: Sequence[Tensor]) -> tuple[Tensor, Sequence[Tensor]]:
     """The same output and the weights ``(B, H_k, N, M)`` behind it, in a graph where these are views of one tensor.
 
-    That is ``(B, sum_k H_k, N, M)``. They come back as they are if no gradients are wanted, if their sizes or types do
-    not go together, and where derivatives are not taken by autograd itself: compiled, traced, by ``torch.func``, or
-    forwards.
+    That is ``(B, sum_k H_k, N, M)``. They come back as they are if no gradients are wanted of the output or of them, if
+    their sizes or types do not go together, and where derivatives are not taken by autograd itself: compiled, traced,
+    by ``torch.func``, or forwards. An output that does not depend on them gives them gradients of zero.
     """
-    if is_traced() or not weights[0].requires_grad or needs_plain(output, *weights):
+    wanted = output.requires_grad and weights[0].requires_grad
+    if is_traced() or not wanted or needs_plain(output, *weights):
         return output, weights  # before sizes are compared: traced ones may be symbols, which no set holds
     if len({(w.dtype, w.requires_grad, w.shape[0], *w.shape[2:]) for w in weights}) != 1:
         return output, weights
@@ -57,6 +58,6 @@ class _Through(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, ...]:
         output, *weights = ctx.saved_tensors
-        again = torch.is_grad_enabled()
-        found = torch.autograd.grad(output, weights, grads, retain_graph=True, create_graph=again)
+        options = {"create_graph": torch.is_grad_enabled(), "allow_unused": True, "materialize_grads": True}
+        found = torch.autograd.grad(output, weights, grads, retain_graph=True, **options)
         return *grads, *found, *(-grad for grad in found)

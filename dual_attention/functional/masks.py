@@ -306,6 +306,21 @@ def check_mask(name: str, mask: Tensor, like: Tensor) -> None:
     check_broadcast(name, mask, like)
 
 
+def expand_padding(padding_mask: Tensor | None, x: Tensor) -> Tensor | None:
+    """The mask ``(..., S)`` of vectors ``x (..., S, d)`` in full, where its leading axes may be one; None for none.
+
+    ``TypeError`` unless it is boolean, ``ValueError`` unless its axes fit.
+    """
+    if padding_mask is None:
+        return None
+    require_boolean("padding_mask", padding_mask)
+    have, want = padding_mask.shape, x.shape[:-1]
+    lead = [b if a == 1 else a for a, b in zip(have[:-1], want[:-1], strict=False)]
+    if len(have) != len(want) or (*lead, have[-1]) != tuple(want):
+        raise ValueError(f"padding_mask: expected shape {tuple(want)}, got {tuple(have)}")
+    return padding_mask.expand(want)
+
+
 def _checked_mask(name: str, mask: Tensor, shape: tuple[int, int, int, int], q: Tensor | None = None) -> Tensor:
     """A boolean mask with four dimensions, on the device of the queries."""
     require_boolean(name, mask)

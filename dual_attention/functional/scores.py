@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .activations import Activation
-from .checks import check_floating, check_same_device, check_same_dtype, is_autocast
+from .checks import check_floating, check_same_device, check_same_dtype, is_autocast, without_autocast
 from .derivatives import differentiable_again, needs_plain
 from .reference import inner_products
 
@@ -206,14 +206,15 @@ def cosine_score(q: Tensor, k: Tensor, *, beta: float | Tensor = 1.0, eps: float
         eps: by default 1e-6; in float16 1e-3, since the gradient at a zero vector, of order 1 / eps, would overflow.
 
     Returns:
-        ``(..., L, S)``, of float16 and bfloat16 in float32.
+        ``(..., L, S)``, of float16 and bfloat16, and under autocast, in float32.
 
     >>> cosine_score(torch.tensor([[1.0, 0.0]]), torch.tensor([[2.0, 0.0], [0.0, 3.0], [-1.0, 0.0]]))
     tensor([[ 1.,  0., -1.]])
     """
     _one_width(q, k)
     q, k = unit_vectors(q, k, eps)
-    return beta * (q @ k.transpose(-2, -1))
+    with without_autocast(q):
+        return beta * (q @ k.transpose(-2, -1))
 
 
 def unit_vectors(q: Tensor, k: Tensor, eps: float | None = None) -> tuple[Tensor, Tensor]:
@@ -236,7 +237,8 @@ def euclidean_score(q: Tensor, k: Tensor, *, squared: bool = False, beta: float 
         beta: positive; a tensor must broadcast to the scores.
 
     Returns:
-        ``(..., L, S)``, of float16 and bfloat16 in float32, which holds squares that float16 does not.
+        ``(..., L, S)``, of float16 and bfloat16, and under autocast, in float32, which holds squares that float16 does
+        not.
 
     >>> euclidean_score(torch.tensor([[0.0, 0.0]]), torch.tensor([[3.0, 4.0], [0.0, 1.0]]))
     tensor([[-5., -1.]])
@@ -245,7 +247,8 @@ def euclidean_score(q: Tensor, k: Tensor, *, squared: bool = False, beta: float 
     q, k = q.to(_wide(q, k)), k.to(_wide(q, k))
     if squared:
         norms = q.square().sum(-1)[..., :, None] + k.square().sum(-1)[..., None, :]
-        return -beta * (norms - 2 * q @ k.transpose(-2, -1)).clamp_min(0.0)
+        with without_autocast(q):
+            return -beta * (norms - 2 * q @ k.transpose(-2, -1)).clamp_min(0.0)
     if needs_plain(q, k):
         return -beta * _distances(q, k)[0]
     distances = torch.cdist(q, k, compute_mode="donot_use_mm_for_euclid_dist")

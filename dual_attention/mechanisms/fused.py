@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ..functional import MaskPattern, attention, relational_attention
+from ..functional.symbols import symbol_table
 from .alignments import Align, Softmax
 from .messages import Messages, SharedValues, repeat_symbols
 from .relations import RelationalMessages
@@ -61,16 +62,18 @@ def _relational(
 ) -> Tensor | None:
     if messages.scale is None or query.dim() != (4 if messages.has_heads else 3):
         return None
-    lead = query.shape[:-2]
+    lead, key, u, w = query.shape[:-2], inputs.key, messages.u, messages.w
     heads, head_dim, _ = messages.w_r.shape
     symbols = messages.symbols
     if symbols is None:
-        symbols = messages.u.new_zeros(1, heads, inputs.key.shape[-2], head_dim)
+        symbols = u.new_zeros(1, heads, key.shape[-2], head_dim)
+    if query.shape[0] != key.shape[0] or any(x.dtype != query.dtype for x in (key, u, w, symbol_table(symbols))):
+        return None
     output = relational_attention(
         _of_heads(query, len(lead)),
-        _of_heads(inputs.key, len(lead)),
-        messages.u,
-        messages.w,
+        _of_heads(key, len(lead)),
+        u,
+        w,
         repeat_symbols(symbols, heads),
         messages.w_r,
         scale=scale,

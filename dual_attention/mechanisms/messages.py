@@ -215,8 +215,13 @@ class ValueResidual(FeatureMessage):
 
 
 def rows_of(symbols: RelativeSymbols, rows: slice) -> RelativeSymbols:
-    """Symbols of the pairs with some receivers."""
-    return symbols if rows == slice(None) else RelativeSymbols(symbols.library, symbols.index[rows])
+    """Symbols of the pairs with some receivers; for those of a block, no index of others is built."""
+    if rows == slice(None):
+        return symbols
+    start, stop, receivers, senders = rows.start, rows.stop, *symbols.sizes[:2]
+    if rows.step is None and start is not None and stop is not None and 0 <= start <= stop <= receivers:
+        return RelativeSymbols(symbols.library, symbols.index_of(rows, slice(0, senders)))
+    return RelativeSymbols(symbols.library, symbols.index[rows])
 
 
 def repeat_symbols(symbols: Symbols, heads: int) -> Symbols:

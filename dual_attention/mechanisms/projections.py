@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from .._layers.inputs import check_positive
+from ..functional.checks import without_autocast
 
 
 class TensorProductProjection(nn.Linear):
@@ -38,7 +39,9 @@ class TensorProductProjection(nn.Linear):
         wide = factors.to(torch.promote_types(factors.dtype, torch.float32))
         a, b = wide.split([self.rank * self.heads, self.rank * self.head_dim], dim=-1)
         a, b = a.unflatten(-1, (self.rank, self.heads)), b.unflatten(-1, (self.rank, self.head_dim))
-        return (a.transpose(-2, -1) @ b / self.rank).flatten(-2).to(factors.dtype)
+        with without_autocast(wide):
+            products = a.transpose(-2, -1) @ b
+        return (products / self.rank).flatten(-2).to(factors.dtype)
 
     def extra_repr(self) -> str:
         return f"in_features={self.in_features}, heads={self.heads}, head_dim={self.head_dim}, rank={self.rank}"

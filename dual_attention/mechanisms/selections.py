@@ -17,6 +17,7 @@ from .._layers.calls import TypedModule
 from .._layers.inputs import check_boolean, check_choice, check_not_negative, check_one_device, check_positive
 from ..functional.activations import Activation
 from ..functional.checks import MaybeNone, check_finite
+from ..functional.masks import expand_padding
 from ._parameters import matrix
 
 
@@ -208,7 +209,7 @@ class SubsetSampler(TypedModule):
 
     def logits(self, x: Tensor, padding_mask: Tensor | None = None) -> Tensor:
         """Logits of being selected: ``(..., S, d) -> (..., S)``."""
-        mean = functional.masked_mean(x, padding_mask).unsqueeze(-2).expand_as(x)
+        mean = functional.masked_mean(x, expand_padding(padding_mask, x)).unsqueeze(-2).expand_as(x)
         hidden = self.activation(self.hidden(torch.cat([x, mean, x * mean], dim=-1)))
         return self.logit(hidden).squeeze(-1)
 

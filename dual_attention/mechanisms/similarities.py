@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from .. import functional
 from .._layers.inputs import check_boolean
 from ..functional.alignments.common import require_rate
+from ..functional.checks import is_autocast
 from ..functional.scores import unit_vectors
 from ._score import Factors, Score
 
@@ -77,6 +78,6 @@ class Euclidean(_Strength):
 
     def factors(self, query: Tensor, key: Tensor) -> Factors | None:
         """Factors of the squared distance, see :func:`.squared_distance_queries`."""
-        if not self.squared or query.dtype.itemsize < 4:  # narrow types hold no differences of squares
+        if not self.squared or query.dtype.itemsize < 4 or is_autocast(query):  # narrow: no differences of squares
             return None
         return self.strength() * functional.squared_distance_queries(query), functional.squared_distance_keys(key), 1.0

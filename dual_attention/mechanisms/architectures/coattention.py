@@ -6,7 +6,6 @@ Shapes: B batch; two inputs ``x1 (B, n1, d1)`` and ``x2 (B, n2, d2)`` with masks
 
 from __future__ import annotations
 
-import copy
 from functools import partial
 from typing import Literal, NamedTuple
 
@@ -18,10 +17,10 @@ from ..._layers.inputs import check_batches, check_boolean, check_choice, check_
 from ...functional import masked_mean
 from ...functional.checks import MaybeNone
 from .._parameters import matrix
-from ..alignments import Align, Softmax
+from ..alignments import Align
 from ..general import GeneralAttention
 from ..scores import ActivatedGeneral, Additive
-from .parts import ScoreFactory, build_attention, check_input, make_score, summarise
+from .parts import ScoreFactory, build_attention, check_input, copy_align, make_score, summarise
 
 
 class CoAttentionOutput(NamedTuple):
@@ -174,8 +173,7 @@ class ParallelCoAttention(TypedModule):
         self.affinity = make_score("affinity", factory, d1, d2)
         if self.affinity.multidim or self.affinity.n_queries is not None:
             raise ValueError(f"affinity: expected one number for each pair, got {self.affinity}")
-        self.align1 = Softmax() if align is None else copy.deepcopy(align)
-        self.align2 = copy.deepcopy(self.align1)
+        self.align1, self.align2 = copy_align(align), copy_align(align)
         if pool == "project":
             self.weight1, self.weight2 = matrix(None, d_w, d1), matrix(None, d_w, d2)
             self.vector1, self.vector2 = matrix(None, d_w), matrix(None, d_w)

@@ -126,7 +126,7 @@ class SocialContextualAttention(TypedModule):
     Args:
         d_user: width of the user's vector.
         d: width of elements.
-        aspects: names of the aspects.
+        aspects: names of the aspects, all different; keys of an ``nn.ModuleDict``, so ``items`` is none.
         score: makes each score from the widths of query and key; by default :class:`Additive` with ELU.
         align: by default :class:`Softmax`.
 
@@ -148,6 +148,10 @@ class SocialContextualAttention(TypedModule):
         check_members("aspects", aspects)
         for name in aspects:
             check_part("aspects", name, str)
+            if not name or "." in name or hasattr(nn.ModuleDict(), name):
+                raise ValueError(f"aspects: expected names without dots, none of an nn.ModuleDict's own, got {name!r}")
+        if len(set(aspects)) != len(aspects):
+            raise ValueError(f"aspects: expected names that differ, got {list(aspects)}")
         check_positive(d_user=d_user, d=d, aspects=len(aspects))
         make = (lambda d_q, d_k: Additive(d_q, d_k, activation=F.elu)) if score is None else score
         self.d = d

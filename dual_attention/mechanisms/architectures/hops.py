@@ -15,6 +15,7 @@ from ..._layers.calls import TypedModule
 from ..._layers.inputs import check_boolean, check_members, check_one_device, check_part, check_positive
 from ...functional import masked_mean
 from ...functional.checks import MaybeNone
+from ...functional.masks import expand_padding
 from ..general import GeneralAttention
 
 Update = Callable[[Tensor, Tensor], Tensor]
@@ -103,7 +104,7 @@ class MultiHop(TypedModule):
     Math: o^k = attend(q^k, K^k, V^k),  q^(k+1) = update(q^k, o^k)
 
     Args:
-        attention: one for all hops, or a sequence with one for each.
+        attention: one for all hops, or a sequence or ``nn.ModuleList`` with one for each.
         hops: their number; needed with one attention, and otherwise the length of the sequence.
         update: function or module of query and context that keeps the query's shape: :func:`residual` (the default),
             :func:`replace`, :class:`LinearUpdate`, :class:`GRUUpdate`, or any other.
@@ -117,7 +118,7 @@ class MultiHop(TypedModule):
 
     def __init__(
         self,
-        attention: GeneralAttention | Sequence[GeneralAttention],
+        attention: GeneralAttention | Sequence[GeneralAttention] | nn.ModuleList,
         hops: int | None = None,
         *,
         update: Update = residual,
@@ -125,7 +126,7 @@ class MultiHop(TypedModule):
     ) -> None:
         super().__init__()
         check_boolean(feedback=feedback)
-        if isinstance(attention, nn.Module):
+        if isinstance(attention, nn.Module) and not isinstance(attention, nn.ModuleList):
             if hops is None:
                 raise ValueError("hops: one attention for all hops needs their number, got None")
             check_positive(hops=hops)
@@ -167,7 +168,9 @@ class MultiHop(TypedModule):
         )
         keys = self._for_hops("key", key)
         values = keys if value is None else self._for_hops("value", value)
-        context = masked_mean(values[0], padding_mask).unsqueeze(-2) if self.feedback else None
+        context = None
+        if self.feedback:
+            context = masked_mean(values[0], expand_padding(padding_mask, values[0])).unsqueeze(-2)
         masks = {"attn_mask": attn_mask, "padding_mask": padding_mask, "attn_bias": attn_bias}
         weights = []
         for hop in range(self.hops):

@@ -27,8 +27,17 @@ def make_score(name: str, factory: ScoreFactory, d_q: int, d_k: int) -> Score:
 
 
 def build_attention(score: Score, align: Align | None, dropout: float = 0.0) -> GeneralAttention:
-    """Attention with its own copy of an alignment, so that no part learns for another."""
-    return GeneralAttention(score, Softmax() if align is None else copy.deepcopy(align), dropout=dropout)
+    """Attention with its own copy of an alignment."""
+    return GeneralAttention(score, copy_align(align), dropout=dropout)
+
+
+def copy_align(align: Align | None) -> Align:
+    """A copy of an alignment, by default :class:`Softmax`, so that no part learns for another.
+
+    Copies share its generator, if it has one, so that none draws the noise of another.
+    """
+    generator = getattr(align, "generator", None)
+    return Softmax() if align is None else copy.deepcopy(align, {id(generator): generator})
 
 
 def summarise(

@@ -5,6 +5,7 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 from dual_attention.dual_attention import DualAttention, DualAttentionOutput
+from dual_attention.model_analysis.interventions import Ablate, Target, intervene
 from tests.support.tensors import float64, normal
 
 TYPES = ["relational_attention", "rca", "disrca"]
@@ -89,6 +90,25 @@ def test_weights_of_one_kind_that_need_no_gradient(frozen):
     assert torch.equal(weights, torch.cat(kinds, dim=1)) and [kind.requires_grad for kind in kinds].count(False) == 1
     ours, theirs = (torch.autograd.grad(result.sin().sum(), trained) for result in (output, wanted))
     assert all(map(torch.equal, ours, theirs))
+
+
+@pytest.mark.parametrize("trained", [True, False])
+def test_an_output_that_depends_on_no_weights(trained):
+    """Of ablated heads only the output projection is left; without its gradient, the output has none."""
+    layer, x, s = made()
+    for heads in (layer.self_attention, layer.relational_attention):
+        heads.wo.weight.requires_grad_(trained)
+    wanted = [x.requires_grad_(), *(parameter for parameter in layer.parameters() if parameter.requires_grad)]
+    found = []
+    for need_weights in (False, True):
+        with intervene(layer, Ablate(Target("head"))):
+            output = layer(x, s, need_weights=need_weights)
+        assert output.output.requires_grad == trained
+        loss = (x + output.output).sin().sum()
+        found.append(torch.autograd.grad(loss, wanted, retain_graph=True, allow_unused=True, materialize_grads=True))
+    assert all(map(torch.equal, *found))
+    of_weights = torch.autograd.grad(loss, output.weights, allow_unused=not trained, create_graph=True)
+    assert not of_weights[0].any() if trained else of_weights == (None,)
 
 
 def test_where_autograd_takes_no_derivatives():

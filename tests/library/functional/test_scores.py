@@ -89,6 +89,18 @@ def test_lower_precision(name, dtype):
     torch.testing.assert_close(got.double(), wanted, atol=tolerance, rtol=0)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("name", ["cosine", "euclidean", "squared euclidean"])
+def test_autocast_narrows_no_products_of_wide_numbers(name, dtype):
+    """Far from zero, a squared distance is a small difference of large numbers."""
+    q, k = ((9 + x).to(dtype).requires_grad_() for x in inputs(2))
+    wanted = SCORES[name](q.float(), k.float())
+    with torch.autocast("cpu", torch.bfloat16):
+        found = SCORES[name](q, k)
+    assert torch.equal(found, wanted) and found.dtype == torch.float32
+    assert all(map(torch.equal, *(torch.autograd.grad(x.sin().sum(), (q, k)) for x in (found, wanted))))
+
+
 # Derivatives at places that padding brings about: zero vectors, and a key equal to the query.
 
 

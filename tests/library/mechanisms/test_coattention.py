@@ -1,5 +1,7 @@
 """Co-attention, rotatory attention and capsules: symmetries, reductions, padding."""
 
+import itertools
+
 import pytest
 import torch
 from torch import nn
@@ -12,6 +14,7 @@ from dual_attention.mechanisms import (
     Entmax,
     General,
     GeneralAttention,
+    Hard,
     InteractiveCoAttention,
     KeyOnly,
     MultiGrainedCoAttention,
@@ -118,6 +121,20 @@ def test_parts_learn_alignments_of_their_own():
         alphas = [p for name, p in mechanism.named_parameters() if name.endswith("raw_alpha")]
         assert len(alphas) == (3 if make is AlternatingCoAttention else 2)
         assert all(p is not align.raw_alpha for p in alphas)
+
+
+@pytest.mark.parametrize("make", [AlternatingCoAttention, InteractiveCoAttention, ParallelCoAttention])
+def test_parts_draw_from_one_generator(make):
+    """The caller's, so that none draws the noise of another, and its seed decides all of it."""
+    generator = torch.Generator().manual_seed(0)
+    mechanism = make(D1, D2, align=Hard(generator=generator))
+    parts = [part for part in mechanism.modules() if isinstance(part, Hard)]
+    draws = [[part(torch.zeros(8, 99)).weights for part in parts] for _ in range(2)]
+    generator.manual_seed(0)
+    again = [part(torch.zeros(8, 99)).weights for part in parts]
+    assert len(parts) > 1 and all(map(torch.equal, draws[0], again))
+    drawn = [*draws[0], *draws[1]]
+    assert not any(torch.equal(a, b) for a, b in itertools.combinations(drawn, 2))
 
 
 # Alternating

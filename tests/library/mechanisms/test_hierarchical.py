@@ -99,6 +99,14 @@ def test_social_contextual():
         m(user, groups, masks={"enemies": masks["friends"]})
 
 
+@pytest.mark.parametrize("wrong", ["items", "training", "a.b", ""])
+def test_names_that_aspects_cannot_have(wrong):
+    with pytest.raises(ValueError, match=f"^aspects: expected names .*, got {wrong!r}$"):
+        SocialContextualAttention(3, D, ["posts", wrong])
+    with pytest.raises(ValueError, match=r"^aspects: expected names that differ, got \['a', 'b', 'a'\]$"):
+        SocialContextualAttention(3, D, ["a", "b", "a"])
+
+
 # Attention via attention
 
 

@@ -58,6 +58,9 @@ def test_own_attention_for_each_hop():
     first = attentions[0](q, k).context + q
     close(hops(q, k).query, first + attentions[1](first, k).context)
     assert len(list(hops.parameters())) == 6
+    listed = MultiHop(nn.ModuleList(attentions))
+    assert listed.hops == 2 and listed.state_dict().keys() == hops.state_dict().keys()
+    close(listed(q, k).query, hops(q, k).query)
     heads = MultiHop(MultiHead(GeneralAttention(Dot()), D, 2).double(), 2)
     assert heads(q, k, need_weights=True).weights.shape == (2, B, 2, L, S)
 
@@ -84,6 +87,10 @@ def test_feedback_is_the_surveys_form():
     first = attention(torch.cat([q, mean], -1), k, padding_mask=mask).context
     second = attention(torch.cat([q + first, first], -1), k, padding_mask=mask).context
     close(output.query, q + first + second)
+    of_all, hops = mask[:1], MultiHop(attention, 2, feedback=True)
+    close(hops(q, k, padding_mask=of_all).query, hops(q, k, padding_mask=of_all.expand(B, S)).query)
+    with pytest.raises(ValueError, match=r"^padding_mask: expected shape \(2, 5\), got \(1, 1\)"):
+        hops(q, k, padding_mask=of_all[:, :1])
 
 
 def test_padding_and_empty_memories():
@@ -102,7 +109,8 @@ def test_bad_hops():
     for hops in (0, -1):
         with pytest.raises(ValueError, match="hops"):
             MultiHop(attention, hops)
-    for arguments in ((attention, None), ([], None), ([attention], 2)):
+    lists = [attention], nn.ModuleList([attention])
+    for arguments in ((attention, None), ([], None), (nn.ModuleList(), None), *((each, 2) for each in lists)):
         with pytest.raises(ValueError, match="hops"):
             MultiHop(*arguments)
     q, k = normal(B, L, D), normal(B, S, D)

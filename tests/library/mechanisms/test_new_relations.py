@@ -5,7 +5,7 @@ import importlib
 import pytest
 import torch
 
-from dual_attention.functional import RelativeSymbols
+from dual_attention.functional import OffsetSymbols, RelativeSymbols
 from dual_attention.mechanisms import (
     ActivatedGeneral,
     Additive,
@@ -29,7 +29,10 @@ from dual_attention.mechanisms import (
     Trilinear,
     recipes,
 )
+from dual_attention.mechanisms.messages import rows_of
+from dual_attention.symbol_retrieval import PositionRelativeSymbolRetriever
 from tests.support.combinations import sampled
+from tests.support.largest_tensor import LargestTensor
 from tests.support.tensors import close, float64, normal
 
 from .space import a_mask, longer_by_two
@@ -255,6 +258,33 @@ def test_masks_reach_the_operation_in_parts(monkeypatch):
     x, padding = normal(B, N, D), torch.rand(B, N) < 0.7
     recipes.hadamard_attention(D, H).double()(x, padding_mask=padding, is_causal=True)
     assert seen[0].attn_mask is None and seen[0].causal and seen[0].padding is padding
+
+
+@pytest.mark.parametrize(
+    "rows", [slice(None), slice(2, 5), slice(3, None), slice(-2, None), slice(1, 6, 2), slice(4, 4), slice(2, 99)]
+)
+def test_symbols_of_some_receivers(rows):
+    offsets = OffsetSymbols(torch.randn(5, 8), 6, 9, offset=3)
+    for symbols in (offsets, RelativeSymbols(offsets.library, offsets.index)):
+        some = rows_of(symbols, rows)
+        assert torch.equal(some.index, offsets.index[rows]) and some.library is offsets.library
+
+
+def test_the_index_of_relative_symbols_is_never_built_whole(monkeypatch):
+    """For a long sequence no tensor reaches the size of all pairs, forward or backward, and nothing else changes."""
+    n, heads = 96, float64(recipes.relational_heads(D, H, R, align=Sigmoid(), relative_symbols=True))
+    x = normal(1, n, D).requires_grad_()
+    symbols = PositionRelativeSymbolRetriever(D, 4).double()(x)
+    wanted = heads(x, x, symbols).context
+    (gradient,) = torch.autograd.grad(wanted.sin().sum(), x)
+    monkeypatch.setattr(general_module, "LARGEST_DENSE", 0)
+    monkeypatch.setattr(general_module, "BLOCK", 8)
+    with LargestTensor() as largest:
+        got = heads(x, x, symbols).context
+        (ours,) = torch.autograd.grad(got.sin().sum(), x)
+    assert largest.numel < n * n
+    close(got, wanted)
+    close(ours, gradient)
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import nn
 
 from dual_attention.functional import RelativeSymbols
 from dual_attention.mechanisms import (
     Additive,
+    BiasedGeneral,
     Cosine,
     Dot,
     Euclidean,
@@ -15,9 +17,11 @@ from dual_attention.mechanisms import (
     GeneralAttention,
     KeyOnly,
     MultiHead,
+    Product,
     Relation,
     RelationalMessage,
     Sparsemax,
+    Trilinear,
     recipes,
 )
 from dual_attention.relational_attention import RelationalAttention, RelationalCrossAttention
@@ -168,7 +172,9 @@ def test_low_precision(dtype, options):
 
 
 def test_autocast():
-    for options in ({}, {"align": Sparsemax()}, {"relation": Cosine()}, {"symbols": False}):
+    own = (Product(D // R, D // R, heads=R), BiasedGeneral(D // R, D // R, heads=R), Trilinear(D // R, heads=R))
+    others = ({}, {"align": Sparsemax()}, {"relation": Cosine()}, {"symbols": False})
+    for options in (*others, *({"relation": relation} for relation in own)):
         heads = recipes.relational_heads(D, H, R, **options)
         x = torch.randn(B, N, D)
         symbols = None if "symbols" in options else x
@@ -176,6 +182,42 @@ def test_autocast():
         with torch.autocast("cpu", torch.bfloat16):
             got = heads(x, x, symbols).context
         close(got.float(), wanted, atol=5e-2)
+
+
+@pytest.mark.parametrize("activation", ["identity", "tanh", "softmax"])
+def test_inputs_that_the_fused_operation_does_not_take(activation):
+    """Types that autocast makes differ, and one example of queries or keys for all."""
+    attention = float64(GeneralAttention(Dot(), message=RelationalMessage(Relation(D, R, activation=activation), 3)))
+    x = normal(B, N, D)
+    for query, key in ((x[:1], x), (x, x[:1])):
+        wanted = attention(query.expand_as(x), key.expand_as(x)).context
+        for need_weights in (False, True):
+            close(attention(query, key, need_weights=need_weights).context, wanted)
+    wanted = attention(x).context
+    with torch.autocast("cpu", torch.bfloat16):
+        got = attention.float()(x.float()).context
+    close(got.double(), wanted, atol=5e-2)
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_squared_distances_under_autocast_are_those_of_float32(wide):
+    """With vectors that autocast leaves wide, too, as those of norms on some devices."""
+
+    class Widened(nn.Module):
+        def forward(self, x):
+            return x.float()
+
+    relation = Relation(D, R, score=Euclidean(squared=True))
+    if wide:
+        relation.q_norm = relation.k_norm = Widened()
+    x = 99 + torch.randn(B, N, D)
+    with torch.autocast("cpu", torch.bfloat16):
+        messages = RelationalMessage(relation, 3, heads=H)(x, x)
+        found = messages.relations()
+    u, w = (z.detach().float() for z in (messages.u, messages.w))
+    wanted = -(u[:, :, None] - w[:, None]).square().sum(-1)
+    assert u.shape == (B, N, R, D // R) and messages.u.dtype == (torch.float32 if wide else torch.bfloat16)
+    torch.testing.assert_close(found, wanted.to(found.dtype), atol=1e-2, rtol=4e-3)
 
 
 def test_bad_relations():

@@ -331,6 +331,10 @@ def test_tensor_products_stay_where_float16_squares_do_not():
     torch.nn.init.constant_(projection.weight, 1.0)
     x = torch.full((1, 1), 200.0).half()
     assert (projection(x) == 40_000).all() and projection(x).dtype == torch.float16
+    several = TensorProductProjection(1, 2, 3, 2)
+    torch.nn.init.constant_(several.weight, 1.0)
+    with torch.autocast("cpu", torch.float16):
+        assert (several(x.float()) == 40_000).all() and several(x.float()).dtype == torch.float16
     refuse(
         (ValueError, "^rank: expected a positive number", lambda: TensorProductProjection(D, H, 4, 0)),
         (ValueError, "^d_model: 8 is not divisible", lambda: recipes.tensor_product_attention(8, 3)),

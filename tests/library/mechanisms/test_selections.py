@@ -121,6 +121,23 @@ def test_drawn_subsets():
         GeneralAttention(Dot(), select=ReinforcedSubset(sampler, sampler))(x, padded)
 
 
+def test_one_padding_mask_for_all_examples():
+    sampler = float64(SubsetSampler(WIDTH))
+    x, mask = normal(B, S, WIDTH), torch.tensor([[True] * 4 + [False] * (S - 4)])
+    for select in (ReinforcedSubset(sampler), ReinforcedSubset(sampler, sampler)):
+        attention = GeneralAttention(Dot(), select=select)
+        one, full = (attention(x, padding_mask=padding) for padding in (mask, mask.expand(B, S)))
+        close(one.context, full.context)
+        assert torch.equal(one.selection.mask, full.selection.mask)
+        close(one.selection.log_prob, full.selection.log_prob)
+        close(one.selection.fraction, full.selection.fraction)
+    for wrong in (mask.expand(B + 1, S), mask[:, :1], mask[0]):
+        with pytest.raises(ValueError, match=r"^padding_mask: expected shape \(2, 6\), got"):
+            sampler(x, wrong)
+    with pytest.raises(TypeError, match=r"^padding_mask: expected a boolean"):
+        sampler(x, mask.double())
+
+
 @pytest.mark.parametrize("select", [lambda: MonotonicWindow(1), lambda: PredictiveWindow(WIDTH, 2)])
 def test_heads_select(select):
     heads = float64(MultiHead(GeneralAttention(Dot(), select=select()), 8, 2, out_proj=False))
