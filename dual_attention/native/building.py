@@ -147,17 +147,6 @@ def _build(source: Path, compiler: tuple[str, ...], kept: Path, checksum: Path) 
         raise UnavailableError(f"{compiler[0]} failed: {failures[0]}")
 
 
-def _errors_of(process: subprocess.Popen[bytes]) -> bytes:
-    """Messages of a compiler, until it ends. An interrupt just before Python waits is seen within a second."""
-    last = time.monotonic() + SECONDS
-    while True:
-        try:
-            return process.communicate(timeout=min(1.0, SECONDS))[1]
-        except subprocess.TimeoutExpired:
-            if time.monotonic() >= last:
-                raise
-
-
 def _compile(command: tuple[str, ...]) -> str | None:
     """None if it works, otherwise what the compiler says, in a line."""
     too_slow = f"it took longer than {SECONDS} seconds"
@@ -166,7 +155,7 @@ def _compile(command: tuple[str, ...]) -> str | None:
     nothing, pipe = subprocess.DEVNULL, subprocess.PIPE
     with subprocess.Popen(command, stdin=nothing, stdout=nothing, stderr=pipe, start_new_session=True) as process:
         try:
-            errors = _errors_of(process)
+            _, errors = process.communicate(timeout=SECONDS)
         except BaseException as error:  # of an interrupt, too: processes of another session do not get it
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)

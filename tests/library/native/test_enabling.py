@@ -78,7 +78,9 @@ def test_an_interrupt_ends_a_compiler_that_does_not(tmp_path):
     compiler.chmod(0o700)
     environment = {name: value for name, value in os.environ.items() if name != building.SWITCH}
     environment |= {"DUAL_ATTENTION_CACHE": str(tmp_path / "cache"), "CC": str(compiler)}
-    code = "from dual_attention import native; native.enable()"
+    # Background jobs of a shell ignore interrupts, and so do their children unless they say otherwise.
+    take = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    code = f"{take}; from dual_attention import native; native.enable()"
     process = subprocess.Popen([sys.executable, "-c", code], env=environment, stderr=subprocess.DEVNULL)
     pids: list[str] = []
     try:
