@@ -51,7 +51,7 @@ def _warn_of_namesake() -> None:
             warnings.warn(
                 f"{other} is installed beside relational-attention: both are the folder dual_attention, and the last "
                 "one installed wins; pip uninstall dual-attention, then pip install --force-reinstall --no-deps "
-                "relational-attention",
+                "relational-attention (in a clone of it: .)",
                 stacklevel=3,
             )
 

@@ -47,6 +47,8 @@ def reproduce(prog: str, arguments: Sequence[str], name: str) -> int:
     if not options.dry_run and not options.quiet:
         table = "beside the published ones" if experiment.table.published is not None else "as a table"
         made = {"results": folder.results, table: folder.comparison, "figures": folder.figures}
+        if not experiment.table.figures:
+            del made["figures"]
         print(printable("\n".join(f"{what}: {path}" for what, path in made.items() if path.exists())))
     return 0
 

@@ -50,6 +50,7 @@ def export_vision_model(
     *,
     mean: Sequence[float] = (),
     std: Sequence[float] = (),
+    names: Sequence[str] = (),
     cut: bool = False,
     **saving: Any,
 ) -> None:
@@ -58,15 +59,16 @@ def export_vision_model(
     Args:
         symbols, image_shape: as :func:`build_vision_model`.
         mean, std: of each channel, by which images in 0..1 are normalised; without them they are not.
-        cut: images are cut to a square and resized by cubic interpolation, as pictures of a folder are.
+        names: of the classes; without them they are numbered.
+        cut: images are resized by cubic interpolation and cut to a square, to half a pixel as pictures of a folder are.
         saving: arguments of ``save_pretrained``.
     """
     from dual_attention.hf import DualAttnForImageClassification, DualAttnVisionConfig
 
     kind, arguments = _class_and_arguments(config, symbols)
     name = "transformer" if kind is VisionTransformer else "dat"
-    sizes = {"image_shape": image_shape, "num_labels": model.final_out.out_features}
-    about = DualAttnVisionConfig(model=name, **sizes, **arguments)
+    classes = {"id2label": dict(enumerate(names))} if names else {"num_labels": model.final_out.out_features}
+    about = DualAttnVisionConfig(model=name, image_shape=image_shape, **classes, **arguments)
     DualAttnForImageClassification(about, model).save_pretrained(folder, **saving)
     channels, width, height = image_shape
     whole = {"height": height, "width": width}

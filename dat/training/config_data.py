@@ -197,7 +197,8 @@ def convert(hint: Any, value: Any, key: str) -> Any:
     if found is not _UNFIT:
         return found
     lists = [option for option in _options(hint) if typing.get_origin(option) in (tuple, list)]
-    advice = "; a list of one has brackets" * any(_fitting(option, [value], key) is not _UNFIT for option in lists)
+    fits = any(_fitting(option, [value], key) is not _UNFIT for option in lists)
+    advice = f"; a list has brackets: [{_shown(value)}]" if fits else ""
     if isinstance(value, str) and _ODD_NUMBER.fullmatch(value):
         advice = "; write a number without a leading zero or a colon"
     raise ValueError(f"{key}: expected {in_words(hint)}, got {_shown(value)}{advice}")

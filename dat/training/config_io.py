@@ -187,7 +187,10 @@ def _as_text(setting: Any) -> str:
 def check_only_resume(resume: str | None, arguments: Sequence[str]) -> None:
     """Raise ``ValueError`` if ``--resume RUN`` is given beside other options."""
     if resume is not None and len(arguments) != (1 if "=" in arguments[0] else 2):
-        raise ValueError(f"--resume RUN stands alone, its settings are in the folder; got {' '.join(arguments)}")
+        raise ValueError(
+            f"--resume RUN stands alone, its settings are in the folder; got {' '.join(arguments)}. To train longer, "
+            "begin a new run with --loop.continue_from RUN"
+        )
 
 
 def read_config(kind: type[Config], path: Path) -> Config:

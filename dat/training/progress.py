@@ -39,7 +39,10 @@ class Progress:
 
 
 class LineProgress(Progress):
-    """One line for each evaluated epoch, at most one in ``seconds``: for log files and pipes."""
+    """One line for each evaluated epoch, at most one of each kind in ``seconds``: for log files and pipes.
+
+    A row with a validation is of another kind than one without.
+    """
 
     def __init__(self, seconds: float = 5.0) -> None:
         self._seconds = seconds
@@ -47,15 +50,16 @@ class LineProgress(Progress):
     def start(self, plan: Plan, step: int) -> None:
         super().start(plan, step)
         self._first = step
-        self._started = self._shown = time.monotonic()
+        self._started = time.monotonic()
+        self._shown = {True: self._started - self._seconds, False: self._started}
 
     def row(self, row: Row) -> None:
         now = time.monotonic()
         self.done = row["step"]
-        left = self.plan.total_steps - self.done
-        if left and now - self._shown < self._seconds:
+        left, validated = self.plan.total_steps - self.done, any(name.startswith("val_") for name in row)
+        if left and now - self._shown[validated] < self._seconds:
             return
-        self._shown = now
+        self._shown[validated] = now
         rate = (now - self._started) / max(1, self.done - self._first)
         shown = [f"{name.replace('_', ' ')} {value:.3f}" for name, value in row.items() if name.endswith(SHOWN)]
         print(f"{self.place(row.get('epoch', 0))}  {'  '.join(shown)}  {rate * left:.0f} s left", flush=True)

@@ -137,12 +137,15 @@ class ImageClassification(SweptExperiment[ImageConfig, PreparedImages]):
         if config.data.dataset != "folder" or (origin := origin_of(run)) is None:
             return self.empty_model(config)
         about = PictureFolder(tuple(origin["classes"]), {}, None, 0).image_set(config.data.image_size)
-        return empty_image_model(config.model, about)
+        model: Any = empty_image_model(config.model, about)
+        model.class_names = tuple(origin["classes"])
+        return model
 
     def export(self, config: ImageConfig, model: nn.Module, folder: Path, **saving: Any) -> None:
         keys, shape, own = config.model, config.data.shape(config.data.dataset), config.data.dataset == "folder"
         about = PictureFolder((), {}, None, 0).image_set(shape[1]) if own else config.data.about(config.data.dataset)
         looks: dict[str, Any] = {"mean": about.mean, "std": about.std, "cut": own}
+        looks["names"] = getattr(model, "class_names", ())
         export_vision_model(model, keys, vision_symbols(keys, shape), shape, folder, **looks, **saving)
 
     def summary(
@@ -177,7 +180,7 @@ def about_folder(folder: str | None, splits: Mapping[str, LabelledImages]) -> st
     """A line on the pictures of a folder, for people."""
     found = find_pictures(folder)
     sizes = ", ".join(f"{len(part.images):,} to {USES[name]} on" for name in USES if (part := splits.get(name)))
-    left_out = f"; left out: {counted(found.left_out, 'file')} that are no pictures" if found.left_out else ""
+    left_out = f"; left out: {counted(found.left_out, 'other file')}" if found.left_out else ""
     return f"pictures: {counted(len(found.classes), 'class', 'classes')}, {sizes}{left_out}"
 
 

@@ -8,7 +8,7 @@ import shutil
 import pytest
 import torch
 from PIL import Image
-from transformers import AutoImageProcessor
+from transformers import AutoConfig, AutoImageProcessor
 
 from dat.data.images import find_pictures, folder_images, image_set, split_images
 from dat.data.images.folders import MEAN, STD
@@ -169,7 +169,7 @@ def test_a_run_from_the_command_line(folder, tmp_path, capsys):
     where = ("--data.folder", str(folder), "--output.folder", str(tmp_path / "runs"), "--output.name", "pets")
     dat("train", "images", *words.split(), *model.split(), *where)
     printed = capsys.readouterr().out
-    assert "pictures: 2 classes, 12 to train on, 4 to validate on, 4 to test on; left out: 1 file" in printed
+    assert "pictures: 2 classes, 12 to train on, 4 to validate on, 4 to test on; left out: 1 other file" in printed
     dat("evaluate", str(tmp_path / "runs" / "pets"))
     assert "test" in capsys.readouterr().out
 
@@ -186,6 +186,7 @@ def test_a_run_knows_its_pictures(folder, tmp_path, monkeypatch, capsys):
     assert "the pictures are not those that the run began with" in fails(capsys, "evaluate", "runs/run")
     shutil.rmtree(folder)
     assert dat("info", "runs/run") == 0 and dat("export", "runs/run", "--out=exported") == 0
+    assert AutoConfig.from_pretrained("exported").id2label == {0: "cat", 1: "dog"}
     how = AutoImageProcessor.from_pretrained("exported", backend="pil")
     across, down = torch.arange(50)[None].expand(30, 50) * 5, torch.arange(30)[:, None].expand(30, 50) * 8
     wide, file = Image.fromarray(torch.stack([across, down, 250 - across], -1).to(torch.uint8).numpy()), io.BytesIO()

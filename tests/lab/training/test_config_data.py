@@ -65,7 +65,7 @@ def test_what_a_file_may_hold(tmp_path):
         ("name: 3", "name: expected a text or null, got 3"),
         ("pair: [1]", r"pair: expected a list of two numbers, got \[1\]"),
         ("many: [1]", r"many: expected a list of texts, got \[1\]"),
-        ("many: one", "many: expected a list of texts, got one; a list of one has brackets"),
+        ("many: one", r"many: expected a list of texts, got one; a list has brackets: \[one\]"),
         ("paths: 3", "paths: expected a list of texts or a text or null, got 3"),
         ("kind: c", "kind: expected one of 'a', 'b', got c"),
         ("'on': perhaps", "on: expected true or false, got perhaps"),
