@@ -16,7 +16,7 @@ from dual_attention._words import counted
 
 from ...data.images import LabelledImages, find_pictures, split_images
 from ...data.images.augmentation import Augmentation
-from ...data.images.folders import PictureFolder, pictures_origin
+from ...data.images.folders import MEAN, STD, PictureFolder, pictures_origin
 from ...sweeps.durations import EVALUATION_SHARE
 from ...sweeps.experiment import Cost, SweptExperiment
 from ...sweeps.table import Axis, CurvesFigure, ResultTable
@@ -142,10 +142,11 @@ class ImageClassification(SweptExperiment[ImageConfig, PreparedImages]):
         return model
 
     def export(self, config: ImageConfig, model: nn.Module, folder: Path, **saving: Any) -> None:
-        keys, shape, own = config.model, config.data.shape(config.data.dataset), config.data.dataset == "folder"
-        about = PictureFolder((), {}, None, 0).image_set(shape[1]) if own else config.data.about(config.data.dataset)
-        looks: dict[str, Any] = {"mean": about.mean, "std": about.std, "cut": own}
-        looks["names"] = getattr(model, "class_names", ())
+        keys, shape = config.model, config.data.shape(config.data.dataset)
+        looks: dict[str, Any] = {"mean": MEAN, "std": STD, "cut": True, "names": getattr(model, "class_names", ())}
+        if config.data.dataset != "folder":
+            about = config.data.about(config.data.dataset)
+            looks = {"mean": about.mean, "std": about.std}
         export_vision_model(model, keys, vision_symbols(keys, shape), shape, folder, **looks, **saving)
 
     def summary(

@@ -94,7 +94,7 @@ def test_weights_of_one_kind_that_need_no_gradient(frozen):
 
 @pytest.mark.parametrize("trained", [True, False])
 def test_an_output_that_depends_on_no_weights(trained):
-    """Of ablated heads only the output projection is left; without its gradient, the output has none."""
+    """With ablated heads only the output projection matters; if it is frozen, the output has no gradient."""
     layer, x, s = made()
     for heads in (layer.self_attention, layer.relational_attention):
         heads.wo.weight.requires_grad_(trained)
