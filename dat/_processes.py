@@ -28,6 +28,15 @@ def follow_parent() -> None:
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
+def check_not_repeated() -> None:
+    """``RuntimeError`` in a worker that runs the script of its parent again, which would wait for that parent."""
+    if getattr(multiprocessing.current_process(), "_inheriting", False):  # true until the script is imported
+        raise RuntimeError(
+            "a worker process ran this script again from its beginning; put what it does below "
+            "if __name__ == '__main__':"
+        )
+
+
 def leave(main: Callable[[], int]) -> NoReturn:
     """Run a program, and end this process with its status without taking the interpreter down.
 

@@ -16,7 +16,7 @@ from dual_attention._digests import stream_seed
 from dual_attention._extras import require
 from dual_attention._files import remove_leftovers, sync_folder, temporary_path, write_atomically, write_json
 
-from ..._processes import follow_parent
+from ..._processes import check_not_repeated, follow_parent
 from .files import LEVELS, MODULES, TESTS, Pair, path_of, shares
 from .generator import draw_pairs
 
@@ -73,6 +73,8 @@ def generated_folder(
 
     Raises:
         ImportError: the generator is not installed.
+        RuntimeError: several processes draw, and the script that calls this does so outside of
+            ``if __name__ == "__main__":``.
         ValueError: unknown module, or a file is no longer as it was written.
     """
     if module not in MODULES:
@@ -81,6 +83,7 @@ def generated_folder(
     folder = cache / f"{module}-train{n_train}-test{n_test}-seed{seed}"
     if not folder.is_dir():
         require("mathematics_dataset", extra="mathematics")  # before anything is made: it may not be installed
+        check_not_repeated()
         cache.mkdir(parents=True, exist_ok=True)
         with require("filelock", extra="train").FileLock(cache / f".{folder.name}.lock"):
             remove_leftovers(cache, folder.name)

@@ -86,7 +86,8 @@ class _Integers:
     gcd = staticmethod(math.gcd)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(importlib.import_module("sympy"), name)
+        self.__dict__[name] = found = getattr(importlib.import_module("sympy"), name)  # looked up once
+        return found
 
 
 @cache

@@ -165,6 +165,21 @@ def test_several_processes_give_the_same(tmp_path):
     assert checksums[0] == checksums[1]
 
 
+@pytest.mark.slow
+def test_a_script_without_a_guard_is_told(tmp_path):
+    """Workers import the script that starts them; one that draws again would wait for its parent."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "from pathlib import Path\n"
+        "from dat.data.mathematics.generated import generated_folder\n"
+        f"generated_folder(Path({str(tmp_path)!r}), {LINEAR!r}, n_train=160, n_test=1, seed=0, workers=2)\n"
+    )
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 1
+    assert "put what it does below if __name__ == '__main__':" in done.stderr
+    assert {path.name for path in tmp_path.iterdir() if path.suffix != LOCK} == {script.name}
+
+
 def test_an_unknown_module(tmp_path):
     with pytest.raises(ValueError, match=r"module: expected one of algebra__linear_1d, .* got 'chess'"):
         generated_folder(tmp_path, "chess", n_train=3, n_test=1, seed=0)
