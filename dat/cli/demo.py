@@ -10,6 +10,7 @@ import math
 import shlex
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
@@ -34,10 +35,11 @@ from ..sweeps.comparison import mean_text
 from ..sweeps.grid import MOST_TRIALS, Cell, GridFolder, cells
 from ..sweeps.reproduce import GridProgress, worker_count
 from ..sweeps.workers import run_cells
-from ..training.config_io import build_parser, parse_config
+from ..training.config_io import build_parser, parse_config, read_config
 from ..training.configs import MOST_EPOCHS, MOST_EXAMPLES, MOST_THREADS, check, check_integers, check_seed
 from ..training.experiment import count_parameters
 from ..training.interrupt import Interrupted, StopOnSignal
+from ..training.lock import InUse
 from ..training.metrics import Row
 from ..training.weights_file import load_weights
 
@@ -53,7 +55,7 @@ class DemoConfig:
     """Models, images and time of the demonstration."""
 
     folder: str = "runs"
-    """Folder in which a new folder demo-1, demo-2 ... is made."""
+    """Folder in which a new folder demo-1, demo-2 ... is made, or one that was interrupted is continued."""
     sizes: tuple[int, ...] = (250, 500, 1000)
     """Training-set sizes."""
     trials: int = 3
@@ -80,6 +82,9 @@ class DemoConfig:
         check_seed(self)
 
 
+SAID = "demo.txt"
+"""File of what a demonstration says, written at its end."""
+
 TASK: Task = "occurs"
 DAT = "dat-0+2-sym"
 RIVAL = "transformer-128-h2-matched"
@@ -105,21 +110,39 @@ def demo_grid(config: DemoConfig, out: Path) -> GamesGrid:
     return replace(grid, loop=replace(grid.loop, epochs=config.epochs))
 
 
-def new_folder(parent: Path) -> Path:
-    """The first of ``parent/demo-1``, ``demo-2`` ... that does not exist."""
-    folders = (parent / f"demo-{number}" for number in itertools.count(1))
-    return next(folder for folder in folders if not folder.exists())
-
-
 def run_demo(config: DemoConfig) -> Path:
-    """Train, measure, draw and say what was seen; returns the new folder."""
+    """Train, measure, draw and say what was seen; returns the folder."""
     started = time.perf_counter()
-    grid = demo_grid(config, new_folder(Path(config.folder)))
-    folder = GridFolder(GAMES, grid.out)
-    with folder.locked():
-        demonstrate(config, grid, folder)
+    with ExitStack() as locks:
+        folder = claim_folder(config, locks)
+        try:
+            demonstrate(config, demo_grid(config, folder.path), folder)
+        except Interrupted:
+            raise Interrupted(f"the same command continues in {folder.path}") from None
     print(f"done in {time.perf_counter() - started:.0f} s")
     return folder.path
+
+
+def claim_folder(config: DemoConfig, locks: ExitStack) -> GridFolder:
+    """The first of ``demo-1``, ``demo-2`` ... that is new, or has the same demonstration unfinished; it is locked."""
+    for number in itertools.count(1):
+        folder = GridFolder(GAMES, Path(config.folder) / f"demo-{number}")
+        if not folder.path.exists() or is_unfinished(config, folder):
+            with suppress(InUse):
+                locks.enter_context(folder.locked())
+                return folder
+    raise AssertionError("numbers do not end")
+
+
+def is_unfinished(config: DemoConfig, folder: GridFolder) -> bool:
+    """Whether the folder has this demonstration, which was interrupted."""
+    if not folder.config.exists() or (folder.path / SAID).exists():
+        return False
+    with suppress(ValueError, OSError):  # of another version, say
+        grid = demo_grid(config, folder.path)
+        folder.check(grid)
+        return read_config(GamesGrid, folder.config) == grid
+    return False
 
 
 def demonstrate(config: DemoConfig, grid: GamesGrid, folder: GridFolder) -> None:
@@ -156,7 +179,7 @@ def demonstrate(config: DemoConfig, grid: GamesGrid, folder: GridFolder) -> None
     for sentence in filter(None, sentences):
         console.print(sentence + "\n")
     print(f"learning curves: {curves}\nrelation:        {picture}\nall numbers:     {folder.results}")
-    write_atomically(folder.path / "demo.txt", console.export_text())
+    write_atomically(folder.path / SAID, console.export_text())
 
 
 def train_trials(grid: GamesGrid, folder: GridFolder, budget: float) -> None:
@@ -167,12 +190,17 @@ def train_trials(grid: GamesGrid, folder: GridFolder, budget: float) -> None:
     started = time.perf_counter()
     every = cells(GAMES, grid)
     per_trial = len(every) // grid.seeds
+    waiting = folder.left(every)
+    folder.forget(waiting)  # what was damaged
+    if before := len(every) - len(waiting):
+        print(f"{folder.path}: {before} of {len(every)} models were trained before")
     with StopOnSignal() as stop, GridProgress(GAMES, [], [], grid) as progress:
         for trial in range(grid.seeds):
             elapsed = time.perf_counter() - started
             if trial and elapsed * (trial + 1) / trial > budget:
                 return
-            chosen = every[trial * per_trial : (trial + 1) * per_trial]
+            of_trial = every[trial * per_trial : (trial + 1) * per_trial]
+            chosen = [cell for cell in of_trial if cell in waiting]
             progress.extend(chosen)
             deadline = started + budget if trial else math.inf
             run = run_cells(
@@ -182,8 +210,8 @@ def train_trials(grid: GamesGrid, folder: GridFolder, budget: float) -> None:
                 progress.done(cell, seconds, line_about(cell, folder, seconds))
             if stop():
                 raise Interrupted
-            if not all(folder.done(cell) for cell in chosen):
-                folder.forget(chosen)
+            if not all(folder.done(cell) for cell in of_trial):
+                folder.forget(of_trial)
                 return
 
 

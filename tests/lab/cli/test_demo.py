@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+from dataclasses import replace
+
 import pytest
 
 from dat.cli import demo
@@ -12,14 +15,14 @@ from dat.cli.demo import (
     DemoConfig,
     accuracy_sentence,
     left_out_sentence,
-    new_folder,
     relation_sentence,
     run_demo,
 )
 from dat.cli.main import main as dat_main
 from dat.experiments.relational_games.grid_relations import Detector
-from dat.sweeps.grid import GridFolder
+from dat.sweeps.grid import GridFolder, cells
 from dat.sweeps.results import read_results
+from dat.training.interrupt import Interrupted
 from dat.training.lock import InUse
 from tests.support.processes import fork_workers
 
@@ -50,10 +53,38 @@ def test_the_demo_leaves_a_table_two_pictures_and_two_sentences(tmp_path, monkey
     assert "8 cells, 4 done, 4 to run" in capsys.readouterr().out
 
 
-def test_folders_are_never_reused(tmp_path):
-    assert new_folder(tmp_path).name == "demo-1"
-    (tmp_path / "demo-1").mkdir()
-    assert new_folder(tmp_path).name == "demo-2"
+def test_a_folder_is_new_or_has_the_same_demo_unfinished(tmp_path):
+    def claimed(config: DemoConfig) -> str:
+        with ExitStack() as locks:
+            return demo.claim_folder(config, locks).path.name
+
+    config = DemoConfig(folder=str(tmp_path))
+    first, second = tmp_path / "demo-1", tmp_path / "demo-2"
+    assert claimed(config) == "demo-1"
+    assert claimed(config) == "demo-2"  # the first was never begun
+    grid = demo.demo_grid(config, second)
+    GridFolder(GAMES, second).open(grid)
+    assert claimed(config) == "demo-2"
+    assert claimed(replace(config, time_budget=1.0)) == "demo-2"
+    assert claimed(replace(config, trials=2)) == "demo-3"
+    with GridFolder(GAMES, second).locked():
+        assert claimed(config) == "demo-4"
+    cell = GridFolder(GAMES, second).path_of(cells(GAMES, grid)[0])
+    cell.write_text("{}")  # as no cell of this version is
+    assert claimed(config) == "demo-5"
+    cell.unlink()
+    (second / "demo.txt").write_text("done")
+    assert claimed(config) == "demo-6"
+    assert not any(first.glob("*.yaml"))
+
+
+def test_an_interrupted_demo_says_what_continues_it(tmp_path, monkeypatch):
+    def demonstrate(config, grid, folder):
+        raise Interrupted
+
+    monkeypatch.setattr(demo, "demonstrate", demonstrate)
+    with pytest.raises(Interrupted, match=r"the same command continues in .*demo-1"):
+        run_demo(DemoConfig(folder=str(tmp_path)))
 
 
 def test_the_first_sentence_follows_the_numbers():
@@ -126,6 +157,31 @@ def test_a_trial_that_does_not_end_in_time_is_left_out(tmp_path, monkeypatch):
     assert begun == [0, 1]
     assert {path.name.split("__")[-1] for path in folder.cells.iterdir()} == {"seed0.json"}
     assert len(list(folder.cells.iterdir())) == 4
+
+
+def test_models_that_were_trained_before_are_not_trained_again(tmp_path, monkeypatch, capsys):
+    grid = demo.demo_grid(DemoConfig(trials=2, sizes=(250, 500)), tmp_path / "demo")
+    folder = GridFolder(GAMES, grid.out)
+    folder.open(grid)
+    every = cells(GAMES, grid)
+    before = [*every[:4], every[5]]
+
+    def write(cell):
+        folder.path_of(cell).write_text('{"accuracy": {"test": 0.5}}')
+
+    def run_cells(chosen, grid, folder, count, stop):
+        for cell in chosen:
+            write(cell)
+            yield cell, 1.0
+
+    for cell in before:
+        write(cell)
+    monkeypatch.setattr(demo, "run_cells", run_cells)
+    demo.train_trials(grid, folder, budget=1000.0)
+    said = capsys.readouterr().out
+    assert "demo: 5 of 8 models were trained before" in said
+    assert said.count("right on new ones") == 3
+    assert all(folder.done(cell) for cell in every)
 
 
 def test_its_folder_is_locked(tmp_path, monkeypatch):
