@@ -8,7 +8,8 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import NoReturn
 
 
@@ -22,9 +23,23 @@ def usable_streams() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
+@contextmanager
+def starting_workers() -> Iterator[None]:
+    """Context in which workers start that hear no Ctrl-C until :func:`follow_parent`, which ignores it.
+
+    A terminal tells all processes. Those that are still importing would print where they were, and be missed.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def follow_parent() -> None:
     """Prepare a worker: no Ctrl-C of its own, and no life after the process that started it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 

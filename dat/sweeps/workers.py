@@ -24,7 +24,7 @@ from dual_attention._words import counted, listed, printable
 
 from .._errors import in_one_line
 from .._native import use_native
-from .._processes import follow_parent
+from .._processes import follow_parent, starting_workers
 from ..training.configs import RunConfig
 from ..training.interrupt import Interrupted
 from ..training.loop import Trainer
@@ -163,7 +163,8 @@ def run_cells(
                 weights = folder.weights_of(cell) if grid.keep_weights else None
                 arguments = (folder.experiment, grid.config(cell), folder.path_of(cell), weights)
                 options = {"cache": folder.path, "beside": entries_beside(folder.experiment, grid, cell)}
-                running[executor.submit(run_cell, *arguments, **options)] = cell
+                with starting_workers():
+                    running[executor.submit(run_cell, *arguments, **options)] = cell
                 first = first or cell
             if not running:
                 break

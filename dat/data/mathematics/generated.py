@@ -16,7 +16,7 @@ from dual_attention._digests import stream_seed
 from dual_attention._extras import require
 from dual_attention._files import remove_leftovers, sync_folder, temporary_path, write_atomically, write_json
 
-from ..._processes import check_not_repeated, follow_parent
+from ..._processes import check_not_repeated, follow_parent, starting_workers
 from .files import LEVELS, MODULES, TESTS, Pair, path_of, shares
 from .generator import draw_pairs
 
@@ -127,6 +127,8 @@ def _drawn(jobs: list[_Part], workers: int) -> Iterator[list[Pair]]:
     context = multiprocessing.get_context("spawn")
     executor = ProcessPoolExecutor(workers, mp_context=context, initializer=follow_parent)
     try:
-        yield from executor.map(_Part.pairs, jobs)
+        with starting_workers():
+            drawn = executor.map(_Part.pairs, jobs)
+        yield from drawn
     finally:
         executor.shutdown(wait=True, cancel_futures=True)
