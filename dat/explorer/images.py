@@ -100,8 +100,8 @@ class ImageSession(ModelSession):
         title, facts: of its pages.
         mean, std: of each channel, by which pixels in 0..1 are normalised.
         digits: set of handwritten digits that samples are from; otherwise they are from Relational Games.
-        task: that of Relational Games whose sample is shown first.
-        names: of the classes of a model of that task; without, they are numbers.
+        task: that of Relational Games which the model has learned, if it has; its sample is shown first.
+        names: of the classes; without, they are numbers.
     """
 
     model: ImageClassifier
@@ -110,7 +110,7 @@ class ImageSession(ModelSession):
     mean: Sequence[float] = (0.0,)
     std: Sequence[float] = (1.0,)
     digits: str | None = None
-    task: str = GAMES[0]
+    task: str | None = None
     names: Sequence[str] = ()
 
     def __post_init__(self) -> None:
@@ -128,20 +128,20 @@ class ImageSession(ModelSession):
         """Names of samples."""
         if self.digits is not None:
             return [f"digit {number}" for number in range(DIGITS)]
-        more = [f"game {self.task} {number}" for number in range(1, VARIANTS + 1)] if self.names else []
+        more = [f"game {self.task} {number}" for number in range(1, VARIANTS + 1)] if self.task else []
         return [name for task in GAMES for name in (f"game {task}", *(more if task == self.task else ()))]
 
     @property
     def default(self) -> str:
         """Sample to show first, if nothing else is asked for."""
-        return self.samples[0] if self.digits is not None else f"game {self.task}"
+        return self.samples[0] if self.digits is not None else f"game {self.task or GAMES[0]}"
 
     @property
     def pictures_of(self) -> str:
         """In words, what :meth:`pictures` are; empty if there are none."""
         if self.digits is not None:
             return f"handwritten digits of {self.digits}"
-        return f"new pictures of the game {self.task}" if self.names and self.size == IMAGE_SHAPE[1:] else ""
+        return f"new pictures of the game {self.task}" if self.task and self.size == IMAGE_SHAPE[1:] else ""
 
     def pictures(self, count: int) -> tuple[Tensor, Tensor]:
         """Pictures like those of the training, ``(count, C, height, width)`` uint8, and their classes, ``(count,)``.
@@ -155,6 +155,7 @@ class ImageSession(ModelSession):
             images, labels = digit_images(self.digits)
             images, labels = images[:count], labels[:count]
         else:
+            assert self.task
             images, labels, _ = generate_images(self.task, count, seed=_SEED)
         return torch.stack([self._fitting(one) for one in images]), labels
 

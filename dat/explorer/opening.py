@@ -66,6 +66,8 @@ def open_session(
     mean, std, digits = normalisation_of(found)
     if (task := getattr(found.config, "task", None)) in GAMES:
         about |= {"task": task, "names": class_names(task)}
+    elif names := getattr(model, "class_names", ()):  # of a folder of pictures
+        about["names"] = names
     return ImageSession(model, title, **about, mean=mean, std=std, digits=digits)
 
 

@@ -16,6 +16,8 @@ from dat.data.images.pictures import decoded
 from dat.experiments.images.config import ImageSources
 from dat.experiments.images.experiment import ImageClassification
 from dat.experiments.images.grid import ImageGrid
+from dat.explorer.images import ImageSession
+from dat.explorer.opening import open_session
 from dat.sweeps.grid import GridFolder, cells
 from dat.sweeps.workers import run_cell
 from dat.training.configs import LoopConfig
@@ -186,6 +188,9 @@ def test_a_run_knows_its_pictures(folder, tmp_path, monkeypatch, capsys):
     assert "the pictures are not those that the run began with" in fails(capsys, "evaluate", "runs/run")
     shutil.rmtree(folder)
     assert dat("info", "runs/run") == 0 and dat("export", "runs/run", "--out=exported") == 0
+    session = open_session("runs/run")
+    assert isinstance(session, ImageSession)
+    assert {name for name, _ in session.packed(session.default)["image"]["classes"]} == {"cat", "dog"}
     assert AutoConfig.from_pretrained("exported").id2label == {0: "cat", 1: "dog"}
     how = AutoImageProcessor.from_pretrained("exported", backend="pil")
     across, down = torch.arange(50)[None].expand(30, 50) * 5, torch.arange(30)[:, None].expand(30, 50) * 8
