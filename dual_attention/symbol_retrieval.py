@@ -17,6 +17,7 @@ from collections.abc import Callable
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from ._layers.cache import Cache, TokenCache
 from ._layers.calls import TypedModule
@@ -33,8 +34,9 @@ from ._layers.inputs import (
 )
 from ._layers.taps import Taps, observer_of
 from .functional import OffsetSymbols, RelativeSymbols, attention, positions_from_segments
-from .functional.checks import check_finite, is_readable
+from .functional.checks import check_finite, is_readable, leaves_pytorch
 from .functional.reference import inner_products, scores_for_softmax
+from .functional.relational.tiles import multiplies_bfloat16_in_vectors
 from .functional.relational.whole import attention_weights
 from .positional_encoding import (
     RelativePositionalEncoding,
@@ -79,6 +81,10 @@ def _within_sequences(
         raise ValueError("segments: packed sequences cannot be continued from a cache; give one or the other")
     check_places("segments", segments, *x.shape[:2])
     return positions_from_segments(segments) if positions is None else positions
+
+
+WEIGHTS_OF_BLOCK = 2**21
+"""Weights of symbols that are built at a time where products are faster than fused attention: 4 MiB of bfloat16."""
 
 
 class SymbolicAttention(_CountsTokens):
@@ -145,11 +151,13 @@ class SymbolicAttention(_CountsTokens):
         library = split_heads(self.symbol_library[None], self.n_heads)
         # s_i = concat_h(sum_k alpha^h_ik symbol_k^h)
         observe = observer_of(self)
-        if observe is None:
-            symbols, _ = attention(q, templates, library, scale=self.scale, dropout=rate)
-        else:
+        if observe is not None:
             assignment = observe("assignment", self._assignment(q, templates, x))
             symbols = F.dropout(assignment.transpose(0, 1).flatten(1, 2)[None], rate) @ library
+        elif multiplies_bfloat16_in_vectors(q) and is_readable(q) and not leaves_pytorch():
+            symbols = attend_in_blocks(q, templates, library, self.scale, rate)
+        else:
+            symbols, _ = attention(q, templates, library, scale=self.scale, dropout=rate)
         with transaction(cache):
             self._count(cache, x)
         return merge_heads(symbols).view_as(x)
@@ -169,6 +177,22 @@ class SymbolicAttention(_CountsTokens):
     def _assignment(self, q: Tensor, templates: Tensor, x: Tensor) -> Tensor:
         weights = attention_weights(q, templates, scale=self.scale)
         return weights.unflatten(2, x.shape[:2]).squeeze(0).transpose(0, 1)
+
+
+def attend_in_blocks(q: Tensor, templates: Tensor, library: Tensor, scale: float, dropout: float) -> Tensor:
+    """Symbols ``(1, n_heads, N, width)`` by products, some objects at a time; the backward pass builds weights again.
+
+    It suits bfloat16 on a processor without matrix units, where PyTorch's fused attention is no faster than in float32.
+    """
+
+    def block(q: Tensor, templates: Tensor, library: Tensor) -> Tensor:
+        return F.dropout(attention_weights(q, templates, scale=scale), dropout) @ library
+
+    rows = max(1, WEIGHTS_OF_BLOCK // (templates.shape[1] * templates.shape[2]))
+    if q.shape[2] <= rows:
+        return block(q, templates, library)
+    shared = templates.contiguous(), library.contiguous()
+    return torch.cat([checkpoint(block, part, *shared, use_reentrant=False) for part in q.split(rows, dim=2)], dim=2)
 
 
 class PositionalSymbolRetriever(_CountsTokens):

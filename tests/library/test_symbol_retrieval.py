@@ -3,8 +3,9 @@ import math
 import pytest
 import torch
 
-from dual_attention import RelationalAttention
+from dual_attention import RelationalAttention, symbol_retrieval
 from dual_attention.functional import segments_from_lengths
+from dual_attention.functional.relational import tiles as relational_tiles
 from dual_attention.positional_encoding import sinusoidal_table
 from dual_attention.symbol_retrieval import (
     PositionalSymbolRetriever,
@@ -27,6 +28,57 @@ def test_symbolic_attention_by_hand(scale):
     weights = torch.softmax(scores, dim=-1)
     torch.testing.assert_close(layer(x), torch.einsum("bhnk,khd->bnhd", weights, library).flatten(2))
     torch.testing.assert_close(layer.weights(x), weights)
+
+
+@pytest.mark.parametrize("rows", [1, 3, 12])
+def test_symbolic_attention_in_blocks(rows, monkeypatch):
+    """Symbols and every gradient, first and second, are those of fused attention, and no tensor has all weights."""
+    layer, x = float64(SymbolicAttention(8, 2, 50)), normal(3, 4, 8).requires_grad_()
+    inputs = (x, *layer.parameters())
+
+    def results():
+        symbols = layer(x)
+        first = torch.autograd.grad(symbols.square().sum(), inputs, create_graph=True)
+        return symbols, *first, *torch.autograd.grad(first[0].square().sum(), inputs)
+
+    expected = results()
+    monkeypatch.setattr(symbol_retrieval, "multiplies_bfloat16_in_vectors", lambda q: True)
+    monkeypatch.setattr(symbol_retrieval, "WEIGHTS_OF_BLOCK", rows * 2 * 50)
+    torch.testing.assert_close(results(), expected)
+    with LargestTensor() as seen:
+        layer(x).sum().backward()
+    assert seen.numel == max(rows * 2 * 50, 50 * 8)
+
+
+@pytest.mark.parametrize("rows", [3, 12])
+def test_blocks_drop_the_same_in_both_passes(rows, monkeypatch):
+    """Symbols are linear in the library as long as the same weights are dropped."""
+    monkeypatch.setattr(symbol_retrieval, "multiplies_bfloat16_in_vectors", lambda q: True)
+    monkeypatch.setattr(symbol_retrieval, "WEIGHTS_OF_BLOCK", rows * 2 * 5)
+    layer, g = float64(SymbolicAttention(8, 2, 5, dropout=0.5)), normal(3, 4, 8)
+    symbols = layer(normal(3, 4, 8))
+    symbols.backward(g)
+    torch.testing.assert_close((layer.symbol_library.grad * layer.symbol_library).sum(), (symbols * g).sum())
+    assert not torch.equal(symbols, layer.eval()(normal(3, 4, 8)))
+
+
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning", "ignore:.*torch.jit.trace:DeprecationWarning")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(("products", "tiles"), [(False, False), (True, False), (True, True)])
+def test_blocks_are_for_bfloat16_without_matrix_units(dtype, products, tiles, monkeypatch):
+    monkeypatch.setattr(relational_tiles, "_HAS_BFLOAT16", products)
+    monkeypatch.setattr(relational_tiles, "_HAS_TILES", tiles)
+    monkeypatch.setattr(symbol_retrieval, "WEIGHTS_OF_BLOCK", 3 * 2 * 5)
+    taken = []
+    in_blocks = symbol_retrieval.attend_in_blocks
+    monkeypatch.setattr(symbol_retrieval, "attend_in_blocks", lambda *given: (taken.append(1), in_blocks(*given))[1])
+    layer, x = SymbolicAttention(8, 2, 5).to(dtype), normal(3, 4, 8).to(dtype)
+    symbols = layer(x)
+    assert len(taken) == (dtype == torch.bfloat16 and products and not tiles)
+    traced = torch.jit.trace(layer, (x,), check_trace=False)  # one program for all lengths
+    assert traced(x.repeat(1, 9, 1)).shape == (3, 36, 8)
+    tolerance = {} if dtype == torch.float32 else {"atol": 0.05, "rtol": 0.05}
+    torch.testing.assert_close(symbols.float(), layer.float()(x.float()), **tolerance)
 
 
 def test_symbolic_attention_drops_nothing_in_evaluation():

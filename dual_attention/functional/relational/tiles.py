@@ -61,12 +61,17 @@ def multiplies_bfloat16(x: Tensor) -> bool:
     return x.dtype == torch.bfloat16 and x.is_cpu and _HAS_BFLOAT16
 
 
-def _has_bfloat16() -> bool:
-    named = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
-    return any(getattr(torch.cpu, name, lambda: False)() for name in named)
+def multiplies_bfloat16_in_vectors(x: Tensor) -> bool:
+    """Whether it has them in AVX-512 alone: PyTorch's fused attention then takes as long as in float32, or longer."""
+    return multiplies_bfloat16(x) and not _HAS_TILES
 
 
-_HAS_BFLOAT16 = _has_bfloat16()
+def _has(name: str) -> bool:
+    return getattr(torch.cpu, f"_is_{name}_supported", lambda: False)()
+
+
+_HAS_TILES = _has("amx_tile")
+_HAS_BFLOAT16 = _has("avx512_bf16") or _HAS_TILES
 
 
 def relations_under_weights(heads: int, u: Tensor, w: Tensor, scale: float, workspace: Workspace) -> Relations:
