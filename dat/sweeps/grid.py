@@ -287,6 +287,10 @@ class GridFolder:
         damaged = set(damaged_files(self.path))
         return [cell for cell in every if not self.done(cell) or damaged & self._files_of(cell).keys()]
 
+    def without_weights(self, every: Sequence[Cell]) -> list[Cell]:
+        """Cells that are done and have no file of weights."""
+        return [cell for cell in every if self.done(cell) and not self.weights_of(cell).exists()]
+
     def not_run(self) -> list[Cell]:
         """Cells of ``grid.yaml`` that have no result."""
         if not self.config.is_file():

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dual_attention._extras import require
-from dual_attention._words import counted, printable
+from dual_attention._words import counted, listed, printable
 
 from ..training.interrupt import Interrupted, StopOnSignal
 from ..training.lock import LOCK
@@ -74,6 +74,14 @@ def run_grid(folder: GridFolder, grid: GridConfig, every: Sequence[Cell], *, qui
             f"{folder.path}: {counted(len(every), 'cell')}, {done} done, {len(waiting)} to run on "
             f"{counted(workers, 'process', 'processes')}",
             flush=True,
+        )
+    if grid.keep_weights and not quiet and (bare := folder.without_weights(every)):
+        print(
+            printable(
+                f"dat: {folder.path}: {counted(len(bare), 'cell')} done earlier without keep_weights, so there are no "
+                f"weights of {listed([cell.name for cell in bare])}; a cell whose .json is removed is run again"
+            ),
+            file=sys.stderr,
         )
     with StopOnSignal() as stop:
         try:

@@ -174,6 +174,19 @@ def test_weights_of_a_cell_are_recorded(grid):
     assert not list(folder.cells.iterdir()) and json.loads((folder.path / "checksums.json").read_text()) == {}
 
 
+def test_cells_whose_weights_were_not_kept_are_named(grid, in_process, monkeypatch, capsys):
+    monkeypatch.setattr("dat.sweeps.reproduce.draw_figures", lambda *_: None)
+    first, *others = (cell.name for cell in cells(TOY, grid))
+    reproduce(TOY, replace(grid, keep_weights=True))
+    said = (
+        f"1 cell done earlier without keep_weights, so there are no weights of {first}; a cell whose .json is removed"
+    )
+    assert said in capsys.readouterr().err
+    assert in_process == others
+    reproduce(TOY, grid)
+    assert "keep_weights" not in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("contents", ["", "{}", "# nothing"])
 def test_a_plan_that_was_emptied_is_not_the_default_one(grid, contents):
     folder = GridFolder(TOY, grid.out)
