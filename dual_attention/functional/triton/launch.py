@@ -17,7 +17,7 @@ from .backward import k_kernel, q_kernel, table_kernel, u_kernel, w_kernel
 from .forward import forward_kernel
 from .operands import Form, Operands, Strided
 from .segments import batch_stride, segment_reach
-from .support import NARROWEST, narrowest
+from .support import NARROWEST, ceil_div, narrowest, next_power_of_2
 from .tuning import Tile, Tuning, tuning
 
 INTERPRETED = not isinstance(forward_kernel, triton.JITFunction)
@@ -110,7 +110,7 @@ class Call:
             P=self.p,
             D_PAD=self.padded(width),
             DH_PAD=self.padded(self.head_width),
-            P_PAD=triton.next_power_of_2(self.p),
+            P_PAD=next_power_of_2(self.p),
             CAUSAL=x.causal,
             WINDOW=x.window is not None,
             RELATIVE=self.relative,
@@ -122,7 +122,7 @@ class Call:
         shared_memory = None
         if self.like.is_cuda:
             shared_memory = torch.cuda.get_device_properties(self.like.device).shared_memory_per_block_optin
-        columns = self.n_relations * triton.next_power_of_2(self.p)
+        columns = self.n_relations * next_power_of_2(self.p)
         width = max(self.like.shape[-1], self.head_width)
         return tuning(width, columns, self.relative, self.like.dtype, shared_memory).for_receivers(self.n)
 
@@ -136,7 +136,7 @@ class Call:
         form = self.form._replace(
             I=tile.receivers,
             J=tile.senders,
-            T=triton.next_power_of_2(tile.receivers + tile.senders - 1),
+            T=next_power_of_2(tile.receivers + tile.senders - 1),
             GROUP=size,
             GROUPS=groups,
         )
@@ -161,14 +161,14 @@ class Call:
 
     def padded(self, width: int) -> int:
         """Power of two that a matmul can take."""
-        return max(triton.next_power_of_2(width), self.narrowest)
+        return max(next_power_of_2(width), self.narrowest)
 
     def relation_groups(self, tile: Tile) -> tuple[int, int]:
         """Relations in a tile, and how many groups of them there are."""
-        padded = triton.next_power_of_2(self.p)
+        padded = next_power_of_2(self.p)
         least = max(1, self.narrowest // padded)
-        size = min(max(tile.columns // padded, least), max(triton.next_power_of_2(self.n_relations), least))
-        return size, triton.cdiv(self.n_relations, size)
+        size = min(max(tile.columns // padded, least), max(next_power_of_2(self.n_relations), least))
+        return size, ceil_div(self.n_relations, size)
 
     def forward(self) -> tuple[Tensor, Tensor, Tensor]:
         new, shape = self.like.new_empty, (self.batch, self.heads, self.n)
@@ -178,7 +178,7 @@ class Call:
         self.operands = self.operands._replace(**results)
         tile = self.sizes.forward
         groups = self.relation_groups(tile)[1]
-        blocks = triton.cdiv(self.n, tile.receivers)
+        blocks = ceil_div(self.n, tile.receivers)
         for first, count in ((0, 1), (1, groups - 1)):
             grid = (self.heads, blocks, self.batch * count)
             self.launch(forward_kernel, grid, tile, groups=count, first_group=first, SYMBOLS=first == 0)
@@ -211,14 +211,14 @@ class Call:
         dq = new(self.like.shape)
         tails = new((2, *dq.shape[:3]) if self.relative else (0,), dtype=torch.float32)
         tile = self.sizes.queries
-        grid = (self.heads, triton.cdiv(self.n, tile.receivers), self.batch)
+        grid = (self.heads, ceil_div(self.n, tile.receivers), self.batch)
         self.launch(q_kernel, grid, tile, tails=tails, dq=dq)
         return dq, tails
 
     def backward_u(self) -> Tensor:
         du = self.like.new_empty(self.batch, self.n, self.n_relations, self.p)
         tile = self.sizes.relation_queries
-        grid = (self.relation_groups(tile)[1], triton.cdiv(self.n, tile.receivers), self.batch)
+        grid = (self.relation_groups(tile)[1], ceil_div(self.n, tile.receivers), self.batch)
         self.launch(u_kernel, grid, tile, du=du)
         return du
 
@@ -230,18 +230,18 @@ class Call:
             (0,) if self.relative else (*shape, self.head_width), dtype=torch.float32 if shared else self.like.dtype
         )
         tile = self.sizes.keys
-        grid = (self.groups, triton.cdiv(self.m, tile.senders), self.batch)
+        grid = (self.groups, ceil_div(self.m, tile.senders), self.batch)
         self.launch(k_kernel, grid, tile, owns_senders=True, dk=dk, ds=dsymbols)
         return dk, dsymbols
 
     def backward_w(self) -> Tensor:
         tile = self.sizes.relation_keys
         groups = self.relation_groups(tile)[1]
-        blocks = triton.cdiv(self.m, tile.senders)
+        blocks = ceil_div(self.m, tile.senders)
         # One program sums over all heads, unless that leaves too few programs: then partial sums are added up here.
-        wanted = triton.cdiv(self.sizes.programs, max(groups * blocks * self.batch, 1))
-        of_split = triton.cdiv(self.heads, min(wanted, self.heads))
-        splits = triton.cdiv(self.heads, of_split)
+        wanted = ceil_div(self.sizes.programs, max(groups * blocks * self.batch, 1))
+        of_split = ceil_div(self.heads, min(wanted, self.heads))
+        splits = ceil_div(self.heads, of_split)
         shape = (splits, self.batch, self.m, self.n_relations, self.p)
         dw = self.like.new_empty(shape, dtype=self.like.dtype if splits == 1 else torch.float32)
         grid = (groups * splits, blocks, self.batch)
@@ -253,7 +253,7 @@ class Call:
         shape = (self.batch * rep, self.groups, rows, self.head_width)
         dtable = self.like.new_empty(shape, dtype=torch.float32)
         tile = self.sizes.table
-        grid = (triton.cdiv(rows, tile.senders), self.groups, self.batch * rep)
+        grid = (ceil_div(rows, tile.senders), self.groups, self.batch * rep)
         self.launch(table_kernel, grid, tile, dtable=dtable)
         dtable = dtable.sum(0).transpose(0, 1).contiguous()  # (K, G, d_h)
         grads = self.operands.grad_symbols.float().unflatten(1, (self.groups, rep))

@@ -11,6 +11,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from .support import ceil_div, next_power_of_2
+
 STEP = 1024
 """Positions that are compared with a block's segments at once, at most."""
 
@@ -25,11 +27,11 @@ def segment_reach(own: Tensor, other: Tensor, block: int) -> Tensor:
     ``(B or 1, blocks, 2)``: the first such position and the last plus one, or the other length and zero.
     """
     length, others = own.shape[1], other.shape[1]
-    batch, blocks = max(own.shape[0], other.shape[0]), triton.cdiv(length, block)
+    batch, blocks = max(own.shape[0], other.shape[0]), ceil_div(length, block)
     reach = torch.empty(batch, blocks, 2, dtype=torch.int32, device=own.device)
     strides = (batch_stride(own), batch_stride(other))
     if reach.numel():
-        step = min(triton.next_power_of_2(max(others, 1)), STEP)
+        step = min(next_power_of_2(max(others, 1)), STEP)
         kernel: Any = reach_kernel
         kernel[blocks, batch](own, other, reach, *strides, length, others, BLOCK=block, STEP=step)
     return reach

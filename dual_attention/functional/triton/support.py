@@ -21,6 +21,16 @@ WIDEST = 256
 """Largest width of a head's query, key or symbol, and of one relation."""
 
 
+def ceil_div(length: int, size: int) -> int:
+    """Number of parts of that size that cover a length."""
+    return -(-length // size)
+
+
+def next_power_of_2(n: int) -> int:
+    """The least power of two that is no less than ``n``."""
+    return 1 << (n - 1).bit_length()
+
+
 def installed_version() -> tuple[int, int] | None:
     """Version of Triton, found without importing it; None if there is none."""
     for distribution in ("triton", "pytorch-triton", "triton-windows"):

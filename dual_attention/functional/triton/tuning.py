@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 import torch
 
+from .support import NARROWEST, next_power_of_2
+
 
 class Tile(NamedTuple):
     """Sizes of one kernel.
@@ -48,7 +50,7 @@ class Tuning(NamedTuple):
 
     def for_receivers(self, n: int) -> Tuning:
         """With a forward pass whose tiles are no taller than n receivers need: a step of decoding has one."""
-        needed = max(1 << (n - 1).bit_length(), 16)
+        needed = max(next_power_of_2(n), NARROWEST)
         return self._replace(forward=self.forward._replace(receivers=min(self.forward.receivers, needed)))
 
     @classmethod

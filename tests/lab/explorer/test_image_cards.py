@@ -114,7 +114,7 @@ def test_they_are_served_and_exported(serve, session, tmp_path):
 
 
 def test_a_model_that_attends_to_nothing_has_cards(tmp_path):
-    compares = replace(session_of("corelnet"), names=("different", "same"))
+    compares = replace(session_of("corelnet"), task="same", names=("different", "same"))
     Exporter(compares, "game same", View.of("card")).write(tmp_path / "card.csv")
     measures = {row["measure"] for row in rows_of(tmp_path / "card.csv")}
     assert {one for one in measures if "," in one and "AUC" in one} == {
