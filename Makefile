@@ -32,8 +32,9 @@ lint: $(READY) ## Check style and format
 	$(BIN)/ruff format --check
 
 types: $(READY) ## Check types, on the pages too
-	$(BIN)/python -m tests.support.documents build/pages
-	$(BIN)/basedpyright --pythonpath $(BIN)/python
+	@if $(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then \
+		$(BIN)/python -m tests.support.documents build/pages && $(BIN)/basedpyright --pythonpath $(BIN)/python; \
+	else echo "types: not checked on Python 3.10, for which packages have older types and Sphinx none"; fi
 
 fmt: $(READY) ## Repair style and format
 	$(BIN)/ruff check --fix --exit-zero
