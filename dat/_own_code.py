@@ -13,6 +13,7 @@ import os
 import re
 import shlex
 import sys
+import typing
 from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
@@ -66,7 +67,7 @@ def class_named(name: str, base: type, key: str, *, source: object = None) -> ty
             kind = getattr(importlib.import_module(module["module"]), module["kind"])
         except Exception as error:
             raise ValueError(f"{key}: {name}: {in_one_line(error)}") from error
-        if not (inspect.isclass(kind) and issubclass(kind, base)):
+        if not is_subclass(kind, base):
             raise ValueError(f"{key}: {name}: expected a subclass of {base.__module__}.{base.__name__}")
         return kind
     match = FILE.fullmatch(given)
@@ -167,6 +168,11 @@ def _line_in(path: Path, error: BaseException) -> str:
     return f" (line {line})" if line else ""
 
 
+def is_subclass(kind: Any, base: type) -> bool:
+    """Whether it is a class that derives from ``base``; in Python 3.10, ``tuple[int, ...]`` claims to be a class."""
+    return inspect.isclass(kind) and typing.get_origin(kind) is None and issubclass(kind, base)
+
+
 def class_in(module: ModuleType, file: Path, name: str | None, base: type) -> Any:
     """The class of a module's own that is a subclass of ``base``, the one of that name if it is given.
 
@@ -176,7 +182,7 @@ def class_in(module: ModuleType, file: Path, name: str | None, base: type) -> An
     kinds = {
         kind.__name__: kind
         for kind in vars(module).values()
-        if inspect.isclass(kind) and issubclass(kind, base) and kind.__module__ == module.__name__
+        if is_subclass(kind, base) and kind.__module__ == module.__name__
         if not inspect.isabstract(kind)
     }
     noun = base.__name__.lower()

@@ -11,6 +11,7 @@ import doctest
 import importlib
 import inspect
 import pkgutil
+import typing
 from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
@@ -54,7 +55,8 @@ def public_names() -> dict[str, dict[str, Any]]:
 
 def is_class_or_function(value: Any) -> bool:
     """Whether a value is a class or a function; others are described where they are assigned."""
-    return inspect.isclass(value) or inspect.isroutine(value)
+    alias = typing.get_origin(value) is not None  # which Python 3.10 takes for a class
+    return inspect.isroutine(value) or (inspect.isclass(value) and not alias)
 
 
 def examples(name: str, value: Any) -> list[doctest.DocTest]:

@@ -90,7 +90,10 @@ TABLE = "kind,n_train,seed,parameters,val,steps,seconds\n"
         (TABLE + "linear,8,1,10,5,6,7\nlinear,16,x,10,5,6,7", "line 3, seed: expected a number, got x"),
         (TABLE + "linear,8,nan,10,5,6,7", "line 2, seed: expected a number, got nan"),
         (TABLE + "linear,8,1,10,inf,6,7", "line 2, val: expected a number, got inf"),
-        (TABLE + "lin\0ear,8,1,10,5,6,7", r"line 2, kind: expected a text to print, got lin\\x00ear"),
+        (
+            TABLE + "lin\0ear,8,1,10,5,6,7",
+            r"(?:line 2, kind: expected a text to print, got lin\\x00ear|NUL)",
+        ),  # NUL: 3.10
         (TABLE + "linear,8,1.5,10,5,6,7", "seed: expected an integer, got 1.5"),
         (TABLE + "linear,8,1,10,5,6,7\nlinear,16,,10,5,6,7", "expected kind, n_train, seed in every line"),
         (TABLE + "linear,8,1,10,5,6," + "7" * 200_000, "field larger than field limit"),
