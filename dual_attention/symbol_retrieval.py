@@ -34,7 +34,7 @@ from ._layers.inputs import (
 )
 from ._layers.taps import Taps, observer_of
 from .functional import OffsetSymbols, RelativeSymbols, attention, positions_from_segments
-from .functional.checks import check_finite, is_readable, leaves_pytorch
+from .functional.checks import check_finite, is_autocast, is_readable, leaves_pytorch
 from .functional.reference import inner_products, scores_for_softmax
 from .functional.relational.tiles import multiplies_bfloat16_in_vectors
 from .functional.relational.whole import attention_weights
@@ -85,6 +85,10 @@ def _within_sequences(
 
 WEIGHTS_OF_BLOCK = 2**21
 """Weights of symbols that are built at a time where products are faster than fused attention: 4 MiB of bfloat16."""
+SMALLEST_BLOCK = 64
+"""Objects in such a block at least."""
+NARROWEST_IN_BLOCKS = 64
+"""Width of heads from which products are faster; with narrower ones they took up to twice as long."""
 
 
 class SymbolicAttention(_CountsTokens):
@@ -154,7 +158,7 @@ class SymbolicAttention(_CountsTokens):
         if observe is not None:
             assignment = observe("assignment", self._assignment(q, templates, x))
             symbols = F.dropout(assignment.transpose(0, 1).flatten(1, 2)[None], rate) @ library
-        elif multiplies_bfloat16_in_vectors(q) and is_readable(q) and not leaves_pytorch():
+        elif suits_blocks(q, templates, library):
             symbols = attend_in_blocks(q, templates, library, self.scale, rate)
         else:
             symbols, _ = attention(q, templates, library, scale=self.scale, dropout=rate)
@@ -179,20 +183,25 @@ class SymbolicAttention(_CountsTokens):
         return weights.unflatten(2, x.shape[:2]).squeeze(0).transpose(0, 1)
 
 
-def attend_in_blocks(q: Tensor, templates: Tensor, library: Tensor, scale: float, dropout: float) -> Tensor:
-    """Symbols ``(1, n_heads, N, width)`` by products, some objects at a time; the backward pass builds weights again.
+def suits_blocks(q: Tensor, templates: Tensor, library: Tensor) -> bool:
+    """Whether :func:`attend_in_blocks` is faster than fused attention: bfloat16 without matrix units, wide heads."""
+    alike = q.dtype == templates.dtype == library.dtype or is_autocast(q)
+    plain = is_readable(q) and not leaves_pytorch()
+    return multiplies_bfloat16_in_vectors(q) and alike and plain and q.shape[-1] >= NARROWEST_IN_BLOCKS
 
-    It suits bfloat16 on a processor without matrix units, where PyTorch's fused attention is no faster than in float32.
-    """
+
+def attend_in_blocks(q: Tensor, templates: Tensor, library: Tensor, scale: float, dropout: float) -> Tensor:
+    """Symbols ``(1, n_heads, N, width)`` by products, some objects at a time; weights are built again backward."""
+    templates, library = (x.to(q.dtype).contiguous() for x in (templates, library))
 
     def block(q: Tensor, templates: Tensor, library: Tensor) -> Tensor:
         return F.dropout(attention_weights(q, templates, scale=scale), dropout) @ library
 
-    rows = max(1, WEIGHTS_OF_BLOCK // (templates.shape[1] * templates.shape[2]))
+    rows = max(SMALLEST_BLOCK, WEIGHTS_OF_BLOCK // (templates.shape[1] * templates.shape[2]))
     if q.shape[2] <= rows:
         return block(q, templates, library)
-    shared = templates.contiguous(), library.contiguous()
-    return torch.cat([checkpoint(block, part, *shared, use_reentrant=False) for part in q.split(rows, dim=2)], dim=2)
+    parts = [checkpoint(block, part, templates, library, use_reentrant=False) for part in q.split(rows, dim=2)]
+    return torch.cat(parts, dim=2)
 
 
 class PositionalSymbolRetriever(_CountsTokens):

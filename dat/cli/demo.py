@@ -190,28 +190,29 @@ def train_trials(grid: GamesGrid, folder: GridFolder, budget: float) -> None:
     started = time.perf_counter()
     every = cells(GAMES, grid)
     per_trial = len(every) // grid.seeds
-    waiting = folder.left(every)
-    folder.forget(waiting)  # what was damaged
-    if before := len(every) - len(waiting):
+    trials = [every[first : first + per_trial] for first in range(0, len(every), per_trial)]
+    waiting = [*folder.left(every), *folder.without_weights(every)]
+    folder.forget(waiting)  # what was damaged or lost
+    if before := sum(map(folder.done, every)):
         print(f"{folder.path}: {before} of {len(every)} models were trained before")
     with StopOnSignal() as stop, GridProgress(GAMES, [], [], grid) as progress:
-        for trial in range(grid.seeds):
+        for trial, of_trial in enumerate(trials):
+            chosen = [cell for cell in of_trial if not folder.done(cell)]
             elapsed = time.perf_counter() - started
-            if trial and elapsed * (trial + 1) / trial > budget:
-                return
-            of_trial = every[trial * per_trial : (trial + 1) * per_trial]
-            chosen = [cell for cell in of_trial if cell in waiting]
-            progress.extend(chosen)
-            deadline = started + budget if trial else math.inf
-            run = run_cells(
-                chosen, grid, folder, worker_count(grid), lambda end=deadline: stop() or time.perf_counter() > end
-            )
-            for cell, seconds in run:
-                progress.done(cell, seconds, line_about(cell, folder, seconds))
-            if stop():
-                raise Interrupted
-            if not all(folder.done(cell) for cell in of_trial):
-                folder.forget(of_trial)
+            if chosen and not (trial and elapsed * (trial + 1) / trial > budget):
+                progress.extend(chosen)
+                deadline = started + budget if trial else math.inf
+                run = run_cells(
+                    chosen, grid, folder, worker_count(grid), lambda end=deadline: stop() or time.perf_counter() > end
+                )
+                for cell, seconds in run:
+                    progress.done(cell, seconds, line_about(cell, folder, seconds))
+                if stop():
+                    raise Interrupted
+            if not all(map(folder.done, of_trial)):
+                for left_out in trials[trial:]:
+                    if not all(map(folder.done, left_out)):
+                        folder.forget(left_out)
                 return
 
 

@@ -42,8 +42,9 @@ def test_symbolic_attention_in_blocks(rows, monkeypatch):
         return symbols, *first, *torch.autograd.grad(first[0].square().sum(), inputs)
 
     expected = results()
-    monkeypatch.setattr(symbol_retrieval, "multiplies_bfloat16_in_vectors", lambda q: True)
-    monkeypatch.setattr(symbol_retrieval, "WEIGHTS_OF_BLOCK", rows * 2 * 50)
+    monkeypatch.setattr(symbol_retrieval, "suits_blocks", lambda *_: True)
+    monkeypatch.setattr(symbol_retrieval, "SMALLEST_BLOCK", rows)
+    monkeypatch.setattr(symbol_retrieval, "WEIGHTS_OF_BLOCK", 0)
     torch.testing.assert_close(results(), expected)
     with LargestTensor() as seen:
         layer(x).sum().backward()
@@ -53,7 +54,8 @@ def test_symbolic_attention_in_blocks(rows, monkeypatch):
 @pytest.mark.parametrize("rows", [3, 12])
 def test_blocks_drop_the_same_in_both_passes(rows, monkeypatch):
     """Symbols are linear in the library as long as the same weights are dropped."""
-    monkeypatch.setattr(symbol_retrieval, "multiplies_bfloat16_in_vectors", lambda q: True)
+    monkeypatch.setattr(symbol_retrieval, "suits_blocks", lambda *_: True)
+    monkeypatch.setattr(symbol_retrieval, "SMALLEST_BLOCK", 1)
     monkeypatch.setattr(symbol_retrieval, "WEIGHTS_OF_BLOCK", rows * 2 * 5)
     layer, g = float64(SymbolicAttention(8, 2, 5, dropout=0.5)), normal(3, 4, 8)
     symbols = layer(normal(3, 4, 8))
@@ -64,21 +66,36 @@ def test_blocks_drop_the_same_in_both_passes(rows, monkeypatch):
 
 @pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning", "ignore:.*torch.jit.trace:DeprecationWarning")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("width", [32, 64])
 @pytest.mark.parametrize(("products", "tiles"), [(False, False), (True, False), (True, True)])
-def test_blocks_are_for_bfloat16_without_matrix_units(dtype, products, tiles, monkeypatch):
+def test_blocks_are_for_bfloat16_without_matrix_units(dtype, width, products, tiles, monkeypatch):
     monkeypatch.setattr(relational_tiles, "_HAS_BFLOAT16", products)
     monkeypatch.setattr(relational_tiles, "_HAS_TILES", tiles)
-    monkeypatch.setattr(symbol_retrieval, "WEIGHTS_OF_BLOCK", 3 * 2 * 5)
+    monkeypatch.setattr(symbol_retrieval, "SMALLEST_BLOCK", 3)
+    monkeypatch.setattr(symbol_retrieval, "WEIGHTS_OF_BLOCK", 0)
     taken = []
     in_blocks = symbol_retrieval.attend_in_blocks
     monkeypatch.setattr(symbol_retrieval, "attend_in_blocks", lambda *given: (taken.append(1), in_blocks(*given))[1])
-    layer, x = SymbolicAttention(8, 2, 5).to(dtype), normal(3, 4, 8).to(dtype)
+    layer, x = SymbolicAttention(2 * width, 2, 5).to(dtype), normal(3, 4, 2 * width).to(dtype)
     symbols = layer(x)
-    assert len(taken) == (dtype == torch.bfloat16 and products and not tiles)
+    assert len(taken) == (dtype == torch.bfloat16 and width == 64 and products and not tiles)
     traced = torch.jit.trace(layer, (x,), check_trace=False)  # one program for all lengths
-    assert traced(x.repeat(1, 9, 1)).shape == (3, 36, 8)
+    assert traced(x.repeat(1, 9, 1)).shape == (3, 36, 2 * width)
     tolerance = {} if dtype == torch.float32 else {"atol": 0.05, "rtol": 0.05}
     torch.testing.assert_close(symbols.float(), layer.float()(x.float()), **tolerance)
+
+
+def test_blocks_take_what_autocast_makes_one_type(monkeypatch):
+    monkeypatch.setattr(symbol_retrieval, "multiplies_bfloat16_in_vectors", lambda q: True)
+    layer, x = SymbolicAttention(128, 2, 5), normal(3, 4, 128).float()
+    with torch.autocast("cpu", torch.bfloat16):
+        symbols = layer(x)
+    symbols.float().sum().backward()
+    assert symbols.dtype == torch.bfloat16 and layer.template_features.grad.dtype == torch.float32
+    torch.testing.assert_close(symbols.float(), layer(x), atol=0.05, rtol=0.05)
+    layer.q_proj.to(torch.bfloat16)
+    with pytest.raises(TypeError, match=r"k: expected dtype torch\.bfloat16 as q, got torch\.float32"):
+        layer(x.bfloat16())
 
 
 def test_symbolic_attention_drops_nothing_in_evaluation():

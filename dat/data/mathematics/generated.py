@@ -83,12 +83,15 @@ def generated_folder(
     folder = cache / f"{module}-train{n_train}-test{n_test}-seed{seed}"
     if not folder.is_dir():
         require("mathematics_dataset", extra="mathematics")  # before anything is made: it may not be installed
-        check_not_repeated()
+        jobs = parts(module, counts, seed)
+        processes = min(workers or os.cpu_count() or 1, len(jobs))
+        if processes > 1:
+            check_not_repeated()
         cache.mkdir(parents=True, exist_ok=True)
         with require("filelock", extra="train").FileLock(cache / f".{folder.name}.lock"):
             remove_leftovers(cache, folder.name)
             if not folder.is_dir():
-                _generate(folder, parts(module, counts, seed), workers or os.cpu_count() or 1, report)
+                _generate(folder, jobs, processes, report)
     if damaged := damaged_files(folder):
         raise ValueError(
             f"{folder / damaged[0]}: damaged or changed since it was generated; remove the folder, and it is made again"
@@ -101,7 +104,7 @@ def _generate(folder: Path, jobs: list[_Part], workers: int, report: Report | No
     temporary, total, done = temporary_path(folder), sum(job.n for job in jobs), 0
     texts: dict[Path, list[str]] = {}
     try:
-        for job, pairs in zip(jobs, _drawn(jobs, min(workers, len(jobs))), strict=True):
+        for job, pairs in zip(jobs, _drawn(jobs, workers), strict=True):
             lines = texts.setdefault(path_of(temporary, job.split, job.module), [])
             lines += [f"{question}\n{answer}\n" for question, answer in pairs]
             done += job.n

@@ -159,29 +159,45 @@ def test_a_trial_that_does_not_end_in_time_is_left_out(tmp_path, monkeypatch):
     assert len(list(folder.cells.iterdir())) == 4
 
 
-def test_models_that_were_trained_before_are_not_trained_again(tmp_path, monkeypatch, capsys):
+@pytest.fixture
+def begun(tmp_path, monkeypatch):
+    """A demo of two trials of four cells, five of which are done; and a way to go on, which takes no time."""
     grid = demo.demo_grid(DemoConfig(trials=2, sizes=(250, 500)), tmp_path / "demo")
     folder = GridFolder(GAMES, grid.out)
     folder.open(grid)
     every = cells(GAMES, grid)
-    before = [*every[:4], every[5]]
 
     def write(cell):
         folder.path_of(cell).write_text('{"accuracy": {"test": 0.5}}')
+        folder.weights_of(cell).write_bytes(b"weights")
 
     def run_cells(chosen, grid, folder, count, stop):
         for cell in chosen:
             write(cell)
             yield cell, 1.0
 
-    for cell in before:
+    for cell in (*every[:4], every[5]):
         write(cell)
     monkeypatch.setattr(demo, "run_cells", run_cells)
+    return grid, folder, every
+
+
+def test_models_that_were_trained_before_are_not_trained_again(begun, capsys):
+    grid, folder, every = begun
+    folder.weights_of(every[1]).unlink()
     demo.train_trials(grid, folder, budget=1000.0)
     said = capsys.readouterr().out
-    assert "demo: 5 of 8 models were trained before" in said
-    assert said.count("right on new ones") == 3
-    assert all(folder.done(cell) for cell in every)
+    assert "demo: 4 of 8 models were trained before" in said
+    assert said.count("right on new ones") == 4
+    assert all(folder.done(cell) and folder.weights_of(cell).exists() for cell in every)
+    demo.train_trials(grid, folder, budget=0.0)  # what is complete takes no time
+    assert all(map(folder.done, every))
+
+
+def test_no_part_of_a_trial_stays_that_is_left_out(begun):
+    grid, folder, every = begun
+    demo.train_trials(grid, folder, budget=0.0)
+    assert [folder.done(cell) for cell in every] == 4 * [True] + 4 * [False]
 
 
 def test_its_folder_is_locked(tmp_path, monkeypatch):
