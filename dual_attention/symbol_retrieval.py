@@ -87,8 +87,10 @@ WEIGHTS_OF_BLOCK = 2**21
 """Weights of symbols that are built at a time where products are faster than fused attention: 4 MiB of bfloat16."""
 SMALLEST_BLOCK = 64
 """Objects in such a block at least."""
+FEWEST_WEIGHTS = 2**19
+"""Weights in all from which products are faster; a token that is decoded has fewer."""
 NARROWEST_IN_BLOCKS = 64
-"""Width of heads from which products are faster; with narrower ones they took up to twice as long."""
+"""Width of heads from which they are; with narrower ones they took up to twice as long."""
 
 
 class SymbolicAttention(_CountsTokens):
@@ -184,10 +186,13 @@ class SymbolicAttention(_CountsTokens):
 
 
 def suits_blocks(q: Tensor, templates: Tensor, library: Tensor) -> bool:
-    """Whether :func:`attend_in_blocks` is faster than fused attention: bfloat16 without matrix units, wide heads."""
+    """Whether :func:`attend_in_blocks` is faster than fused attention: large products of bfloat16, no matrix units."""
+    if not (multiplies_bfloat16_in_vectors(q) and is_readable(q)) or leaves_pytorch():
+        return False
     alike = q.dtype == templates.dtype == library.dtype or is_autocast(q)
-    plain = is_readable(q) and not leaves_pytorch()
-    return multiplies_bfloat16_in_vectors(q) and alike and plain and q.shape[-1] >= NARROWEST_IN_BLOCKS
+    (_, heads, n, width), n_symbols = q.shape, templates.shape[2]
+    large = n >= SMALLEST_BLOCK and width >= NARROWEST_IN_BLOCKS and heads * n * n_symbols >= FEWEST_WEIGHTS
+    return alike and large
 
 
 def attend_in_blocks(q: Tensor, templates: Tensor, library: Tensor, scale: float, dropout: float) -> Tensor:

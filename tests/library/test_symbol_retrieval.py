@@ -72,12 +72,14 @@ def test_blocks_are_for_bfloat16_without_matrix_units(dtype, width, products, ti
     monkeypatch.setattr(relational_tiles, "_HAS_BFLOAT16", products)
     monkeypatch.setattr(relational_tiles, "_HAS_TILES", tiles)
     monkeypatch.setattr(symbol_retrieval, "SMALLEST_BLOCK", 3)
+    monkeypatch.setattr(symbol_retrieval, "FEWEST_WEIGHTS", 2 * 12 * 5)
     monkeypatch.setattr(symbol_retrieval, "WEIGHTS_OF_BLOCK", 0)
     taken = []
     in_blocks = symbol_retrieval.attend_in_blocks
     monkeypatch.setattr(symbol_retrieval, "attend_in_blocks", lambda *given: (taken.append(1), in_blocks(*given))[1])
     layer, x = SymbolicAttention(2 * width, 2, 5).to(dtype), normal(3, 4, 2 * width).to(dtype)
     symbols = layer(x)
+    layer(x[:2])
     assert len(taken) == (dtype == torch.bfloat16 and width == 64 and products and not tiles)
     traced = torch.jit.trace(layer, (x,), check_trace=False)  # one program for all lengths
     assert traced(x.repeat(1, 9, 1)).shape == (3, 36, 2 * width)
@@ -86,8 +88,9 @@ def test_blocks_are_for_bfloat16_without_matrix_units(dtype, width, products, ti
 
 
 def test_blocks_take_what_autocast_makes_one_type(monkeypatch):
-    monkeypatch.setattr(symbol_retrieval, "multiplies_bfloat16_in_vectors", lambda q: True)
-    layer, x = SymbolicAttention(128, 2, 5), normal(3, 4, 128).float()
+    monkeypatch.setattr(symbol_retrieval, "multiplies_bfloat16_in_vectors", lambda q: q.dtype == torch.bfloat16)
+    monkeypatch.setattr(symbol_retrieval, "FEWEST_WEIGHTS", 1)
+    layer, x = SymbolicAttention(128, 2, 5), normal(3, 40, 128).float()
     with torch.autocast("cpu", torch.bfloat16):
         symbols = layer(x)
     symbols.float().sum().backward()
