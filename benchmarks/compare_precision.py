@@ -22,9 +22,9 @@ from typing import Any
 from benchmarks.machine import cpu_model, versions
 from dat.training.metrics import read_rows
 from dat.training.run_folder import RunFolder
-from dual_attention._files import write_atomically
-from dual_attention.model_analysis.measures.intervals import half_width
-from dual_attention.model_analysis.views.plots import house_style, matplotlib_figure, save_figure
+from dual_attention._base.files import write_atomically
+from dual_attention._base.intervals import half_width
+from dual_attention._base.plots import house_style, matplotlib_figure, save_figure
 
 PRECISIONS = ("float32", "bfloat16")
 COLOURS = ("#8c8c8c", "#1f6fb4")

@@ -41,11 +41,11 @@ from dat.training.metrics import read_rows
 from dat.training.optim import learning_rate
 from dat.training.runs import start_run
 from dat.training.seeding import derive_seed
-from dual_attention._files import write_json
+from dual_attention._base.files import write_json
+from dual_attention._base.plots import house_style, matplotlib_figure, save_figure
 from dual_attention.generation import generate
 from dual_attention.generation.tokenizer import Tokenizer
 from dual_attention.hf import DualAttnConfig, DualAttnForCausalLM
-from dual_attention.model_analysis.views.plots import house_style, matplotlib_figure, save_figure
 
 RESULTS = Path(__file__).resolve().parents[1] / "studies" / "language" / "results"
 CONTEXT = 96

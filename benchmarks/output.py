@@ -13,7 +13,7 @@ from typing import Any
 from benchmarks.plots import draw_plots
 from benchmarks.report import markdown
 from benchmarks.results import Row
-from dual_attention._files import write_atomically
+from dual_attention._base.files import write_atomically
 
 
 class Output:

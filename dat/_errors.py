@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dual_attention._extras import extra_of
+from dual_attention._base.extras import extra_of
 
 
 def in_one_line(error: BaseException) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dual_attention._extras import require
+from dual_attention._base.extras import require
 
 if TYPE_CHECKING:
     import numpy as np

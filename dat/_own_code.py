@@ -19,7 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from dual_attention._words import shortened
+from dual_attention._base.words import shortened
 
 from ._errors import in_one_line
 

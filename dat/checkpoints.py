@@ -16,13 +16,13 @@ from typing import Any
 import torch
 from torch import nn
 
+from dual_attention._base.checksums import CHECKSUMS
 from dual_attention._checkpoints.files import ADAPTER, CONFIG, CheckpointFiles
 from dual_attention._checkpoints.language import (
     empty_language_model,
     language_config,
 )
 from dual_attention._checkpoints.weights import filled
-from dual_attention._checksums import CHECKSUMS
 from dual_attention.generation.tokenizer import FOLDER, ByteTokenizer, GPT2Tokenizer, Tokenizer, load_tokenizer
 from dual_attention.generation.tokenizer_json import TOKENIZER_JSON, JsonTokenizer
 from dual_attention.language_models import LanguageModel

@@ -19,8 +19,8 @@ from dat.training.configs import OptimConfig
 from dat.training.coordinates import Sizes, coordinate_check
 from dat.training.mup import scale_by_mup
 from dat.training.optim import build_optimizer
-from dual_attention.model_analysis.views.colours import BLUE, GREEN, INK, LIGHT_BLUE, RED
-from dual_attention.model_analysis.views.plots import house_style, legend_below, matplotlib_figure
+from dual_attention._base.colours import BLUE, GREEN, INK, LIGHT_BLUE, RED
+from dual_attention._base.plots import house_style, legend_below, matplotlib_figure
 
 PICTURE = Path(__file__).parent / "images" / "coordinate-check.png"
 WIDTHS = (64, 128, 256, 512)

@@ -11,8 +11,8 @@ from typing import Any
 
 from gallery_pictures import save
 
-from dual_attention.model_analysis.views.colours import BLUE, INK, MUTED, ORANGE, PALE, RED
-from dual_attention.model_analysis.views.plots import house_style, matplotlib_figure
+from dual_attention._base.colours import BLUE, INK, MUTED, ORANGE, PALE, RED
+from dual_attention._base.plots import house_style, matplotlib_figure
 
 SENDERS = (("s", RED, 0.85), ("o", BLUE, 1.0), ("o", RED, 0.95))
 """Three objects: marker, colour, relative size. The receiver is a red square."""

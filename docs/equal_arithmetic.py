@@ -6,8 +6,8 @@ from pathlib import Path
 
 from gallery_pictures import Drawing, Variables, save
 
-from dual_attention.model_analysis.views.colours import BLUE, GREY, MUTED, ORANGE
-from dual_attention.model_analysis.views.plots import house_style, matplotlib_figure
+from dual_attention._base.colours import BLUE, GREY, MUTED, ORANGE
+from dual_attention._base.plots import house_style, matplotlib_figure
 
 
 def ratios(variables: Variables, path: Path) -> None:

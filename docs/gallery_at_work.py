@@ -10,8 +10,8 @@ import torch
 from gallery_pictures import Drawing, Variables, bare, matrix, save
 from torch import Tensor
 
-from dual_attention.model_analysis.views.colours import INK, ORANGE, PALE, colour_map
-from dual_attention.model_analysis.views.plots import house_style, matplotlib_figure
+from dual_attention._base.colours import INK, ORANGE, PALE, colour_map
+from dual_attention._base.plots import house_style, matplotlib_figure
 
 CHARACTER = 0.0785
 """Width of a character of the typewriter font at 9 points, in inches."""

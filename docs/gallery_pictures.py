@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dual_attention.model_analysis.views.colours import BLUE, GREY, INK, MUTED, ORANGE, colour_bar, colour_map
-from dual_attention.model_analysis.views.plots import house_style, matplotlib_figure, save_figure
+from dual_attention._base.colours import BLUE, GREY, INK, MUTED, ORANGE, colour_bar, colour_map
+from dual_attention._base.plots import house_style, matplotlib_figure, save_figure
 
 Variables = dict[str, Any]
 Drawing = Callable[[Variables, Path], None]

@@ -27,6 +27,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ._base.words import repr_of_shapes
 from ._layers.cache import Cache, CacheGroup
 from ._layers.calls import TypedModule
 from ._layers.continuation import Masks, Past, cache_parts, transaction, visibility
@@ -34,7 +35,6 @@ from ._layers.inputs import check_boolean, check_choice, check_no_values, check_
 from ._layers.joined import join_weights, joined_weights
 from ._layers.options import AttentionOptions, Options, RelationalHeadType, RelationalOptions, checked_options
 from ._layers.symbols import Symbols
-from ._words import repr_of_shapes
 from .attention import Attention
 from .functional.checks import MaybeNone
 from .functional.masks import MaskPattern, Segments

@@ -10,11 +10,11 @@ from typing import Any, Literal
 
 import torch
 
+from ._base.words import suggestion
 from ._layers.config import arguments_for, check_types
 from ._layers.options import parameters_of
 from ._models.config import DecoderLanguageConfig
 from ._models.retrievers import symbol_sizes, with_sizes
-from ._words import suggestion
 from .language_models import DualAttnTransformerLM, TransformerLM
 
 __all__ = ["LANGUAGE_PRESETS", "LanguageModelConfig", "language_preset"]

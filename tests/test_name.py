@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import dual_attention
-from dual_attention._extras import require
+from dual_attention._base.extras import require
 
 from .test_imports import PROJECT, PYPROJECT, ROOT
 

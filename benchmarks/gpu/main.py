@@ -19,7 +19,7 @@ from benchmarks.gpu.running import ROOT, Run, told
 from benchmarks.machine import device_name, git_state, hardware, versions
 from benchmarks.main import BAD_INPUT, DISAGREEMENT, INTERRUPTED, Parser, interpreter, names
 from benchmarks.results import Row
-from dual_attention._files import write_atomically
+from dual_attention._base.files import write_atomically
 
 UNFINISHED = 3
 

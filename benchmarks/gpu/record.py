@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.gpu.plan import Result
-from dual_attention._files import read_json_object, write_json
+from dual_attention._base.files import read_json_object, write_json
 
 FINISHED = ("measured", "left out")
 """What is not run again when the command is."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from dual_attention._words import printable
+from dual_attention._base.words import printable
 
 from ..experiments import experiment_named
 from ..training.config_io import build_parser, parse_config

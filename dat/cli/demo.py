@@ -18,11 +18,11 @@ from typing import Any
 
 from torch import nn
 
-from dual_attention._extras import require
-from dual_attention._files import read_json, write_atomically
-from dual_attention.model_analysis.measures.intervals import half_width
-from dual_attention.model_analysis.views.colours import BLUE, GREY, MUTED
-from dual_attention.model_analysis.views.plots import house_style, matplotlib_figure, save_figure
+from dual_attention._base.colours import BLUE, GREY, MUTED
+from dual_attention._base.extras import require
+from dual_attention._base.files import read_json, write_atomically
+from dual_attention._base.intervals import half_width
+from dual_attention._base.plots import house_style, matplotlib_figure, save_figure
 
 from ..experiments.relational_games.config import EPOCHS, Task
 from ..experiments.relational_games.experiment import TEST_SETS, RelationalGames

@@ -9,9 +9,9 @@ from typing import Any, get_args
 
 from torch import nn
 
-from dual_attention._checksums import check_checksums
-from dual_attention._files import json_text, read_json
-from dual_attention._words import listed, printable, suggestion
+from dual_attention._base.checksums import check_checksums
+from dual_attention._base.files import json_text, read_json
+from dual_attention._base.words import listed, printable, suggestion
 from dual_attention.language_presets import LANGUAGE_PRESETS
 
 from ..estimate.estimation import estimate as estimate_costs

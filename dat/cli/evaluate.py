@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dual_attention._files import json_text
+from dual_attention._base.files import json_text
 from dual_attention.language_models import LanguageModel
 
 from .._native import use_native

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from dual_attention._extras import require
-from dual_attention._files import folder_made_atomically
-from dual_attention._words import printable
+from dual_attention._base.extras import require
+from dual_attention._base.files import folder_made_atomically
+from dual_attention._base.words import printable
 from dual_attention.generation.tokenizer_json import write_tokenizer_json
 from dual_attention.language_models import LanguageModel
 from dual_attention.language_presets import LanguageModelConfig

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from dual_attention._words import printable
+from dual_attention._base.words import printable
 from dual_attention.generation import CausalLM, beam_search, generate_stream
 from dual_attention.generation.tokenizer import TextStream, Tokenizer
 from dual_attention.language_models import LanguageModel

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from dual_attention._files import json_text
-from dual_attention._words import printable
+from dual_attention._base.files import json_text
+from dual_attention._base.words import printable
 
 from ..checkpoints import CHECKPOINT, open_checkpoint
 from ..description import PARAMETERS, describe, sections_of

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from dual_attention._words import printable, suggestion
+from dual_attention._base.words import printable, suggestion
 
 from .._errors import in_one_line
 from .._processes import usable_streams

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from dual_attention._words import listed, printable
+from dual_attention._base.words import listed, printable
 
 from ..experiments import experiment_named
 from ..sweeps.experiment import swept

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
-from dual_attention._words import printable
+from dual_attention._base.words import printable
 
 from ..experiments import EXPERIMENTS, experiment_named
 from ..sweeps.experiment import AnySwept, SweptExperiment, swept

@@ -11,8 +11,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
-from dual_attention._checksums import sha256_of
-from dual_attention._words import printable
+from dual_attention._base.checksums import sha256_of
+from dual_attention._base.words import printable
 
 from .._own_code import OPTION, give, given_in
 from ..experiments import experiment_named, name_in

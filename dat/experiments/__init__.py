@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dual_attention._words import suggestion
+from dual_attention._base.words import suggestion
 
 from .._own_code import FILE
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass, fields, replace
 from math import inf
 from typing import Any, Literal, TypeVar
 
+from dual_attention._base.words import counted, listed
 from dual_attention._layers.config import SymbolRetrieval
 from dual_attention._layers.options import RelationalOptions, SymbolOptions
 from dual_attention._models.config import DepthConfig, PatchesConfig
-from dual_attention._words import counted, listed
 from dual_attention.functional.activations import ACTIVATIONS
 
 from ..training.config_data import defaults_of

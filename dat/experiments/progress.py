@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from dual_attention._extras import require
+from dual_attention._base.extras import require
 
 SECONDS = 5.0
 """Between two plain lines; what is done sooner is not shown."""

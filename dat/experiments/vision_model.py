@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from dual_attention._files import write_json
+from dual_attention._base.files import write_json
 from dual_attention._layers.config import arguments_for
 from dual_attention._layers.options import SymbolOptions
 from dual_attention.vision_models import VisionDualAttnTransformer, VisionModel, VisionTransformer

@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from dual_attention._extras import require
-from dual_attention._words import printable
+from dual_attention._base.extras import require
+from dual_attention._base.words import printable
 from dual_attention.model_analysis.sites import LayerChoice
 
 from .._native import use_native

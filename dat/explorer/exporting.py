@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from dual_attention._files import write_atomically
+from dual_attention._base.files import write_atomically
 
 from ..sweeps.results import cell_of
 from .ablations import ABLATED, ablated

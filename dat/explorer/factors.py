@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dual_attention._words import repr_of_shapes
+from dual_attention._base.words import repr_of_shapes
 from dual_attention.functional.activations import ACTIVATIONS, activation_function
 from dual_attention.functional.reference import repeat_heads
 

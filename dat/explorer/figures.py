@@ -15,10 +15,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dual_attention.model_analysis.views.colours import MUTED
+from dual_attention._base.colours import MUTED
+from dual_attention._base.plots import empty_figure, house_style
 from dual_attention.model_analysis.views.matrices import draw_matrices
 from dual_attention.model_analysis.views.patches import draw_patch_relations
-from dual_attention.model_analysis.views.plots import empty_figure, house_style
 from dual_attention.model_analysis.views.tokens import drawable
 
 from .factors import Visible

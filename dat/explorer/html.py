@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from dual_attention._files import json_text
+from dual_attention._base.files import json_text
 from dual_attention.model_analysis.views.page import Page, hash_source, json_in_html
 
 from .citation import BIBTEX

@@ -15,11 +15,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from dual_attention._base.words import repr_of_shapes
 from dual_attention._layers.calls import rotate
 from dual_attention._layers.continuation import Masks, Past, visibility
 from dual_attention._layers.heads import Heads, split_heads
 from dual_attention._layers.symbols import project_symbols
-from dual_attention._words import repr_of_shapes
 from dual_attention.attention import Attention
 from dual_attention.functional import MaskPattern, relational_cross_attention
 from dual_attention.functional.activations import activation_name

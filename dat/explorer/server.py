@@ -23,7 +23,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import SplitResult, parse_qs, quote, urlsplit
 
-from dual_attention._files import json_text
+from dual_attention._base.files import json_text
 
 from .answers import answers_of, offers_of
 from .citation import Commands

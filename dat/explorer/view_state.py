@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
-from dual_attention._words import suggestion
+from dual_attention._base.words import suggestion
 from dual_attention.model_analysis.sites import KINDS
 
 from .recording import RecordedHeads, Recording

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from statistics import fmean
 
-from dual_attention._words import counted
-from dual_attention.model_analysis.measures.intervals import half_width
+from dual_attention._base.intervals import half_width
+from dual_attention._base.words import counted
 
 from ..training.metrics import Row
 from .published import Published, outside, welch_t

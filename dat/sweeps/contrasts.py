@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import fmean
 
-from dual_attention.model_analysis.measures.intervals import half_width
-from dual_attention.model_analysis.views.colours import MUTED, PALE
-from dual_attention.model_analysis.views.plots import house_style, legend_below, matplotlib_figure, save_figure
+from dual_attention._base.colours import MUTED, PALE
+from dual_attention._base.intervals import half_width
+from dual_attention._base.plots import house_style, legend_below, matplotlib_figure, save_figure
 
 from ..training.metrics import Row
 from .curves import colours_of

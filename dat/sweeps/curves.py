@@ -9,10 +9,10 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from dual_attention._extras import require
-from dual_attention.model_analysis.measures.intervals import half_width
-from dual_attention.model_analysis.views.colours import MUTED
-from dual_attention.model_analysis.views.plots import (
+from dual_attention._base.colours import MUTED
+from dual_attention._base.extras import require
+from dual_attention._base.intervals import half_width
+from dual_attention._base.plots import (
     count_along,
     house_style,
     legend_below,

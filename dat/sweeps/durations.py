@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from dual_attention._files import read_json_object
+from dual_attention._base.files import read_json_object
 
 from ..training.loop import Trainer
 from ..training.problem import Problem

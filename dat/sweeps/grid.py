@@ -10,9 +10,9 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from dual_attention._checksums import damaged_files, read_checksums, sha256_of, write_checksums
-from dual_attention._files import write_atomically
-from dual_attention._words import printable, suggestion
+from dual_attention._base.checksums import damaged_files, read_checksums, sha256_of, write_checksums
+from dual_attention._base.files import write_atomically
+from dual_attention._base.words import printable, suggestion
 
 from ..training.config_data import differing
 from ..training.config_io import commented_yaml, read_config

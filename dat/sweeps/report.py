@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from dual_attention._files import write_atomically
+from dual_attention._base.files import write_atomically
 
 from ..training.metrics import Row
 from .comparison import comparison_text

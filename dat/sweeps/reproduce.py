@@ -8,8 +8,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dual_attention._extras import require
-from dual_attention._words import counted, listed, printable
+from dual_attention._base.extras import require
+from dual_attention._base.words import counted, listed, printable
 
 from ..training.interrupt import Interrupted, StopOnSignal
 from ..training.lock import LOCK

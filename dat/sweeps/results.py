@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from dual_attention._checksums import check_checksums, damaged_files, read_checksums
-from dual_attention._files import read_json_object
-from dual_attention._words import shortened
+from dual_attention._base.checksums import check_checksums, damaged_files, read_checksums
+from dual_attention._base.files import read_json_object
+from dual_attention._base.words import shortened
 
 from ..training.metrics import Row
 from .experiment import AnySwept

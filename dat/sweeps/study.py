@@ -9,7 +9,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from dual_attention._words import shortened
+from dual_attention._base.words import shortened
 
 from .._own_code import module_of
 from .experiment import AnySwept

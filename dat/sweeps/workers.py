@@ -19,8 +19,8 @@ from typing import Any
 
 import torch
 
-from dual_attention._files import write_json
-from dual_attention._words import counted, listed, printable
+from dual_attention._base.files import write_json
+from dual_attention._base.words import counted, listed, printable
 
 from .._errors import in_one_line
 from .._native import use_native

@@ -20,8 +20,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from dual_attention._checksums import check_checksums, read_checksums, write_checksums
-from dual_attention._files import (
+from dual_attention._base.checksums import check_checksums, read_checksums, write_checksums
+from dual_attention._base.files import (
     first_line,
     named_in_errors,
     remove,

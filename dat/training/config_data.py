@@ -16,8 +16,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from dual_attention._extras import require
-from dual_attention._words import printable, shortened, suggestion
+from dual_attention._base.extras import require
+from dual_attention._base.words import printable, shortened, suggestion
 
 Config = TypeVar("Config")
 

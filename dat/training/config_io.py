@@ -15,7 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, NoReturn, TypeVar
 
-from dual_attention._words import printable, shortened
+from dual_attention._base.words import printable, shortened
 
 from .config_data import (
     build,

@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol
 import torch
 from torch import Tensor
 
-from dual_attention._words import listed, printable, suggestion
+from dual_attention._base.words import listed, printable, suggestion
 
 
 def check(condition: bool, argument: str, expected: str, value: object) -> None:

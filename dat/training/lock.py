@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from dual_attention._extras import require
-from dual_attention._files import opened_without_links, remove_leftovers
+from dual_attention._base.extras import require
+from dual_attention._base.files import opened_without_links, remove_leftovers
 
 LOCK = ".lock"
 """File of a folder that is locked by its writer, and says who that is. It stays there, unlocked and empty."""

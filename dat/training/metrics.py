@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any, TypedDict
 
-from dual_attention._files import json_text, named_in_errors, read_file, sync_file, write_atomically
+from dual_attention._base.files import json_text, named_in_errors, read_file, sync_file, write_atomically
 
 Row = dict[str, Any]
 

@@ -15,9 +15,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from dual_attention._extras import require
-from dual_attention._files import first_line
-from dual_attention._words import shortened
+from dual_attention._base.extras import require
+from dual_attention._base.files import first_line
+from dual_attention._base.words import shortened
 
 from .weights_file import SAFETENSORS
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from dual_attention.model_analysis.views.colours import BLUE, GREY, MUTED
-from dual_attention.model_analysis.views.plots import (
+from dual_attention._base.colours import BLUE, GREY, MUTED
+from dual_attention._base.plots import (
     count_along,
     house_style,
     legend_below,

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from dual_attention._extras import require
+from dual_attention._base.extras import require
 
 from .metrics import Row
 from .plan import Plan

@@ -14,8 +14,8 @@ from typing import Any
 
 import torch
 
-from dual_attention._checksums import check_checksums, checksums_of, read_checksums, sha256_of, write_checksums
-from dual_attention._files import (
+from dual_attention._base.checksums import check_checksums, checksums_of, read_checksums, sha256_of, write_checksums
+from dual_attention._base.files import (
     json_text,
     named_in_errors,
     read_json_object,

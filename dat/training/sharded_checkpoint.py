@@ -22,9 +22,9 @@ from torch import Tensor, nn
 from torch.distributed import checkpoint
 from torch.distributed.checkpoint.api import CheckpointException
 
-from dual_attention._checksums import sha256_of
-from dual_attention._extras import require
-from dual_attention._files import sync_folder, temporary_path
+from dual_attention._base.checksums import sha256_of
+from dual_attention._base.extras import require
+from dual_attention._base.files import sync_folder, temporary_path
 
 from .checkpoint import SHARDS, Checkpoints
 from .distributed import Workers

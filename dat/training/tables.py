@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dual_attention._extras import require
-from dual_attention._words import printable
+from dual_attention._base.extras import require
+from dual_attention._base.words import printable
 
 
 @dataclass(frozen=True)

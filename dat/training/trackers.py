@@ -9,8 +9,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
 
-from dual_attention._extras import require
-from dual_attention._files import write_atomically
+from dual_attention._base.extras import require
+from dual_attention._base.files import write_atomically
 
 from .callbacks import Callback, RunView
 from .configs import OutputConfig

@@ -15,8 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from dual_attention._extras import require
-from dual_attention._files import replaced_atomically
+from dual_attention._base.extras import require
+from dual_attention._base.files import replaced_atomically
 
 from .sharding import is_sharded, placed
 

@@ -9,9 +9,9 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from .._checksums import check_checksums
-from .._extras import require
-from .._files import first_line, read_json_object
+from .._base.checksums import check_checksums
+from .._base.extras import require
+from .._base.files import first_line, read_json_object
 
 __all__ = ["ADAPTER", "CONFIG", "CheckpointFiles", "folder_of", "is_adapter", "warn_of_misspelt"]
 

@@ -15,10 +15,10 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 from torch import Tensor, nn
 
-from .._extras import require
-from .._files import first_line, read_json
+from .._base.extras import require
+from .._base.files import first_line, read_json
+from .._base.words import listed
 from .._models.weights import ignored_weights, shared_names
-from .._words import listed
 from .files import CheckpointFiles
 
 __all__ = [

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias, TypedDict
 
-from .._words import suggestion
+from .._base.words import suggestion
 from ..functional.activations import Activation
 
 NormType = Literal["layernorm", "rmsnorm", "none"]

@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from .._base.words import repr_of_shapes
 from .._layers.inputs import check_boolean, check_choice, check_dropout, check_part, check_positive
-from .._words import repr_of_shapes
 from ..functional import activation_function, cross_entropy
 from ..functional.checks import MaybeNone
 from ..functional.losses import mean_squared_error

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from .._base.words import repr_of_shapes
 from .._layers.cache import Cache, CacheGroup
 from .._layers.calls import takes
 from .._layers.config import arguments_for
@@ -19,7 +20,6 @@ from .._layers.context_parallel import gathers
 from .._layers.continuation import cache_parts, transaction
 from .._layers.inputs import is_offloaded
 from .._layers.options import checked_options, options_dict
-from .._words import repr_of_shapes
 from ..functional import cross_entropy, linear_cross_entropy
 from ..functional.checks import MaybeNone
 from ..generation import Generates

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from .._base.words import listed
 from .._layers.options import Options, RelationalOptions, options_dict
-from .._words import listed
 from ..dual_attention import DualAttention
 from .weights import shared_names
 

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .._words import suggestion
+from .._base.words import suggestion
 
 Activation = Callable[[Tensor], Tensor]
 

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .._words import repr_of_shapes
+from .._base.words import repr_of_shapes
 from .checks import check_axes, check_floating, check_same_device, check_tensor, is_readable
 
 

@@ -18,8 +18,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from .._extras import require
-from .._files import read_file, read_json, write_atomically, write_json
+from .._base.extras import require
+from .._base.files import read_file, read_json, write_atomically, write_json
 
 FOLDER = "tokenizer"
 """Folder of a run that holds its tokenizer."""

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from .._extras import require
-from .._files import read_json_object, write_json
+from .._base.extras import require
+from .._base.files import read_json_object, write_json
 from .tokenizer import GPT2_PATTERN, BytePairTokenizer, Tokenizer, characters_of_bytes
 
 TOKENIZER_JSON = "tokenizer.json"

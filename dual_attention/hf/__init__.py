@@ -24,7 +24,7 @@ from contextlib import suppress
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from .._extras import require
+from .._base.extras import require
 
 if TYPE_CHECKING:
     from .._checkpoints.language import LoadedLanguageModel, LoadedModel, load_language_model

@@ -17,8 +17,8 @@ from torch import nn
 from transformers import PreTrainedConfig
 from transformers.backbone_utils import BackboneConfigMixin
 
+from .._base.files import read_json_object
 from .._checkpoints.files import CONFIG, folder_of, warn_of_misspelt
-from .._files import read_json_object
 from .._layers.config import FieldsConfig
 from .._layers.options import parameters_of
 from .._models.config import DecoderLanguageConfig, EncoderConfig, VisionConfig

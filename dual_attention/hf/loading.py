@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from .._base.extras import require
+from .._base.files import first_line, read_json_object
 from .._checkpoints.files import ADAPTER, CheckpointFiles, is_adapter
 from .._checkpoints.language import (
     LoadedModel,
@@ -24,8 +26,6 @@ from .._checkpoints.language import (
     read_into,
 )
 from .._checkpoints.weights import read_weights
-from .._extras import require
-from .._files import first_line, read_json_object
 
 __all__ = ["load_model", "model_from_config"]
 

@@ -15,9 +15,9 @@ from transformers import PreTrainedModel
 from transformers.initialization import guard_torch_init_functions
 from transformers.utils import GENERATION_CONFIG_NAME
 
+from .._base.files import read_json_object
 from .._checkpoints.files import CONFIG, folder_of
 from .._checkpoints.weights import read_index, read_weights
-from .._files import read_json_object
 from .._layers.calls import TypedModule
 from .._models.weights import ignored_weights, shared_names
 from ..dual_attention import DualAttentionOutput

@@ -13,9 +13,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from .._base.words import repr_of_shapes
 from .._layers.calls import TypedModule
 from .._layers.inputs import check_dropout, check_like, check_one_device, check_part, check_positive
-from .._words import repr_of_shapes
 from ..functional import Alignment
 from ..functional.checks import MaybeNone, check_tensor, in_transform
 from ..functional.masks import MaskPattern, causal_mask, require_boolean

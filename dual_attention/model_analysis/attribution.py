@@ -22,9 +22,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from .._base.words import repr_of_shapes
 from .._layers.inputs import check_choice
 from .._models.language import LanguageModel
-from .._words import repr_of_shapes
 from ..generation import evaluating
 from ..relational_attention import RelationalAttention
 from ..transformer_blocks import EncoderSteps, RMSNorm

@@ -14,8 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from .._base.words import repr_of_shapes
 from .._layers.inputs import check_choice
-from .._words import repr_of_shapes
 from ..functional.checks import MaybeNone
 from .sites import KINDS, Kind
 

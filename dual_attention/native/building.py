@@ -17,7 +17,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from .._files import cache_folder, make_private
+from .._base.files import cache_folder, make_private
 
 SWITCH = "DUAL_ATTENTION_NATIVE"
 """Environment variable; 0 means that nothing is built or loaded."""

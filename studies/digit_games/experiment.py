@@ -25,7 +25,7 @@ from dat.sweeps.table import CurvesFigure
 from dat.training.configs import check_integers, check_seed
 from dat.training.experiment import Prepared
 from dat.training.metrics import Row
-from dual_attention.model_analysis.views.plots import house_style, matplotlib_figure, save_figure
+from dual_attention._base.plots import house_style, matplotlib_figure, save_figure
 from studies._lib.unseen import Sets, TrainedSets, UnseenGrid
 
 TEST_SETS = {"test": "classes trained on, by new hands", "unseen": "classes never trained on"}

@@ -14,8 +14,8 @@ import pandas as pd
 from dat.experiments.images.config import ImageModelConfig, ImageOptimConfig, ImageSources
 from dat.training.configs import LoopConfig
 from dat.training.metrics import Row
-from dual_attention.model_analysis.views.colours import BLUE, GREY, MUTED, PALE, RED
-from dual_attention.model_analysis.views.plots import house_style, legend_below, matplotlib_figure, save_figure
+from dual_attention._base.colours import BLUE, GREY, MUTED, PALE, RED
+from dual_attention._base.plots import house_style, legend_below, matplotlib_figure, save_figure
 from studies._lib.inference import equivalence_p, half_width, holm, sign_flip_p
 from studies._lib.readings import interval, p_text
 from studies._lib.tables import Frame, by_seed, markdown, read_results

@@ -20,7 +20,7 @@ from dat.experiments.relational_games.config import GamesRunConfig
 from dat.experiments.relational_games.image_games import ImageGames, images_table, prepare_images
 from dat.sweeps.table import CurvesFigure
 from dat.training.experiment import Prepared
-from dual_attention._digests import stream_seed
+from dual_attention._base.digests import stream_seed
 from studies._lib.unseen import Sets, TrainedSets, UnseenGrid
 from studies.emoji.experiment import check_identities
 from studies.emoji.pictures import HELD_OUT, Emoji

@@ -12,7 +12,7 @@ import pandas as pd
 from dat.experiments.relational_games.presets import PRESETS as GAMES
 from dat.sweeps.grid import GridConfig
 from dat.training.metrics import Row
-from dual_attention.model_analysis.views.plots import house_style, legend_below, matplotlib_figure, save_figure
+from dual_attention._base.plots import house_style, legend_below, matplotlib_figure, save_figure
 from studies._lib.inference import half_width
 from studies._lib.rates import at_rates
 from studies._lib.readings import compared, interval, p_text

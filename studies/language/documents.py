@@ -18,7 +18,7 @@ from safetensors.torch import load_model
 from dat.experiments.language.data import load_data, make_tokenizer
 from dat.experiments.language.problem import build_language_model
 from dat.training.config_io import read_config
-from dual_attention._files import write_atomically
+from dual_attention._base.files import write_atomically
 from dual_attention.functional.losses import cross_entropy
 from studies.language.models import PRESETS, RATED
 from studies.language.study import Grid

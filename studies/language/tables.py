@@ -12,9 +12,9 @@ import pandas as pd
 from dat.experiments.language.model_keys import model_preset
 from dat.experiments.language.published import published_results
 from dat.training.metrics import Row
-from dual_attention._files import write_atomically
+from dual_attention._base.files import write_atomically
+from dual_attention._base.plots import house_style, matplotlib_figure, save_figure
 from dual_attention._layers.relation_size import initial_variation
-from dual_attention.model_analysis.views.plots import house_style, matplotlib_figure, save_figure
 from studies._lib.inference import holm, sign_flip_p
 from studies._lib.tables import Frame, by_seed, differences, markdown, mean_text, read_results
 from studies.language.models import ARMS, COLOURS, DISTANCE, LABELS, LARGER, RATED, RATES

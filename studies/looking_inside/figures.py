@@ -7,8 +7,8 @@ from typing import Any
 
 import pandas as pd
 
-from dual_attention.model_analysis.views.colours import BLUE, GREY, INK, MUTED, ORANGE, PALE
-from dual_attention.model_analysis.views.plots import house_style, legend_below, matplotlib_figure, save_figure
+from dual_attention._base.colours import BLUE, GREY, INK, MUTED, ORANGE, PALE
+from dual_attention._base.plots import house_style, legend_below, matplotlib_figure, save_figure
 
 RESULTS = Path(__file__).parent / "results"
 SETS = {

@@ -15,7 +15,7 @@ from dat.experiments.sequences.presets import RECALL_ARMS
 from dat.sweeps.curves import colours_of
 from dat.sweeps.grid import GridConfig
 from dat.training.metrics import Row
-from dual_attention.model_analysis.views.plots import (
+from dual_attention._base.plots import (
     count_along,
     house_style,
     legend_below,

@@ -17,7 +17,7 @@ from dat.experiments.relational_games.presets import PRESETS as GAMES
 from dat.experiments.relational_games.toolbox_config import ToolboxConfig
 from dat.training.configs import LoopConfig
 from dat.training.metrics import Row
-from dual_attention.model_analysis.views.plots import house_style, legend_below, matplotlib_figure, save_figure
+from dual_attention._base.plots import house_style, legend_below, matplotlib_figure, save_figure
 from studies._lib.inference import half_width, holm, mcnemar_p
 from studies._lib.rates import RATES, at_rate, at_rates, every_rate, own_rates, table_of_rates
 from studies._lib.readings import Compared, compared, interval, p_text

@@ -12,8 +12,8 @@ from dat.sweeps.curves import colours_of, draw_chance, draw_published, fix_range
 from dat.sweeps.results import values_by_point
 from dat.sweeps.table import ResultTable
 from dat.training.metrics import Row
-from dual_attention._extras import require
-from dual_attention.model_analysis.views.plots import (
+from dual_attention._base.extras import require
+from dual_attention._base.plots import (
     count_along,
     house_style,
     legend_below,

@@ -11,9 +11,9 @@ from statistics import fmean
 from dat.experiments.relational_games.presets import CORELNETS, PRESETS
 from dat.sweeps.table import ResultTable
 from dat.training.metrics import Row
-from dual_attention._files import write_atomically
-from dual_attention.model_analysis.measures.intervals import half_width, paired_p
-from dual_attention.model_analysis.views.plots import house_style, matplotlib_figure, save_figure
+from dual_attention._base.files import write_atomically
+from dual_attention._base.intervals import half_width, paired_p
+from dual_attention._base.plots import house_style, matplotlib_figure, save_figure
 from studies._lib.inference import holm
 
 FACTORS = ("softmax", "order kept", "objects removed")

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from statistics import mean
 
 from dat.training.metrics import Row
-from dual_attention.model_analysis.measures.intervals import half_width, paired_p
+from dual_attention._base.intervals import half_width, paired_p
 
 from .share_runs import (
     EPOCHS,

@@ -17,7 +17,7 @@ from statistics import fmean, stdev
 from dat.experiments.relational_games.experiment import RelationalGames
 from dat.sweeps.results import load_results
 from dat.training.metrics import Row
-from dual_attention._files import write_atomically
+from dual_attention._base.files import write_atomically
 
 from .protocol_cells import (
     CellFit,

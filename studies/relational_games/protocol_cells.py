@@ -12,7 +12,7 @@ from statistics import fmean, variance
 
 from dat.experiments.relational_games.published import published_rows
 from dat.training.metrics import Row
-from dual_attention._extras import require
+from dual_attention._base.extras import require
 
 LEAST_SD = 1.0
 """Added in quadrature to published standard deviations of accuracies, in points: the error of 2,000 test images."""

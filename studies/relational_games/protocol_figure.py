@@ -8,8 +8,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from dual_attention._extras import require
-from dual_attention.model_analysis.views.plots import house_style, legend_below, matplotlib_figure, save_figure
+from dual_attention._base.extras import require
+from dual_attention._base.plots import house_style, legend_below, matplotlib_figure, save_figure
 
 from .protocol_cells import CellFit
 

@@ -21,7 +21,7 @@ from dat.data.relational_games.tasks import TASKS, get_task
 from dat.experiments.relational_games.published import LISTS, TABLE, published_rows
 from dat.sweeps.results import to_csv
 from dat.training.metrics import Row
-from dual_attention._files import write_atomically
+from dual_attention._base.files import write_atomically
 
 COLUMNS = {"test": "in_distribution", "hexominoes": "hexos", "stripes": "stripes"}
 """Names of the object sets in the authors' tables."""

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean
 
-from dual_attention.model_analysis.measures.intervals import half_width, paired_p
-from dual_attention.model_analysis.views.plots import house_style, matplotlib_figure, save_figure
+from dual_attention._base.intervals import half_width, paired_p
+from dual_attention._base.plots import house_style, matplotlib_figure, save_figure
 from studies._lib.inference import holm
 
 FOLDER = Path(__file__).parent / "results" / "rank"

@@ -15,7 +15,7 @@ import pandas
 
 from dat.data.relational_games.tasks import TASKS, get_task
 from dat.sweeps.results import to_csv
-from dual_attention._files import write_atomically
+from dual_attention._base.files import write_atomically
 from studies._lib.inference import paired_p
 from studies._lib.paired import table
 from studies._lib.tables import mean_text

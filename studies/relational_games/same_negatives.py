@@ -15,7 +15,7 @@ from statistics import mean
 import numpy
 
 from dat.training.metrics import Row
-from dual_attention.model_analysis.measures.intervals import half_width
+from dual_attention._base.intervals import half_width
 
 from .protocol_cells import (
     DRAWS,

@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 from dat.experiments.relational_games.published import published_rows
 from dat.training.metrics import Row
-from dual_attention.model_analysis.measures.intervals import half_width
-from dual_attention.model_analysis.views.plots import house_style, legend_below, matplotlib_figure, save_figure
+from dual_attention._base.intervals import half_width
+from dual_attention._base.plots import house_style, legend_below, matplotlib_figure, save_figure
 
 from .protocol import read_runs as read_table
 from .protocol_cells import CellFit

@@ -10,7 +10,7 @@ import pandas as pd
 
 from dat.sweeps.grid import GridConfig
 from dat.training.metrics import Row
-from dual_attention.model_analysis.views.plots import house_style, legend_below, matplotlib_figure, save_figure
+from dual_attention._base.plots import house_style, legend_below, matplotlib_figure, save_figure
 from studies._lib.inference import equivalence_p, half_width, holm, sign_flip_p
 from studies._lib.tables import Frame, by_seed, markdown, mean_text, read_results
 from studies.shifted_objects.experiment import UNSEEN, ShiftedGrid

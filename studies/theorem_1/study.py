@@ -15,9 +15,9 @@ from dat.sweeps.grid import GridConfig
 from dat.sweeps.results import to_csv, values_by_point
 from dat.training.metrics import Row
 from dat.training.seeding import derive_seed
-from dual_attention._files import write_atomically
-from dual_attention.model_analysis.views.colours import MUTED
-from dual_attention.model_analysis.views.plots import (
+from dual_attention._base.colours import MUTED
+from dual_attention._base.files import write_atomically
+from dual_attention._base.plots import (
     house_style,
     matplotlib_figure,
     plain_number,

@@ -10,7 +10,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from dual_attention._checksums import read_checksums, sha256_of, write_checksums
+from dual_attention._base.checksums import read_checksums, sha256_of, write_checksums
 
 Change = Callable[[dict[str, Tensor], dict[str, dict[str, list[int]]]], object]
 """Changes tensors, and the places of each in its whole, in the dicts that it is given."""

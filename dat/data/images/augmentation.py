@@ -12,7 +12,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from dual_attention._extras import require
+from dual_attention._base.extras import require
 
 from .crop_paste import crop_paste
 

@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 import torch
 
-from dual_attention._extras import require
+from dual_attention._base.extras import require
 
 from .sets import IMAGE_SETS, LabelledImages
 

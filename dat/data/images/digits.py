@@ -7,7 +7,7 @@ from typing import Literal
 
 import torch
 
-from dual_attention._extras import require
+from dual_attention._base.extras import require
 
 from .sets import LabelledImages
 

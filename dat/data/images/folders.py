@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from dual_attention._checksums import sha256_of
-from dual_attention._words import listed
+from dual_attention._base.checksums import sha256_of
+from dual_attention._base.words import listed
 
 from .pictures import decoded
 from .sets import ImageSet, LabelledImages

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from dual_attention._extras import require
+from dual_attention._base.extras import require
 
 from ..text.hub_datasets import open_dataset
 from .cifar import CifarName

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dual_attention._extras import require
+from dual_attention._base.extras import require
 
 MOST_PIXELS = 64_000_000
 """Pixels of an image before it is made smaller; so many take 200 MB of memory for a moment."""

@@ -6,7 +6,7 @@ from functools import lru_cache
 
 import torch
 
-from dual_attention._digests import stream_seed
+from dual_attention._base.digests import stream_seed
 
 from .cifar import cifar_images
 from .digits import digit_images

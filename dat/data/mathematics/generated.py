@@ -11,10 +11,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
 
-from dual_attention._checksums import checksums_of, damaged_files, write_checksums
-from dual_attention._digests import stream_seed
-from dual_attention._extras import require
-from dual_attention._files import remove_leftovers, sync_folder, temporary_path, write_atomically, write_json
+from dual_attention._base.checksums import checksums_of, damaged_files, write_checksums
+from dual_attention._base.digests import stream_seed
+from dual_attention._base.extras import require
+from dual_attention._base.files import remove_leftovers, sync_folder, temporary_path, write_atomically, write_json
 
 from ..._processes import check_not_repeated, follow_parent, starting_workers
 from .files import LEVELS, MODULES, TESTS, Pair, path_of, shares

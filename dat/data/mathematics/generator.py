@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
-from dual_attention._extras import require
+from dual_attention._base.extras import require
 
 from ..._numpy import np
 from .files import LEVELS, Pair

@@ -7,7 +7,7 @@ what the rules of :data:`FREE_TASKS` read from the cells. Everything else about 
 import torch
 from torch import Tensor
 
-from dual_attention._hashing import counter_words, uniform_of
+from dual_attention._base.hashing import counter_words, uniform_of
 
 from .arguments import to_integer
 from .objects import SPRITE_SIZE, ObjectSet

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from dual_attention._digests import stream_seed
+from dual_attention._base.digests import stream_seed
 
 from .arguments import check_task_objects, share_of, to_integer
 from .canvas import check_canvas, render_scenes

@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dual_attention._digests import stream_seed
+from dual_attention._base.digests import stream_seed
 
 from ..images.digits import DigitSource, digit_images
 from .arguments import split_sizes, to_integer

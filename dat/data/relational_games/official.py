@@ -17,11 +17,11 @@ from typing import IO, TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from dual_attention._digests import stream_seed
-from dual_attention._extras import require
-from dual_attention._files import first_line
-from dual_attention._hashing import keys_of
-from dual_attention._words import shortened
+from dual_attention._base.digests import stream_seed
+from dual_attention._base.extras import require
+from dual_attention._base.files import first_line
+from dual_attention._base.hashing import keys_of
+from dual_attention._base.words import shortened
 
 from .arguments import check_layout, check_shares, split_sizes, to_integer
 from .dataset import GameImages

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from dual_attention._hashing import keys_of
+from dual_attention._base.hashing import keys_of
 
 from .objects import ObjectSet
 from .render import CELL_SIZE, render

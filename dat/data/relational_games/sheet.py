@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import torch.nn.functional as F
 from torch import Tensor
 
-from dual_attention._extras import require
-from dual_attention._files import replaced_atomically
+from dual_attention._base.extras import require
+from dual_attention._base.files import replaced_atomically
 
 from .arguments import to_integer
 from .dataset import GameImages, generate_images

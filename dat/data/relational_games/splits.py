@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dual_attention._digests import stream_seed
-from dual_attention._hashing import counter_words, first_occurrences, keys_of, uniform_of
+from dual_attention._base.digests import stream_seed
+from dual_attention._base.hashing import counter_words, first_occurrences, keys_of, uniform_of
 
 from .arguments import check_shares, check_task_objects, share_of, split_sizes, to_integer
 from .canvas import check_canvas, render_scenes

@@ -12,8 +12,8 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Literal, NamedTuple, NoReturn
 
-from dual_attention._digests import document_hash
-from dual_attention._files import read_file, replaced_atomically
+from dual_attention._base.digests import document_hash
+from dual_attention._base.files import read_file, replaced_atomically
 
 from .documents import hash_of_text
 

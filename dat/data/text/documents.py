@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple, Protocol
 
-from dual_attention._digests import document_hash
-from dual_attention._words import counted
+from dual_attention._base.digests import document_hash
+from dual_attention._base.words import counted
 
 from ..._numpy import np
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
-from dual_attention._words import listed
+from dual_attention._base.words import listed
 
 BLOCK = 1 << 22
 """Bytes read at a time."""

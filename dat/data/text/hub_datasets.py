@@ -11,8 +11,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from dual_attention._extras import require
-from dual_attention._files import first_line
+from dual_attention._base.extras import require
+from dual_attention._base.files import first_line
 
 from .files import Piece
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from dual_attention._extras import require
-from dual_attention._files import first_line
+from dual_attention._base.extras import require
+from dual_attention._base.files import first_line
 
 from .files import Piece
 

@@ -14,10 +14,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dual_attention._checksums import sha256_of
-from dual_attention._digests import document_hash
-from dual_attention._extras import require
-from dual_attention._files import read_json_object, remove_leftovers, replaced_atomically, write_json
+from dual_attention._base.checksums import sha256_of
+from dual_attention._base.digests import document_hash
+from dual_attention._base.extras import require
+from dual_attention._base.files import read_json_object, remove_leftovers, replaced_atomically, write_json
 from dual_attention.generation.tokenizer import Tokenizer
 
 from ..._numpy import np

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dual_attention._checksums import sha256_of
-from dual_attention._files import named_in_errors
-from dual_attention._words import listed
+from dual_attention._base.checksums import sha256_of
+from dual_attention._base.files import named_in_errors
+from dual_attention._base.words import listed
 from dual_attention.generation.tokenizer import Tokenizer, fingerprint
 
 from ..._numpy import np

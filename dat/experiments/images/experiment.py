@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 import torch
 from torch import nn
 
-from dual_attention._files import read_json_object, write_json
-from dual_attention._words import counted
+from dual_attention._base.files import read_json_object, write_json
+from dual_attention._base.words import counted
 
 from ...data.images import LabelledImages, find_pictures, split_images
 from ...data.images.augmentation import Augmentation

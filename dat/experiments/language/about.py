@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dual_attention._words import counted, listed
+from dual_attention._base.words import counted, listed
 
 from ...data.text.tokens import TokenSource
 

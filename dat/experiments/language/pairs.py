@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dual_attention._extras import require
+from dual_attention._base.extras import require
 from dual_attention.generation.tokenizer import Tokenizer
 from dual_attention.language_models import LanguageModel
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from dual_attention._files import read_json_object, write_json
+from dual_attention._base.files import read_json_object, write_json
 from dual_attention.generation.tokenizer import FOLDER, Tokenizer, load_tokenizer
 from dual_attention.language_models import LanguageModel
 from dual_attention.language_presets import LanguageModelConfig

@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from dual_attention._files import read_json, write_json
-from dual_attention._words import counted
+from dual_attention._base.files import read_json, write_json
+from dual_attention._base.words import counted
 
 from ...data.mathematics import (
     ANSWER_LENGTH,

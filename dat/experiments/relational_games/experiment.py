@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from dual_attention._files import write_atomically
+from dual_attention._base.files import write_atomically
 
 from ...data.relational_games import (
     OBJECT_SETS,

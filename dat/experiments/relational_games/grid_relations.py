@@ -13,12 +13,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from dual_attention._extras import require
+from dual_attention._base.colours import colour_map
+from dual_attention._base.extras import require
+from dual_attention._base.plots import empty_figure, house_style, save_figure
 from dual_attention.generation import evaluating
 from dual_attention.model_analysis.capture import capture
 from dual_attention.model_analysis.measures import area_under_curve
-from dual_attention.model_analysis.views.colours import colour_map
-from dual_attention.model_analysis.views.plots import empty_figure, house_style, save_figure
 from dual_attention.relational_attention import RelationalAttention
 
 GRID = 3

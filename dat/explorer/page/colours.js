@@ -1,7 +1,7 @@
 // Colour scales: blue to orange for signed values, one hue order for others; both with rising contrast to the ground,
 // and told apart with every common kind of colour blindness. Figures of the library have the same.
 
-import SCALES from "../../../dual_attention/model_analysis/views/static/colours.json" with { type: "json" };
+import SCALES from "../../../dual_attention/_base/colours.json" with { type: "json" };
 import { element, written } from "./tables.js";
 
 /** @typedef {{ theme: string, gain: number, scale?: string }} Look */

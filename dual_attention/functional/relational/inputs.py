@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from ..._words import repr_of_shapes
+from ..._base.words import repr_of_shapes
 from .. import reference
 from ..activations import Activation, activation_function
 from ..checks import (

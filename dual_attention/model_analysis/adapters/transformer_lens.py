@@ -45,7 +45,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from ..._extras import require
+from ..._base.extras import require
 from ..._layers.taps import Taps
 from ...dual_attention import DualAttention
 from ...transformer_blocks import RMSNorm

@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..._digests import document_hash
-from ..._files import json_text, read_json_object, write_json
+from ..._base.digests import document_hash
+from ..._base.files import json_text, read_json_object, write_json
 from ...generation import evaluating
 from ..capture import capture
 from ..maps import CallMaps

@@ -10,9 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ..._extras import require
-from ..._files import first_line, json_text, refuse_pipes, replaced_atomically
-from ..._words import shortened
+from ..._base.extras import require
+from ..._base.files import first_line, json_text, refuse_pipes, replaced_atomically
+from ..._base.words import shortened
 
 
 @dataclass(frozen=True)

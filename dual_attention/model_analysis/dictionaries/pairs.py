@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ..._hashing import keys_of, uniform_of
+from ..._base.hashing import keys_of, uniform_of
 from ..measures.matching import number_within
 
 _DIGITS = 12  # binary digits of a value that are told apart

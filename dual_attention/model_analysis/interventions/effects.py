@@ -50,7 +50,7 @@ class Effect:
     @property
     def p(self) -> float:
         """p of the two-sided t-test that the mean over two or more documents is zero."""
-        from ..measures.intervals import paired_p  # measures imports this room, for selectivity
+        from ..._base.intervals import paired_p  # measures imports this room, for selectivity
 
         return paired_p(self.values)
 
@@ -68,7 +68,7 @@ class Effect:
         if not 0 < level < 1:
             raise ValueError(f"level: expected a probability between 0 and 1, got {level}")
         if method == "t":
-            from ..measures.intervals import half_width
+            from ..._base.intervals import half_width
 
             half = half_width(self.values, level=level)
             return self.mean - half, self.mean + half

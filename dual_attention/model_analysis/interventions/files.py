@@ -8,8 +8,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from ..._files import read_json_object, write_json
-from ..._words import suggestion
+from ..._base.files import read_json_object, write_json
+from ..._base.words import suggestion
 from .kinds import KINDS, Intervention
 from .rotated import Rotated
 from .targets import Target

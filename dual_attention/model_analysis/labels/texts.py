@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..._files import json_text, replaced_atomically
+from ..._base.files import json_text, replaced_atomically
 
 Span = tuple[int, int]
 _WORD = re.compile(r"[^\W\d_]+")

@@ -11,10 +11,10 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from ..._base.intervals import half_width
 from ..._layers.inputs import check_choice
 from ._checks import check_labels, check_relations, check_strata, pair_mask
 from .auc import MatchedAuc, RankedScores
-from .intervals import half_width
 
 Shuffle = Literal["objects", "pairs"]
 

@@ -9,10 +9,10 @@ from statistics import fmean
 import torch
 from torch import Tensor, nn
 
+from ..._base.intervals import half_width, paired_p
 from ..interventions.effects import Source, measure_effects
 from ..interventions.kinds import Intervention
 from ..interventions.predictions import Predict, predict_next_tokens
-from .intervals import half_width, paired_p
 from .matching import matched_negatives
 
 

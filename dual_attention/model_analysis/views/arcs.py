@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from ..._extras import require
-from .colours import line_colour
+from ..._base.colours import line_colour
+from ..._base.extras import require
+from ..._base.plots import empty_figure, house_style
 from .matrices import largest_of
-from .plots import empty_figure, house_style
 from .tokens import drawable
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from .colours import HIDDEN, colour_map
+from ..._base.colours import HIDDEN, colour_map
+from ..._base.plots import house_style, matplotlib_figure
 from .matrices import largest_of
-from .plots import house_style, matplotlib_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from .colours import HIDDEN, MUTED, colour_bar, colour_map
-from .plots import house_style, matplotlib_figure
+from ..._base.colours import HIDDEN, MUTED, colour_bar, colour_map
+from ..._base.plots import house_style, matplotlib_figure
 from .tokens import drawable
 
 if TYPE_CHECKING:

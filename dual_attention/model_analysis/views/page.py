@@ -8,8 +8,8 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from ..._files import json_text, write_atomically
-from .colours import colour_stops
+from ..._base.colours import colour_stops
+from ..._base.files import json_text, write_atomically
 
 _FOLDER = Path(__file__).parent / "static"
 # The browser itself refuses to load anything for the page, or to run another script, whatever is in the data.

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from ..._extras import require
+from ..._base.extras import require
 from .matrix_page import pack_matrix
 from .page import Page, make_page
 from .patches import check_patches, pixels_of

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from ..._extras import require
-from .colours import colour_bar, colour_map
+from ..._base.colours import colour_bar, colour_map
+from ..._base.extras import require
+from ..._base.plots import empty_figure, house_style
 from .matrices import largest_of
-from .plots import empty_figure, house_style
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

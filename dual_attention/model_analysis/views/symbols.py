@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from .colours import BLUE, MUTED
+from ..._base.colours import BLUE, MUTED
+from ..._base.plots import house_style, matplotlib_figure
 from .matrices import draw_matrices
-from .plots import house_style, matplotlib_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -7,9 +7,9 @@ from html import escape
 
 from torch import Tensor
 
+from ..._base.colours import colour_of
 from ...generation.tokenizer import Tokenizer
 from ..dictionaries import DictionaryEntry, PairExample, RelationDictionary
-from .colours import colour_of
 from .importance import check_importance
 from .matrices import largest_of
 from .page import Page, make_page

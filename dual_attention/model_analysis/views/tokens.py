@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from ..._extras import require
+from ..._base.extras import require
 from ...generation.tokenizer import Tokenizer
 
 _SHOWN = {" ": "␣", "\n": "↵", "\t": "⇥"}

@@ -10,7 +10,7 @@ import pytest
 
 from dat.training import distributed
 from dat.training.loop import Trainer
-from dual_attention import _files as files
+from dual_attention._base import files
 from tests.support.processes import Ended, dat_together
 
 from . import text_runs

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from dat.data.relational_games import EXTRA_TASKS, contact_sheet
-from dual_attention import _files as files
+from dual_attention._base import files
 
 image = pytest.importorskip("matplotlib.image")
 

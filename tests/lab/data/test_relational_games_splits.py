@@ -18,7 +18,7 @@ from dat.data.relational_games import (
 )
 from dat.data.relational_games.splits import SHARES, split_mask
 from dat.data.relational_games.tasks import place
-from dual_attention._hashing import counter_words, keys_of, uniform_of
+from dual_attention._base.hashing import counter_words, keys_of, uniform_of
 
 ALL_TASKS = TASKS + EXTRA_TASKS
 SMALL: dict[str, Any] = {"n_val": 60, "n_test": 120, "n_heldout": 40}

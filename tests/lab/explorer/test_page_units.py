@@ -12,8 +12,8 @@ from dat.explorer.figures import pair_map
 from dat.explorer.packing import PackedRows, pack, packed_array
 from dat.explorer.session import Session
 from dat.explorer.view_state import View, packed_text
+from dual_attention._base.colours import colour_of
 from dual_attention.generation.tokenizer import ByteTokenizer
-from dual_attention.model_analysis.views.colours import colour_of
 from tests.lab.explorer.conftest import ACTIVATIONS, TEXT, dat, transformer
 from tests.support import page_tools
 

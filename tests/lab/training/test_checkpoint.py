@@ -16,7 +16,7 @@ from dat.training.checkpoint import (
     restore_random_state,
     save_weights,
 )
-from dual_attention import _files as files
+from dual_attention._base import files
 
 
 def test_the_newest_two_checkpoints_are_kept_and_the_last_loads(tmp_path):

@@ -9,7 +9,7 @@ import signal
 import pytest
 
 from dat.training.lock import LOCK, InUse, locked
-from dual_attention._files import remove_leftovers, temporary_path, write_json
+from dual_attention._base.files import remove_leftovers, temporary_path, write_json
 
 
 def hold(folder, pipe):

@@ -19,7 +19,7 @@ from dat.training.measuring import never
 from dat.training.optim import Factors, build_optimizer, hidden_matrices
 from dat.training.problem import Problem
 from dual_attention import DualAttnTransformerLM, EncoderBlock
-from dual_attention._checksums import CHECKSUMS
+from dual_attention._base.checksums import CHECKSUMS
 
 from .test_loop import LOOP, Rows, squared_error, stop_after, weights
 from .test_saved_state import changed, newest

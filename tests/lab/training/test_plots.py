@@ -14,7 +14,7 @@ from dat.sweeps import curves
 from dat.sweeps.curves import curve_points, draw_curves
 from dat.training import plots
 from dat.training.plots import plot_run
-from dual_attention.model_analysis.views.plots import legend_below, matplotlib_figure, plain_number, scale_log
+from dual_attention._base.plots import legend_below, matplotlib_figure, plain_number, scale_log
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_figures_are_unknown_to_pyplot(tmp_path):
 import matplotlib, matplotlib.pyplot as plt
 plt.switch_backend("svg")
 from pathlib import Path
-from dual_attention.model_analysis.views.plots import house_style, matplotlib_figure, save_figure
+from dual_attention._base.plots import house_style, matplotlib_figure, save_figure
 with house_style():
     figure, axis = matplotlib_figure(1, 2, figsize=(4, 2))
     save_figure(figure, Path("figure.png"))

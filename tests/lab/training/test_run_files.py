@@ -26,7 +26,7 @@ from dat.training.lock import InUse
 from dat.training.run_folder import RunFolder
 from dat.training.runs import evaluate_run, resume_run, start_run
 from dat.training.weights_file import load_weights, save_weights
-from dual_attention import _files as files
+from dual_attention._base import files
 from examples.my_experiment import Sums, SumsConfig
 from tests.support.runs import stopping
 

@@ -14,7 +14,7 @@ import torch
 from dat.training.checkpoint import STATE, read_state
 from dat.training.configs import OptimConfig
 from dat.training.interrupt import Interrupted
-from dual_attention._checksums import CHECKSUMS
+from dual_attention._base.checksums import CHECKSUMS
 
 from .test_loop import make_trainer, stop_after, weights
 

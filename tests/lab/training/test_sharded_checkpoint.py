@@ -20,7 +20,7 @@ from dat.training.interrupt import Interrupted
 from dat.training.loop import Diverged, Trainer
 from dat.training.metrics import MetricsLog, read_rows
 from dat.training.placement import Placement
-from dual_attention._checksums import read_checksums
+from dual_attention._base.checksums import read_checksums
 from tests.support.parts import rewritten
 from tests.support.processes import together
 

@@ -18,7 +18,7 @@ from dat.sweeps.comparison import comparison_text
 from dat.sweeps.curves import draw_published
 from dat.sweeps.grid import cells
 from dat.training.config_io import build_parser, parse_config
-from dual_attention.model_analysis.views.plots import house_style, matplotlib_figure
+from dual_attention._base.plots import house_style, matplotlib_figure
 
 LANGUAGE = LanguageModelling()
 RECIPE = Path(__file__).parents[4] / "examples" / "fineweb.yaml"

@@ -7,7 +7,7 @@ import pytest
 from dat.experiments.relational_games.experiment import RelationalGames
 from dat.sweeps.comparison import cell_text, comparison_text, measured_table, outside_sentence
 from dat.sweeps.published import Published, welch_t
-from dual_attention.model_analysis.measures.intervals import half_width
+from dual_attention._base.intervals import half_width
 
 
 def row(task, model, n_train, seed, **accuracies):

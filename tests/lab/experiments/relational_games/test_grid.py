@@ -33,7 +33,7 @@ from dat.sweeps.results import cell_rows, merge_results, read_results
 from dat.sweeps.workers import run_cell
 from dat.training.configs import LoopConfig
 from dat.training.interrupt import Interrupted
-from dual_attention._files import read_json
+from dual_attention._base.files import read_json
 from tests.support.runs import stopping
 
 GAMES = RelationalGames()

@@ -16,7 +16,7 @@ from dat.sweeps.curves import draw_legend
 from dat.sweeps.report import plot_results
 from dat.sweeps.results import labelled, merge_results, read_results, to_csv
 from dat.sweeps.sources import by_source
-from dual_attention.model_analysis.views.plots import empty_figure
+from dual_attention._base.plots import empty_figure
 
 GAMES = RelationalGames()
 DATS = ("transformer-128-h2", "dat-0+2-sym")

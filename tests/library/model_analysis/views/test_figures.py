@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from dual_attention._base.colours import colour_of
 from dual_attention.model_analysis.views import (
     draw_arcs,
     draw_attention,
@@ -21,7 +22,6 @@ from dual_attention.model_analysis.views import (
     importance_grid,
     symbol_usage,
 )
-from dual_attention.model_analysis.views.colours import colour_of
 
 WORDS = ["the", "$x_1", "cat", "猫", "␣"]
 

@@ -15,10 +15,10 @@ import pytest
 import torch
 from PIL import Image
 
+from dual_attention._base.colours import colour_of
 from dual_attention.generation.tokenizer import ByteTokenizer
 from dual_attention.model_analysis.dictionaries import DictionaryEntry, PairContext, PairExample, RelationDictionary
 from dual_attention.model_analysis.views import Page, dictionary_page, importance_page, matrix_page, patch_page
-from dual_attention.model_analysis.views.colours import colour_of
 from dual_attention.model_analysis.views.page import hash_source
 
 NASTY = ["</script><script>alert(1)</script>", "<b>&amp;", "猫", '"', "'\u2028"]

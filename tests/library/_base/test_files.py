@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dual_attention._files import cache_folder
+from dual_attention._base.files import cache_folder
 
 
 def test_where_it_is_kept(monkeypatch, tmp_path):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dual_attention._words import printable, suggestion
+from dual_attention._base.words import printable, suggestion
 
 KEYS = ("optim.lr", "optim.warmup_steps", "data.n_train", "data.seed", "seed", "model.d_model", "loop.steps")
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from statistics import fmean, stdev
 
-from ..._extras import require
+from .extras import require
 
 
 def check_values(name: str, values: Sequence[float], least: int = 2) -> None:

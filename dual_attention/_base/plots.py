@@ -7,9 +7,9 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..._extras import require
-from ..._files import replaced_atomically
 from .colours import PALE
+from .extras import require
+from .files import replaced_atomically
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

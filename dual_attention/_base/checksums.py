@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from ._files import named_in_errors, read_json_object, write_json
+from .files import named_in_errors, read_json_object, write_json
 
 CHECKSUMS = "checksums.json"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dual_attention.model_analysis.measures.intervals import half_width, paired_p
+from dual_attention._base.intervals import half_width, paired_p
 
 
 def test_differences_without_spread():

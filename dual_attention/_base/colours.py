@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ..._extras import require
+from .extras import require
 
 HIDDEN = "#d9d9d9"
 """Colour of pairs that may not be attended."""
@@ -25,7 +25,7 @@ BLUE, LIGHT_BLUE, RED, ORANGE, GREEN = "#1f6fb4", "#63b0e8", "#d1495b", "#e8833a
 @cache
 def colour_stops() -> dict[str, dict[str, list[str]]]:
     """Colours of the scales: for ``light`` and ``dark``, those of ``diverging`` and of ``rising`` values."""
-    return json.loads((Path(__file__).parent / "static" / "colours.json").read_text(encoding="utf-8"))
+    return json.loads((Path(__file__).parent / "colours.json").read_text(encoding="utf-8"))
 
 
 def colour_map(*, signed: bool) -> Any:
