@@ -35,3 +35,16 @@ def test_findings_fail_the_weekly_trials():
         r"make reliability ARGS=\"--seconds \d+ --seed \$\{\{ github.run_number \}\}\"$", text, re.MULTILINE
     )
     assert "continue-on-error" not in text
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_others_code_is_pinned_by_commit(path: Path):
+    """A tag or a branch can be moved, in the job that publishes, too."""
+    used = re.findall(r"uses: (.*)", path.read_text(encoding="utf-8"))
+    assert used and all(re.fullmatch(r"[\w/-]+@[0-9a-f]{40}  # v[\d.]+", action) for action in used)
+
+
+def test_the_image_is_pinned_and_runs_without_root():
+    lines = (ROOT / "Dockerfile").read_text(encoding="utf-8").splitlines()
+    assert [line for line in lines if re.fullmatch(r"FROM python:3\.11[\d.]*-slim@sha256:[0-9a-f]{64}", line)]
+    assert "USER dat" in lines[lines.index('ENTRYPOINT ["torchrun"]') - 2 :]
