@@ -27,7 +27,7 @@ from .flops import PER_PRODUCT, Arithmetic, pair_products, weights_used
 from .inputs import check_specified, count_positions
 from .stack import apply_blocks, are_causal
 from .token_model import rotary_arguments, rotary_encoding
-from .weights import TiesWeights, fill_tied, move_prefix
+from .weights import TiesWeights, move_prefix
 
 Side = Literal["encoder", "decoder"]
 
@@ -376,9 +376,10 @@ def _last(hidden: Tensor, padding_mask: Tensor | None) -> Tensor:
 def _before_loading(model: Seq2SeqModel, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
     """Take a state dict of a model that ties its weights, of one that does not, or of the published package."""
     published = move_prefix(state_dict, prefix + _PUBLISHED, prefix + _OUTPUT)
-    names = f"{prefix}{_EMBEDDING}weight", f"{prefix}{_OUTPUT}weight"
-    problem = fill_tied(state_dict, *names) if model.tie_weights else None
+    *_, missing, _, errors = rest
+    names = f"{_EMBEDDING}weight", f"{_OUTPUT}weight"
+    problem = model.fill_tied(state_dict, prefix, names, missing) if model.tie_weights else ""
     if problem and published:
         model.untie_weights()
     elif problem:
-        rest[-1].append(problem)
+        errors.append(problem)

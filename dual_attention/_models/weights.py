@@ -21,11 +21,31 @@ from ..transformer_blocks import RMSNorm
 Model = TypeVar("Model", bound="TiesWeights")
 
 
-class TiesWeights(nn.Module):
+class LoadsTied(nn.Module):
+    """A module that takes a tied weight under one of its names only; it ties weights, or owns a model that does."""
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
+        """As any module's, but a tied weight may have one name only; unless ``strict``, the other one is told missing.
+
+        ``safetensors.torch.load_model`` expects that. In a module of another kind torch's rules hold: a strict load
+        wants both names.
+        """
+        owners = [module for module in self.modules() if isinstance(module, TiesWeights)]
+        for owner in owners:
+            owner._tells_missing = not strict
+        try:
+            return super().load_state_dict(state_dict, strict=strict, assign=assign)
+        finally:
+            for owner in owners:
+                owner._tells_missing = True
+
+
+class TiesWeights(LoadsTied):
     """A model in which parameters are one, and stay one where torch would make several of them."""
 
     tied_names: tuple[str, ...] = ()
     """Names of the embedding and the output weight. A state dict may hold either one, or both if they are equal."""
+    _tells_missing = True
 
     @abstractmethod
     def _tie(self) -> None:
@@ -37,16 +57,28 @@ class TiesWeights(nn.Module):
         self.register_load_state_dict_pre_hook(_before_loading)
         self.register_load_state_dict_post_hook(_tie_again)
 
-    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
-        """As any module's, but a tied weight may have one name only; unless ``strict``, the other one is told missing.
+    def fill_tied(self, state_dict: dict[str, Any], prefix: str, names: tuple[str, ...], missing: list[str]) -> str:
+        """Complete a state dict that has a tied weight under one of its names, as safetensors keeps it.
 
-        ``safetensors.torch.load_model`` expects that.
+        A name that holds the model's own parameter says nothing: ``set_model_state_dict`` of torch fills in absent ones
+        so. Returns an error message if two others differ. Differing shapes are left for torch to report; sharded or
+        quantised tensors and those without values are not compared.
         """
-        keys = super().load_state_dict(state_dict, strict=strict, assign=assign)
-        if not strict:
-            tied = [name for every in shared_names(self) if any(n in state_dict for n in every) for name in every]
-            keys.missing_keys.extend(n for n in tied if n not in state_dict and n not in keys.missing_keys)
-        return keys
+        full = [prefix + name for name in names]
+        own = self.get_parameter(names[0])
+        absent = [name for name in full if name not in state_dict]
+        told = [state_dict[name] for name in full if name not in absent and not _is_of(state_dict[name], own)]
+        if len(told) < len(names):
+            state_dict.update(dict.fromkeys(full if told else (), *told))
+            if self._tells_missing and len(absent) < len(names):
+                missing.extend(absent)
+            return ""
+        first, second = told
+        plain = all(type(tensor) in (Tensor, nn.Parameter) and not tensor.is_meta for tensor in told)
+        if not plain or first is second or first.shape != second.shape or torch.equal(first, second.to(first)):
+            return ""
+        both = " and ".join(full)
+        return f"{both} differ, which tie_weights=True does not allow: build the model with tie_weights=False."
 
     def _apply(self: Model, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Model:
         without_values = any(parameter.is_meta for parameter in self.parameters())
@@ -57,12 +89,23 @@ class TiesWeights(nn.Module):
 
 
 def _before_loading(model: TiesWeights, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
+    for names in shared_names(model):  # torch shards the first name only of a module that has several
+        values = {prefix + name: state_dict[prefix + name] for name in names if prefix + name in state_dict}
+        if sharded := [value for value in values.values() if hasattr(value, "device_mesh")]:
+            state_dict.update(dict.fromkeys(values, sharded[0]))
     parameters = dict(model.named_parameters(remove_duplicate=False))
     tied = [parameters[name] for name in model.tied_names if name in parameters]
     if len(tied) < len(model.tied_names) or len(set(map(identity_of, tied))) != 1:  # untied, wrapped or quantised
         return
-    if problem := fill_tied(state_dict, *(prefix + name for name in model.tied_names)):
-        rest[-1].append(problem)
+    *_, missing, _, errors = rest
+    if problem := model.fill_tied(state_dict, prefix, model.tied_names, missing):
+        errors.append(problem)
+
+
+def _is_of(tensor: Any, parameter: Tensor) -> bool:
+    """True if a tensor is the parameter, or its values as a state dict holds them."""
+    plain = type(tensor) in (Tensor, nn.Parameter) and not tensor.is_meta and not parameter.is_meta
+    return tensor is parameter or (plain and tensor.data_ptr() == parameter.data_ptr())
 
 
 def identity_of(tensor: Tensor) -> Any:
@@ -82,24 +125,6 @@ def shared_names(model: nn.Module) -> list[list[str]]:
 
 def _tie_again(model: TiesWeights, incompatible_keys: Any) -> None:
     model._tie()
-
-
-def fill_tied(state_dict: dict[str, Any], *names: str) -> str | None:
-    """Complete a state dict that has a tied weight under one of its two names, as safetensors keeps it.
-
-    Returns an error message if both are there and differ. Differing shapes are left for torch to report; sharded or
-    quantised tensors and those without values are not compared.
-    """
-    found = [state_dict[name] for name in names if name in state_dict]
-    if len(found) == 1:
-        state_dict.update(dict.fromkeys(names, found[0]))
-    if len(found) < 2 or found[0] is found[1] or found[0].shape != found[1].shape:
-        return None
-    plain = all(type(tensor) in (Tensor, nn.Parameter) and not tensor.is_meta for tensor in found)
-    if not plain or torch.equal(found[0], found[1].to(found[0])):
-        return None
-    both = " and ".join(names)
-    return f"{both} differ, which tie_weights=True does not allow: build the model with tie_weights=False."
 
 
 def move_prefix(state_dict: dict[str, Any], old: str, new: str) -> Mapping[str, Tensor]:

@@ -19,7 +19,7 @@ from .._base.files import read_json_object
 from .._checkpoints.files import CONFIG, folder_of
 from .._checkpoints.weights import read_index, read_weights
 from .._layers.calls import TypedModule
-from .._models.weights import ignored_weights, shared_names
+from .._models.weights import LoadsTied, ignored_weights, shared_names
 from ..dual_attention import DualAttentionOutput
 from ..functional.checks import MaybeNone
 from ..positional_encoding import RotaryPositionalEncoding
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 __all__ = ["OwnsModel", "backbone_of", "fetched", "one_input", "padding_mask_from", "relations_of", "traced_fields"]
 
 
-class OwnsModel(WritesLoader, TypedModule, PreTrainedModel):
+class OwnsModel(WritesLoader, LoadsTied, TypedModule, PreTrainedModel):
     """A model of this library for transformers.
 
     ``attn_implementation="sdpa"``, the default, computes attention as this library does: fused, or by the
