@@ -81,3 +81,13 @@ class Score(TypedModule, ABC):
     def extra_repr(self) -> str:
         shown = {**self._shown, "heads": self.heads}
         return ", ".join(f"{name}={value}" for name, value in shown.items() if value is not None)
+
+
+def check_made(name: str, part: object, made: Tensor, axes: str, shape: tuple[int | None, ...]) -> None:
+    """Raise ``ValueError`` unless a part, perhaps a user's own, made that shape; another one may mix examples.
+
+    None in ``shape`` is any width.
+    """
+    if made.dim() != len(shape) or any(want not in (None, have) for have, want in zip(made.shape, shape, strict=True)):
+        wanted = ", ".join("any" if size is None else str(size) for size in shape)
+        raise ValueError(f"{name}: expected {type(part).__name__} to give {axes} = ({wanted}), got {tuple(made.shape)}")

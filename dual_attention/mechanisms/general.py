@@ -20,6 +20,7 @@ from ..functional import Alignment
 from ..functional.checks import MaybeNone, check_tensor, in_transform
 from ..functional.masks import MaskPattern, causal_mask, require_boolean
 from ..functional.reference import Observe, visible_pairs, without_hidden
+from ._score import check_made
 from .alignments import Align, Hard, Softmax
 from .fused import AttentionInputs, fused_context
 from .messages import Message, ValueMessage
@@ -205,6 +206,10 @@ class GeneralAttention(TypedModule):
         selection = None
         if self.select is not None and query is not None:
             selection = self.select(query, key, padding_mask)
+            shape = self.scores_shape(query, key)
+            for name, x in (("mask", selection.mask), ("gain", selection.gain), ("bias", selection.bias)):
+                if x is not None and not _broadcasts(x, shape):
+                    check_made(f"select, {name}", self.select, x, "(..., L, S)", shape)
             inputs = _with_selection(inputs, selection)
         n, m = self.scores_shape(query, key)[-2:]
         if observe is not None:
@@ -245,10 +250,16 @@ class GeneralAttention(TypedModule):
             mask = _rows(mask, rows)
         if observe is not None:
             mask = visible_pairs(observe, mask, bias, self.scores_shape(query, key)[-2:], key.device)
-        scores = self.score.for_softmax(None if query is None else query[..., rows, :], key)
+        query = None if query is None else query[..., rows, :]
+        scores, shape = self.score.for_softmax(query, key), self.scores_shape(query, key)
+        if multidim:
+            check_made("score", self.score, scores, "(..., L, S, d_v)", (*shape, None))
+        else:
+            check_made("score", self.score, scores, "(..., L, S)", shape)
         by_rows = (mask, _rows(bias, rows), _rows(gain, rows))
         of_scores = [x.unsqueeze(-1) if multidim and x is not None else x for x in by_rows]
         aligned: Alignment = self.align(scores, of_scores[0], bias=of_scores[1], dim=-2 if multidim else -1)
+        check_made("align", self.align, aligned.weights, "the shape of the scores", tuple(scores.shape))
         weights = aligned.weights if of_scores[2] is None else aligned.weights * of_scores[2].to(scores.dtype)
         weights = weights.to(key.dtype) if key.dtype == torch.float16 else weights
         if observe is not None:
@@ -259,6 +270,7 @@ class GeneralAttention(TypedModule):
             context = messages.receive(dropped, rows, mask=shown, observe=observe)
         else:
             context = messages.receive(dropped, rows, multidim=multidim, mask=shown)
+        check_made("message", self.message, context, "(..., L, d_v)", (*shape[:-1], None))
         return GeneralAttentionOutput(context, weights if need_weights else None, aligned.log_prob, aligned.entropy)
 
     def join(self, blocks: list[GeneralAttentionOutput]) -> GeneralAttentionOutput:

@@ -31,6 +31,7 @@ from ..functional.reference import (
 )
 from ..functional.relational.inputs import messages
 from ..functional.relational.whole import attend
+from ._score import check_made
 from .messages import Message, Messages, repeat_symbols, rows_of
 from .scores import Dot, Score
 
@@ -129,8 +130,8 @@ class Relation(TypedModule):
         else:
             compare = self.score.for_softmax if self.activation == "softmax" else self.score
             scores = compare(u.transpose(1, 2), w.transpose(1, 2))
-        if scores.shape[1] != self.n_relations:
-            raise ValueError(f"score: expected {self.n_relations} relations, got {scores.shape[1]} from {self.score}")
+        shape = (u.shape[0], self.n_relations, u.shape[1], w.shape[1])
+        check_made("score", self.score, scores, "(B, relations, N, M)", shape)
         return self.activate(scores, mask).to(u.dtype)
 
     def activate(self, scores: Tensor, mask: Tensor | None = None) -> Tensor:

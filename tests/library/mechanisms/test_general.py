@@ -1,14 +1,16 @@
 """The general module: the fused path, blocks, dropout and draws, queries, values and what it refuses."""
 
 import importlib
+import re
 
 import pytest
 import torch
 import torch.nn.functional as F
 
-from dual_attention.functional import causal_mask, directional_mask
+from dual_attention.functional import Alignment, causal_mask, directional_mask
 from dual_attention.mechanisms import (
     Additive,
+    Align,
     ConstantQuery,
     Dot,
     General,
@@ -16,10 +18,16 @@ from dual_attention.mechanisms import (
     Hard,
     KeyOnly,
     LearnedQuery,
+    Message,
     MonotonicWindow,
     PairwiseMessage,
     PredictiveWindow,
+    Relation,
+    Score,
+    Select,
+    Selection,
     SelfQuery,
+    SharedValues,
     Softmax,
 )
 from tests.support.combinations import sampled
@@ -287,3 +295,55 @@ def test_a_query_with_fewer_axes_than_the_key_is_refused():
     one_each, shared = attention(q[:, None], k).context, attention(q[None], k).context
     assert one_each.shape == (3, 1, 16) and shared.shape == (3, 3, 16)
     torch.testing.assert_close(one_each[:, 0], torch.stack([shared[i, i] for i in range(3)]))
+
+
+class Forgetful(Score):
+    """A user's score that forgot the pairs."""
+
+    def forward(self, query, key):
+        return (query * key).sum(-1)
+
+
+class Summed(Align):
+    """A user's alignment that lost the keys."""
+
+    def forward(self, scores, mask=None, *, bias=None, dim=-1):
+        return Alignment(scores.softmax(dim).sum(dim))
+
+
+class Everything(Select):
+    """A user's selection that mistakes keys for pairs."""
+
+    def forward(self, query, key, padding_mask=None):
+        return Selection(torch.ones(key.shape[:-1], dtype=torch.bool))
+
+
+class Pooled(Message):
+    """A user's message that lost the queries."""
+
+    def forward(self, query, key, value=None):
+        class Values(SharedValues):
+            def receive(self, weights, rows, **options):
+                return super().receive(weights, rows, **options).sum(-2)
+
+        return Values(key)
+
+
+@pytest.mark.parametrize("batch", [2, 9])  # as many examples as objects, too
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ({"score": Forgetful()}, "score: expected Forgetful to give (..., L, S) = ({0}, 9, 9), got ({0}, 9)"),
+        ({"align": Summed()}, "align: expected Summed to give the shape of the scores = ({0}, 9, 9), got ({0}, 9)"),
+        ({"select": Everything()}, "select, mask: expected Everything to give (..., L, S) = ({0}, 9, 9), got ({0}, 9)"),
+        ({"message": Pooled()}, "message: expected Pooled to give (..., L, d_v) = ({0}, 9, any), got ({0}, 8)"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_what_a_part_of_ones_own_makes_has_its_shape(parts, message, batch):
+    attention = GeneralAttention(**{"score": Additive(8, 8), **parts})
+    with pytest.raises(ValueError, match=re.escape(message.format(batch))):
+        attention(torch.randn(batch, 9, 8))
+    if "score" in parts:
+        with pytest.raises(ValueError, match="score: expected Forgetful to give"):
+            Relation(8, 2, score=Forgetful())(torch.randn(batch, 9, 8))

@@ -225,7 +225,7 @@ def test_bad_relations():
     refuse(
         (ValueError, r"heads=n_relations=4", lambda: Relation(D, R, score=General(2, 2, heads=3))),
         (ValueError, "score", lambda: Relation(D, R, score=KeyOnly(2))),
-        (ValueError, "expected 4 relations, got 3", lambda: Relation(D, R, score=Additive(D, D, d_out=3))(x)),
+        (ValueError, "score: expected Additive to give", lambda: Relation(D, R, score=Additive(D, D, d_out=3))(x)),
         (ValueError, "activation", lambda: Relation(D, R, activation="cosine")),
         (ValueError, "symmetric", lambda: Relation(D, R, d_sender=3, symmetric=True)),
         (ValueError, "key: expected shape", lambda: Relation(D, R)(x, x[..., :3])),
