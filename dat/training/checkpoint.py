@@ -15,7 +15,7 @@ import shutil
 import zipfile
 from collections.abc import Callable, Mapping, Set
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -31,12 +31,15 @@ from dual_attention._base.files import (
 )
 
 from .distributed import ALONE, Workers
+from .parts import SHARDS
+from .sharding import local
 from .weights_file import Misfit, load_weights, save_weights
+
+if TYPE_CHECKING:
+    from .sharded_checkpoint import Saving
 
 WEIGHTS = "model.safetensors"
 STATE = "state.pt"
-SHARDS = "shards"
-"""Folder with the parts of weights and optimiser that processes have written."""
 KEPT = 2
 """Checkpoints that are kept in any case: the newest, and the one before it in case the newest is damaged."""
 OTHER_SETTINGS = "if the run has other settings now than it was trained with, restore them, or train in a new folder"
@@ -188,8 +191,6 @@ class Checkpoints:
             if weights is None:
                 load_weights(model, latest / WEIGHTS)
             else:
-                from .sharded_checkpoint import use_weights
-
                 use_weights(model, weights)
         except FileNotFoundError as error:
             raise FileNotFoundError(f"{error}; {self._way_out(latest)}") from error
@@ -223,6 +224,71 @@ class Checkpoints:
         older = [path.name for path in self.all() if path != damaged]
         before = f"continue from {older[-1]}, the checkpoint before it" if older else "train from the start"
         return f"remove the folder {damaged} to {before}"
+
+
+class PartsWriter:
+    """Writes the checkpoints of a training, one at a time; all processes call each method at once.
+
+    Args:
+        checkpoints: where they go; only the first process makes and names folders.
+        workers: the processes.
+    """
+
+    def __init__(self, checkpoints: Checkpoints, workers: Workers) -> None:
+        self._checkpoints, self._workers = checkpoints, workers
+        self._saving: tuple[Path | None, Saving, dict[str, Any]] | None = None
+
+    def begin(
+        self,
+        position: tuple[int, int, str],
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        state: Callable[[dict[str, Any]], dict[str, Any]],
+    ) -> None:
+        """Begin to write the checkpoint of a position, unless it is there already; the one before is finished first.
+
+        Args:
+            position: arguments of :meth:`Checkpoints.begin`.
+            state: the state of training from that of the optimiser; called in the first process.
+        """
+        self.finish()
+        from .sharded_checkpoint import Saving, parts_of
+
+        first = self._workers.first
+        target = self._checkpoints.begin(*position) if first else None
+        folder = self._workers.from_first(None if target is None else str(temporary_path(target)))
+        if folder is None:
+            return
+        tensors, of_optimizer = parts_of(model, optimizer)
+        saving = Saving(Path(folder), tensors, self._workers)
+        self._saving = target, saving, state(of_optimizer) if first else {}
+
+    def look(self) -> None:
+        """Finish what was begun if all processes have written their parts."""
+        if self._saving is not None and not self._workers.any(not self._saving[1].written):
+            self.finish()
+
+    def finish(self) -> None:
+        """Wait until what was begun is written, and give it its name."""
+        if self._saving is None:
+            return
+        (target, saving, state), self._saving = self._saving, None
+        try:
+            digests = saving.digests()
+            if target is not None:
+                self._checkpoints.finish(target, digests, state)
+        finally:
+            if target is not None:
+                saving.abandon()
+        self._workers.barrier()
+
+
+def use_weights(model: nn.Module, weights: dict[str, Tensor]) -> None:
+    """Put weights from :func:`read_parts` into the model."""
+    own = model.state_dict(keep_vars=True)
+    with torch.no_grad():
+        for name, value in weights.items():
+            local(own[name]).copy_(local(value))
 
 
 def read_state(path: Path) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,7 +14,7 @@ from torch import Tensor
 from .average import averaged, exchange_average, update_average
 from .branch import rebase
 from .callbacks import Callbacks
-from .checkpoint import Checkpoints, random_state, restore_random_state
+from .checkpoint import Checkpoints, PartsWriter, random_state, restore_random_state
 from .configs import RunConfig, check
 from .device import peak_memory
 from .interrupt import Interrupted
@@ -29,9 +29,6 @@ from .saved_state import check_state, names_of, optimizer_state
 from .seeding import derive_seed
 from .sharding import local
 from .warm_start import take_weights, weights_named
-
-if TYPE_CHECKING:
-    from .sharded_checkpoint import PartsWriter
 
 NORM = "grad_norm"
 """Of the whole gradient before clipping, in rows: the mean over the steps of a span."""
@@ -366,8 +363,6 @@ class Trainer:
         self.checkpoints.milestones = self.plan.milestones | ({int(self.best["step"])} if self.best else set())
         if self.placement.saves_parts:
             if self._parts is None:
-                from .sharded_checkpoint import PartsWriter
-
                 self._parts = PartsWriter(self.checkpoints, self.workers)
             position = (self.epoch, self.step, self.plan.unit)
             self._parts.begin(position, self.problem.model, self.optimizer, self._state)

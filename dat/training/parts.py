@@ -21,6 +21,9 @@ from dual_attention._base.words import shortened
 
 from .weights_file import SAFETENSORS
 
+SHARDS = "shards"
+"""Folder with the parts of weights and optimiser that processes have written."""
+
 PLACES, PLACE = "DCP_SHARDING_INFO", "saved_offsets"
 """Entry of a file's metadata, and of a tensor in it, where torch.distributed.checkpoint writes the place of a part."""
 

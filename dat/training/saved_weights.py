@@ -16,9 +16,9 @@ from dual_attention._checkpoints.language import LoadedModel, is_language_model,
 from dual_attention._checkpoints.weights import Weights, read_weights
 
 from .average import AVERAGE, DECAY
-from .checkpoint import SHARDS, STATE, WEIGHTS, read_state, step_of
+from .checkpoint import STATE, WEIGHTS, read_state, step_of
 from .objective import without_objective
-from .parts import read_whole
+from .parts import SHARDS, read_whole
 from .run_folder import RunFolder
 
 MODEL = "model."

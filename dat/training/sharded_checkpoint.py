@@ -12,7 +12,6 @@ import errno
 import os
 import shutil
 import warnings
-from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -24,11 +23,10 @@ from torch.distributed.checkpoint.api import CheckpointException
 
 from dual_attention._base.checksums import sha256_of
 from dual_attention._base.extras import require
-from dual_attention._base.files import sync_folder, temporary_path
+from dual_attention._base.files import sync_folder
 
-from .checkpoint import SHARDS, Checkpoints
 from .distributed import Workers
-from .parts import misfits_of_parts, parts_in
+from .parts import SHARDS, misfits_of_parts, parts_in
 from .sharding import local
 from .weights_file import Misfit, tied_names
 
@@ -116,61 +114,6 @@ class Saving:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-class PartsWriter:
-    """Writes the checkpoints of a training, one at a time; all processes call each method at once.
-
-    Args:
-        checkpoints: where they go; only the first process makes and names folders.
-        workers: the processes.
-    """
-
-    def __init__(self, checkpoints: Checkpoints, workers: Workers) -> None:
-        self._checkpoints, self._workers = checkpoints, workers
-        self._saving: tuple[Path | None, Saving, dict[str, Any]] | None = None
-
-    def begin(
-        self,
-        position: tuple[int, int, str],
-        model: nn.Module,
-        optimizer: torch.optim.Optimizer,
-        state: Callable[[dict[str, Any]], dict[str, Any]],
-    ) -> None:
-        """Begin to write the checkpoint of a position, unless it is there already; the one before is finished first.
-
-        Args:
-            position: arguments of :meth:`.Checkpoints.begin`.
-            state: the state of training from that of the optimiser; called in the first process.
-        """
-        self.finish()
-        first = self._workers.first
-        target = self._checkpoints.begin(*position) if first else None
-        folder = self._workers.from_first(None if target is None else str(temporary_path(target)))
-        if folder is None:
-            return
-        tensors, of_optimizer = parts_of(model, optimizer)
-        saving = Saving(Path(folder), tensors, self._workers)
-        self._saving = target, saving, state(of_optimizer) if first else {}
-
-    def look(self) -> None:
-        """Finish what was begun if all processes have written their parts."""
-        if self._saving is not None and not self._workers.any(not self._saving[1].written):
-            self.finish()
-
-    def finish(self) -> None:
-        """Wait until what was begun is written, and give it its name."""
-        if self._saving is None:
-            return
-        (target, saving, state), self._saving = self._saving, None
-        try:
-            digests = saving.digests()
-            if target is not None:
-                self._checkpoints.finish(target, digests, state)
-        finally:
-            if target is not None:
-                saving.abandon()
-        self._workers.barrier()
-
-
 def _first_cause(error: CheckpointException, folder: Path) -> BaseException:
     """The error of the process of the lowest rank, with the name of the folder if it names none."""
     cause = next((failure[0] for _, failure in sorted(error.failures.items())), error)
@@ -239,14 +182,6 @@ def read_parts(
         for index, entry in saved["state"].items()
     }
     return weights, {**saved, "state": state}
-
-
-def use_weights(model: nn.Module, weights: dict[str, Tensor]) -> None:
-    """Put weights from :func:`read_parts` into the model."""
-    own = model.state_dict(keep_vars=True)
-    with torch.no_grad():
-        for name, value in weights.items():
-            local(own[name]).copy_(local(value))
 
 
 def _class_of(model: nn.Module) -> str:
