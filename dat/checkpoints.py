@@ -23,8 +23,15 @@ from dual_attention._checkpoints.language import (
     language_config,
 )
 from dual_attention._checkpoints.weights import filled
-from dual_attention.generation.tokenizer import FOLDER, ByteTokenizer, GPT2Tokenizer, Tokenizer, load_tokenizer
-from dual_attention.generation.tokenizer_json import TOKENIZER_JSON, JsonTokenizer
+from dual_attention.generation.tokenizer import (
+    FOLDER,
+    TOKENIZER_JSON,
+    ByteTokenizer,
+    GPT2Tokenizer,
+    JsonTokenizer,
+    Tokenizer,
+    load_tokenizer,
+)
 from dual_attention.language_models import LanguageModel
 
 from .experiments import experiment_of_run

@@ -1,4 +1,4 @@
-"""Tokenizers: bytes, which need nothing, and byte-pair encoding, GPT-2's or one that is learned from a text.
+"""Tokenizers: bytes, which need nothing, and byte-pair encoding, GPT-2's, one learned from a text, or Hugging Face's.
 
 Every token stands for some bytes, and the bytes of a text are those of its tokens in a row. A token may end in the
 middle of a character, so tokens are decoded to bytes, and bytes to text by :class:`TextStream`.
@@ -13,13 +13,14 @@ import importlib.util
 import itertools
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from .._base.extras import require
-from .._base.files import read_file, read_json, write_atomically, write_json
+from .._base.files import read_file, read_json, read_json_object, write_atomically, write_json
 
 FOLDER = "tokenizer"
 """Folder of a run that holds its tokenizer."""
@@ -28,7 +29,9 @@ KINDS = ("bytes", "gpt2", "bpe", "json")
 _ABOUT = "about.json"
 _VOCABULARY = "vocabulary.tiktoken"
 _GPT2_FILES = ("encoder.json", "vocab.json")  # as OpenAI and as the Hugging Face Hub call the same file
-_GPT2_END = "<|endoftext|>"
+TOKENIZER_JSON, TOKENIZER_CONFIG = "tokenizer.json", "tokenizer_config.json"
+END = "<|endoftext|>"
+"""Text of the end token of GPT-2 and its kind."""
 _GPT2_SIZE = 50257
 GPT2_PATTERN = r"""'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"""
 
@@ -108,7 +111,7 @@ class BytePairTokenizer(Tokenizer):
         self.vocab_size = len(ranks) + 1
         self._bytes = sorted(self.ranks, key=self.ranks.__getitem__)
         self._encoding = tiktoken.Encoding(
-            self.kind, pat_str=GPT2_PATTERN, mergeable_ranks=self.ranks, special_tokens={_GPT2_END: self.end}
+            self.kind, pat_str=GPT2_PATTERN, mergeable_ranks=self.ranks, special_tokens={END: self.end}
         )
 
     def encode(self, text: str) -> list[int]:
@@ -209,10 +212,91 @@ def characters_of_bytes() -> dict[int, str]:
 def _read_encoder(path: Path) -> dict[bytes, int]:
     """Ranks from the file in which GPT-2 has one printable character for each byte of a token."""
     byte_of = {character: byte for byte, character in characters_of_bytes().items()}
-    tokens = {token: rank for token, rank in read_json(path).items() if token != _GPT2_END}
+    tokens = {token: rank for token, rank in read_json(path).items() if token != END}
     if any(type(rank) is not int for rank in tokens.values()):
         raise TypeError("expected an integer for each token")
     return {bytes(byte_of[character] for character in token): rank for token, rank in tokens.items()}
+
+
+class JsonTokenizer(Tokenizer):
+    """A tokenizer of byte-level pairs that a ``tokenizer.json`` describes, computed by ``tokenizers``.
+
+    Truncation and padding, which the file may ask for, are left out: they are of batches, not of texts.
+
+    Args:
+        path: the file, or the folder that holds it; a ``ValueError`` names it if it has no such tokenizer.
+    """
+
+    kind = "json"
+
+    def __init__(self, path: Path) -> None:
+        path = path / TOKENIZER_JSON if path.is_dir() else path
+        if not path.is_file():
+            raise FileNotFoundError(f"{path}: no such file")
+        self.contents = {**read_json_object(path), "truncation": None, "padding": None}
+        self._path, library = path, require("tokenizers", extra="language")
+        with self._naming_errors("not a tokenizer"):
+            self._tokenizer = library.Tokenizer.from_str(json.dumps(self.contents))
+        if "ByteLevel" not in repr(self._tokenizer.decoder):
+            raise ValueError(f"{path}: expected a tokenizer of byte-level pairs, got {self._tokenizer.decoder!r}"[:300])
+        self._tokenizer.encode_special_tokens = True  # what the text says is text
+        self.vocab_size = max(self._tokenizer.get_vocab().values(), default=-1) + 1
+        self.end = self._named(path, "eos_token")
+        self._begin = self._named(path, "bos_token", self.end)
+        self._byte_of = {character: byte for byte, character in characters_of_bytes().items()}
+        added = self._tokenizer.get_added_tokens_decoder()
+        self._special = {number for number, token in added.items() if token.special}
+
+    @contextmanager
+    def _naming_errors(self, problem: str) -> Iterator[None]:
+        """Context that names the file in errors of the library, of which some are no ``Exception``."""
+        try:
+            yield
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:
+            raise ValueError(f"{self._path}: {problem} ({' '.join(str(error).split())[:200]})") from error
+
+    @property
+    def begin(self) -> int:
+        return self._begin
+
+    def special_texts(self) -> dict[str, str]:
+        """Texts of the tokens that begin and end a text, as ``tokenizer_config.json`` has them."""
+        return {
+            name: self._tokenizer.id_to_token(token)
+            for name, token in (("bos_token", self.begin), ("eos_token", self.end))
+        }
+
+    def _named(self, path: Path, name: str, otherwise: int | None = None) -> int:
+        """A token that ``tokenizer_config.json`` names, or else that one, or the end of GPT-2's texts."""
+        beside = path.with_name(TOKENIZER_CONFIG)
+        named = read_json_object(beside).get(name) if beside.is_file() else None
+        if named is None and otherwise is not None:
+            return otherwise
+        text = named.get("content") if isinstance(named, dict) else named or END
+        found = self._tokenizer.token_to_id(text) if isinstance(text, str) else None
+        if found is None:
+            role = "an end token" if name == "eos_token" else f"the {name}"
+            raise ValueError(f"{path}: expected {role} {text!r} in the vocabulary, got none")
+        return found
+
+    def save(self, folder: Path) -> None:
+        super().save(folder)
+        write_json(folder / TOKENIZER_JSON, self.contents)
+        write_json(folder / TOKENIZER_CONFIG, self.special_texts())
+
+    def encode(self, text: str) -> list[int]:
+        text.encode("utf-8")  # half a surrogate pair is an error, as in other tokenizers
+        with self._naming_errors("cannot encode a text"):
+            return self._tokenizer.encode(text, add_special_tokens=False).ids
+
+    def token_bytes(self, token: int) -> bytes:
+        text = self._tokenizer.id_to_token(token) if 0 <= token < self.vocab_size else None
+        if text is None or token in self._special:
+            return b""
+        known = all(character in self._byte_of for character in text)
+        return bytes(self._byte_of[character] for character in text) if known else text.encode("utf-8")
 
 
 VOCABULARY_SIZES = {"bytes": ByteTokenizer.vocab_size, "gpt2": _GPT2_SIZE}
@@ -229,8 +313,6 @@ def load_tokenizer(folder: Path) -> Tokenizer:
     if kind == "bytes":
         return ByteTokenizer()
     if kind == "json":
-        from .tokenizer_json import JsonTokenizer
-
         return JsonTokenizer(folder)
     if kind not in ("gpt2", "bpe"):
         raise ValueError(f"{about}: expected a kind among {', '.join(KINDS)}, got {kind!r}")

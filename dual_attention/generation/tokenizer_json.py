@@ -1,25 +1,24 @@
-"""Tokenizers as ``tokenizer.json``, the format of Hugging Face: written for transformers, and read.
+"""Tokenizers written as ``tokenizer.json``, the format of Hugging Face, for transformers.
 
-Byte-level tokens are texts there, with one printable character for each byte. Writing needs no other package; reading
-needs ``tokenizers`` (the extra ``language``).
+Byte-level tokens are texts there, with one printable character for each byte. It needs no other package.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from .._base.extras import require
-from .._base.files import read_json_object, write_json
-from .tokenizer import GPT2_PATTERN, BytePairTokenizer, Tokenizer, characters_of_bytes
-
-TOKENIZER_JSON = "tokenizer.json"
-TOKENIZER_CONFIG = "tokenizer_config.json"
-END = "<|endoftext|>"
-"""Text of the end token."""
+from .._base.files import write_json
+from .tokenizer import (
+    END,
+    GPT2_PATTERN,
+    TOKENIZER_CONFIG,
+    TOKENIZER_JSON,
+    BytePairTokenizer,
+    JsonTokenizer,
+    Tokenizer,
+    characters_of_bytes,
+)
 
 
 def write_tokenizer_json(tokenizer: Tokenizer, folder: Path, *, context: int) -> None:
@@ -82,84 +81,3 @@ def as_tokenizer_json(tokenizer: Tokenizer) -> dict[str, Any]:
             "merges": merges,
         },
     }
-
-
-class JsonTokenizer(Tokenizer):
-    """A tokenizer of byte-level pairs that a ``tokenizer.json`` describes, computed by ``tokenizers``.
-
-    Truncation and padding, which the file may ask for, are left out: they are of batches, not of texts.
-
-    Args:
-        path: the file, or the folder that holds it; a ``ValueError`` names it if it has no such tokenizer.
-    """
-
-    kind = "json"
-
-    def __init__(self, path: Path) -> None:
-        path = path / TOKENIZER_JSON if path.is_dir() else path
-        if not path.is_file():
-            raise FileNotFoundError(f"{path}: no such file")
-        self.contents = {**read_json_object(path), "truncation": None, "padding": None}
-        self._path, library = path, require("tokenizers", extra="language")
-        with self._naming_errors("not a tokenizer"):
-            self._tokenizer = library.Tokenizer.from_str(json.dumps(self.contents))
-        if "ByteLevel" not in repr(self._tokenizer.decoder):
-            raise ValueError(f"{path}: expected a tokenizer of byte-level pairs, got {self._tokenizer.decoder!r}"[:300])
-        self._tokenizer.encode_special_tokens = True  # what the text says is text
-        self.vocab_size = max(self._tokenizer.get_vocab().values(), default=-1) + 1
-        self.end = self._named(path, "eos_token")
-        self._begin = self._named(path, "bos_token", self.end)
-        self._byte_of = {character: byte for byte, character in characters_of_bytes().items()}
-        added = self._tokenizer.get_added_tokens_decoder()
-        self._special = {number for number, token in added.items() if token.special}
-
-    @contextmanager
-    def _naming_errors(self, problem: str) -> Iterator[None]:
-        """Context that names the file in errors of the library, of which some are no ``Exception``."""
-        try:
-            yield
-        except (KeyboardInterrupt, SystemExit):
-            raise
-        except BaseException as error:
-            raise ValueError(f"{self._path}: {problem} ({' '.join(str(error).split())[:200]})") from error
-
-    @property
-    def begin(self) -> int:
-        return self._begin
-
-    def special_texts(self) -> dict[str, str]:
-        """Texts of the tokens that begin and end a text, as ``tokenizer_config.json`` has them."""
-        return {
-            name: self._tokenizer.id_to_token(token)
-            for name, token in (("bos_token", self.begin), ("eos_token", self.end))
-        }
-
-    def _named(self, path: Path, name: str, otherwise: int | None = None) -> int:
-        """A token that ``tokenizer_config.json`` names, or else that one, or the end of GPT-2's texts."""
-        beside = path.with_name(TOKENIZER_CONFIG)
-        named = read_json_object(beside).get(name) if beside.is_file() else None
-        if named is None and otherwise is not None:
-            return otherwise
-        text = named.get("content") if isinstance(named, dict) else named or END
-        found = self._tokenizer.token_to_id(text) if isinstance(text, str) else None
-        if found is None:
-            role = "an end token" if name == "eos_token" else f"the {name}"
-            raise ValueError(f"{path}: expected {role} {text!r} in the vocabulary, got none")
-        return found
-
-    def save(self, folder: Path) -> None:
-        super().save(folder)
-        write_json(folder / TOKENIZER_JSON, self.contents)
-        write_json(folder / TOKENIZER_CONFIG, self.special_texts())
-
-    def encode(self, text: str) -> list[int]:
-        text.encode("utf-8")  # half a surrogate pair is an error, as in other tokenizers
-        with self._naming_errors("cannot encode a text"):
-            return self._tokenizer.encode(text, add_special_tokens=False).ids
-
-    def token_bytes(self, token: int) -> bytes:
-        text = self._tokenizer.id_to_token(token) if 0 <= token < self.vocab_size else None
-        if text is None or token in self._special:
-            return b""
-        known = all(character in self._byte_of for character in text)
-        return bytes(self._byte_of[character] for character in text) if known else text.encode("utf-8")

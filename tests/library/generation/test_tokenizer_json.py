@@ -6,8 +6,14 @@ import json
 
 import pytest
 
-from dual_attention.generation.tokenizer import BytePairTokenizer, ByteTokenizer, GPT2Tokenizer, load_tokenizer
-from dual_attention.generation.tokenizer_json import JsonTokenizer, as_tokenizer_json, write_tokenizer_json
+from dual_attention.generation.tokenizer import (
+    BytePairTokenizer,
+    ByteTokenizer,
+    GPT2Tokenizer,
+    JsonTokenizer,
+    load_tokenizer,
+)
+from dual_attention.generation.tokenizer_json import as_tokenizer_json, write_tokenizer_json
 
 tokenizers = pytest.importorskip("tokenizers")
 
