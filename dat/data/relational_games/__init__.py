@@ -13,7 +13,6 @@ from .dataset import GameImages, generate_images
 from .digits import DIGIT_TASKS, digit_splits
 from .objects import OBJECT_SETS
 from .official import load_official, official_splits
-from .scene_statistics import official_statistics, scene_statistics
 from .scenes import read_scenes
 from .sheet import contact_sheet
 from .splits import make_splits
@@ -35,8 +34,6 @@ __all__ = [
     "make_splits",
     "num_classes",
     "official_splits",
-    "official_statistics",
     "read_scenes",
-    "scene_statistics",
     "supported_objects",
 ]

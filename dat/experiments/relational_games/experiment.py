@@ -7,17 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from dual_attention._base.files import write_atomically
-
-from ...data.relational_games import (
-    OBJECT_SETS,
-    TASKS,
-    contact_sheet,
-    generator_version,
-    official_statistics,
-)
+from ...data.relational_games import OBJECT_SETS, TASKS, contact_sheet, generator_version
 from ...sweeps.published import Published
-from ...sweeps.results import to_csv
 from ...sweeps.table import CurvesFigure
 from ...training.configs import check_integers, check_seed
 from ...training.experiment import Prepared
@@ -42,10 +33,10 @@ SEEDING = 2
 
 @dataclass(frozen=True)
 class SheetOptions:
-    """A contact sheet: examples of every class of every task; or a table of the statistics of the official files."""
+    """A contact sheet: examples of every class of every task."""
 
     out: str
-    """Picture (PNG) to write, or table (CSV) of statistics; it is not overwritten."""
+    """Picture (PNG) to write; it is not overwritten."""
     tasks: tuple[str, ...] = TASKS
     """Tasks; there are also colour_and_or_shape and left_of."""
     objects: tuple[str, ...] = OBJECT_SETS
@@ -54,22 +45,14 @@ class SheetOptions:
     """Examples of each class."""
     seed: int = 0
     """Seed of the images."""
-    official_folder: str | None = None
-    """Folder with the official npz files of these tasks and objects; the statistics of their images are written in
-    place of a picture: labels, colours, masks, cells, patterns, copies and near misses, each with its count."""
 
     def __post_init__(self) -> None:
         check_integers(self, "", "per_class", most=100)
         check_seed(self)
 
     def draw(self) -> None:
-        """Draw it, or write the table."""
-        options = {name: value for name, value in vars(self).items() if name not in ("out", "official_folder")}
-        if self.official_folder is None:
-            contact_sheet(Path(self.out), **options)
-        else:
-            rows = official_statistics(self.official_folder, self.tasks, self.objects)
-            write_atomically(Path(self.out), to_csv(rows))
+        """Draw it."""
+        contact_sheet(Path(self.out), **{name: value for name, value in vars(self).items() if name != "out"})
 
 
 def published(measure: str, panel: str, curve: str) -> Sequence[Published]:
@@ -91,8 +74,7 @@ class RelationalGames(ImageGames[RelationalGamesConfig]):
         "published numbers) and figures/ into the folder.",
         "plot": "Learning curves from the results of one or several grids, finished or not: results.csv of all of "
         "them, comparison.md (beside the published numbers), learning_curves.png and heldout.png.",
-        "data": "Draw a contact sheet: examples of every class of every task. With --official_folder, write a table "
-        "of what the images of the official files there hold instead.",
+        "data": "Draw a contact sheet: examples of every class of every task.",
     }
     Config = RelationalGamesConfig
     Grid = GamesGrid
