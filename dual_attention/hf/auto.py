@@ -50,18 +50,17 @@ def register_auto_classes() -> None:
     # From this table, not from the registration, the Trainer knows to shift labels under label smoothing, and the
     # pipeline of text generation knows which models it supports.
     MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[DualAttnConfig.model_type] = DualAttnForCausalLM.__name__
-    _register_with_exporters()
+    _register_with_exporter()
 
 
 @cache
-def _register_with_exporters() -> None:
-    """Have transformers' exporters write relational attention out, once: other runtimes do not know the operation.
+def _register_with_exporter() -> None:
+    """Have transformers' exporter to ONNX write relational attention out, once: ONNX does not know the operation.
 
-    They trace with ``torch.export`` first and convert the program afterwards, so that only they know where it goes.
+    It traces with ``torch.export`` first and converts the program afterwards, so that only it knows where it goes.
     """
     asking = "dual_attention.functional.relational.choice", "dual_attention.functional.relational.whole"
     with suppress(ImportError):  # of another version of transformers
         from transformers.exporters.utils import register_patch
 
-        for backend in ("onnx", "executorch", "openvino"):
-            register_patch(backend, *(f"{module}.leaves_pytorch" for module in asking))(lambda original: lambda: True)
+        register_patch("onnx", *(f"{module}.leaves_pytorch" for module in asking))(lambda original: lambda: True)
