@@ -15,8 +15,8 @@ from benchmarks.runner import Quantity
 from benchmarks.work import Work
 
 OURS = "ours"
-NATIVE, AMX = "ours+native", "ours+amx"
-"""The sides of ours with its C kernels enabled, and with those for AMX."""
+NATIVE = "ours+native"
+"""The side of ours with its C kernels enabled."""
 YARDSTICKS = ("reference", "published", "one pass", "dense")
 """Sides that the others are compared with: the first of them that ran."""
 
@@ -62,11 +62,11 @@ class Case:
     quantities: Sequence[Quantity] = ("forward", "step")
     memory: bool = False
 
-    def with_kernels(self, *names: str) -> Case:
-        """The same with sides of ours of these names, whose C kernels are enabled."""
+    def with_kernels(self) -> Case:
+        """The same with a side of ours whose C kernels are enabled."""
         ours, *others = self.sides
-        kernels = [replace(ours, name=x, work=replace(ours.work, native=True, amx=x == AMX)) for x in names]
-        return replace(self, sides=(ours, *kernels, *others))
+        native = replace(ours, name=NATIVE, work=replace(ours.work, native=True))
+        return replace(self, sides=(ours, native, *others))
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.cases import AMX, NATIVE, Case, Request
+from benchmarks.cases import Case, Request
 from benchmarks.comparing import TOLERANCES, Bench
 from benchmarks.machine import device_name, git_state, hardware, versions
 from benchmarks.measuring import RateMeter
@@ -25,7 +25,6 @@ from benchmarks.results import Row
 from benchmarks.sides import Worker, WorkerError
 from benchmarks.suites import SUITES
 from benchmarks.work import Settings
-from dual_attention.native import amx
 
 RESULTS = Path(__file__).resolve().parent / "results"
 QUICK_REPEATS = 2
@@ -92,7 +91,6 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     add("--out", type=Path, default=RESULTS, metavar="DIR", help="folder for results; benchmarks/results by default")
     add("--quick", action="store_true", help="small sizes and two samples: a trial of the benchmark, not a measurement")
     add("--native", action="store_true", help="a side ours+native as well: this library with its C kernels enabled")
-    add("--amx", action="store_true", help="a side ours+amx as well: C kernels for bfloat16 on a processor with AMX")
     add("--redraw", type=Path, nargs="+", default=(), metavar="JSON", help="draw the pictures of results again, only")
     given = parser.parse_args(arguments)
 
@@ -103,11 +101,8 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     if given.lengths and not any(suite.lengths for suite in given.suites):
         fixed = ", ".join(suite.name for suite in given.suites)
         parser.error(f"argument --lengths: those of {fixed} are fixed by its tasks")
-    given.kernels = tuple(side for side, asked in ((NATIVE, given.native), (AMX, given.amx)) if asked)
-    if given.kernels and given.device != "cpu":
-        parser.error(f"argument --{'native' if given.native else 'amx'}: the C kernels compute on a CPU")
-    if given.amx and (against := amx.missing_units()) is not None:
-        parser.error(f"argument --amx: {against}")
+    if given.native and given.device != "cpu":
+        parser.error("argument --native: the C kernels compute on a CPU")
     if given.device == "cuda" and not torch.cuda.is_available():
         parser.error("argument --device: no CUDA device is available to torch")
     if given.out.exists() and not given.out.is_dir():
@@ -207,7 +202,7 @@ def wanted(options: argparse.Namespace) -> Iterator[Case]:
         usual = suite.quick_lengths if options.quick else suite.lengths
         request = Request((options.lengths or usual) if suite.lengths else (), options.quick, options.device)
         for case in suite.cases(request):
-            yield case.with_kernels(*options.kernels)
+            yield case.with_kernels() if options.native else case
 
 
 def conclude(rows: Sequence[Row]) -> list[str]:

@@ -46,7 +46,7 @@ def as_told(work: Work) -> Iterator[None]:
         if not work.native:
             yield
             return
-        library("native").enable(amx=work.amx)
+        library("native").enable()
         try:
             yield
         finally:

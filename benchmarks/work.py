@@ -58,7 +58,7 @@ class Work:
         generation: for the quantity ``generate``.
         decoding: for the quantity ``decode``.
         compiled: whether the forward pass of its ``model`` is compiled.
-        native, amx: whether the library's C kernels are enabled, and those for AMX.
+        native: whether the library's C kernels are enabled.
     """
 
     subject: str
@@ -69,7 +69,6 @@ class Work:
     decoding: Decoding | None = None
     compiled: bool = False
     native: bool = False
-    amx: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """As JSON has it."""

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from torch import nn
 
 from dual_attention import native
+from dual_attention.native.building import SWITCH
 from dual_attention.relational_attention import RelationalAttention
 
-SWITCH = "DUAL_ATTENTION_NATIVE"
 ENABLED = f"C kernels for relational attention on this CPU ({SWITCH}=0 turns them off)"
 
 

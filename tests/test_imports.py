@@ -79,12 +79,8 @@ DOORS = {
     f"{PACKAGE}.model_analysis.lm_visualization_app": "explorer",
 }
 
-# Of the environment: it asks for C kernels, which nothing else of the library knows. And for type checkers: what the
-# package imports when it is named.
-HOOKS = {
-    (f"{PACKAGE}.functional.relational.asked_for", f"{PACKAGE}.native"),
-    *((PACKAGE, f"{PACKAGE}.{room}") for room in ("baselines", "hf", "model_analysis", "native")),
-}
+# For type checkers: what the package imports when it is named.
+HOOKS = {(PACKAGE, f"{PACKAGE}.{room}") for room in ("baselines", "hf", "model_analysis", "native")}
 
 # Rooms above it that a room does not import all the same: they stand side by side.
 APART = {

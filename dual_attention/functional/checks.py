@@ -8,7 +8,7 @@ from numbers import Real
 from typing import Any, TypeAlias
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 MaybeNone: TypeAlias = Any
 """Beside a type: or None, of which only the caller can know. A type checker lets both uses pass, as in typeshed."""
@@ -37,16 +37,6 @@ def dispatches() -> bool:
 def fake_mode() -> Any:
     """The mode in which tensors are fake, with a shape and no numbers; None outside of one."""
     return torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE)
-
-
-def has_numbers(x: Tensor) -> bool:
-    """Whether the numbers of ``x`` lie in memory as they are: no subclass, not batched by a transform, not negated.
-
-    While code is compiled, only whether it is no subclass.
-    """
-    if type(x) not in (Tensor, nn.Parameter):
-        return False
-    return torch.compiler.is_compiling() or (torch._C._has_storage(x) and not x.is_neg())
 
 
 def check_tensor(name: str, x: Any) -> None:

@@ -44,8 +44,8 @@ class UnavailableError(Exception):
     """Why a library cannot be had here, as a clause."""
 
 
-def built(source: Path, *flags: str) -> ctypes.CDLL:
-    """The library of a C file, which may include headers beside it; built now, by these flags too, unless it is kept.
+def built(source: Path) -> ctypes.CDLL:
+    """The library of a C file, which may include headers beside it; built now unless it is kept.
 
     It is kept in the cache folder of the user under a name that tells its sources, the compiler and the processor, so
     that machines which share the folder do not take each other's. Its code runs with all rights of whoever loads it:
@@ -60,7 +60,7 @@ def built(source: Path, *flags: str) -> ctypes.CDLL:
         raise UnavailableError("nothing is compiled on Windows")
     try:
         compiler = _compiler()
-        name, cache = f"{source.stem}-{_fingerprint(source, compiler, flags)}", cache_folder()
+        name, cache = f"{source.stem}-{_fingerprint(source, compiler)}", cache_folder()
         kept, checksum = cache / "native" / f"{name}.so", cache / "native-checksums" / f"{name}.sha256"
         for folder in (cache, kept.parent, checksum.parent):
             make_private(folder)
@@ -68,7 +68,7 @@ def built(source: Path, *flags: str) -> ctypes.CDLL:
                 raise UnavailableError(f"{folder} is a link, or others than this user and root can write it")
         _remove_leftovers(kept.parent)
         if not _is_whole(kept, checksum):
-            _build(source, (compiler, *FLAGS, *flags), kept, checksum)
+            _build(source, (compiler, *FLAGS), kept, checksum)
         return ctypes.CDLL(str(kept))
     except OSError as error:
         raise UnavailableError(str(error)) from error
@@ -108,14 +108,14 @@ def _compiler() -> str:
     raise UnavailableError(f"found no compiler: neither $CC nor {', '.join(COMPILERS)}")
 
 
-def _fingerprint(source: Path, compiler: str, flags: tuple[str, ...]) -> str:
-    """A name for what is built of these sources, by that compiler, with those flags too, for this processor."""
+def _fingerprint(source: Path, compiler: str) -> str:
+    """A name for what is built of these sources, by that compiler, for this processor."""
     digest = hashlib.sha256()
     for part in (source, *sorted(source.parent.glob("*.h"))):
         digest.update(part.read_bytes())
     file = Path(compiler).resolve()
     status = file.stat()
-    about = (file, status.st_size, status.st_mtime_ns, *FLAGS, *flags, sys.platform, platform.machine(), _processor())
+    about = (file, status.st_size, status.st_mtime_ns, *FLAGS, sys.platform, platform.machine(), _processor())
     digest.update("\n".join(map(str, about)).encode())
     return digest.hexdigest()[:16]
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import ctypes
 import platform
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from ..functional.relational.blocks import Gradients, LinearArguments
 from ..functional.relational.inputs import RelationalAttentionOutput, RelationalInputs
 from ..functional.relational.operation import linear_arguments, registered
 from ..functional.relational.workspace import Workspace
-from .library import Library, check_symbol_rows
+from .library import Library
 from .threads import team
 
 SOURCE = Path(__file__).with_name("relational_attention.c")
@@ -82,13 +81,9 @@ class _Call(ctypes.Structure):
     ]
 
 
-def library(source: Path, sizes: Iterable[str] = (), flags: Iterable[str] = ()) -> Library:
-    """A library with the functions that are called here, and others that return a size."""
-    procedures = ["forward", "backward", "dropout_factors"]
-    return Library(source, {"size_of_call": _Call}, ["scratch_size", "block_of", *sizes], procedures, flags)
-
-
-LIBRARY = library(SOURCE)
+LIBRARY = Library(
+    SOURCE, {"size_of_call": _Call}, ["scratch_size", "block_of"], ["forward", "backward", "dropout_factors"]
+)
 
 
 def suits(dtype: torch.dtype) -> bool:
@@ -112,31 +107,25 @@ def threads_with_room(q: Tensor, k: Tensor, u: Tensor, table: Tensor, relative: 
     return LARGEST_SCRATCH // 4 // (3 * of_senders + of_block)  # the senders, and sums of two examples
 
 
-def forward(x: LinearArguments, symbols: Tensor, attended: Tensor, by: Library | None = None) -> None:
-    """Write attended symbols ``(B, H, N, d_h)`` and relations ``(B, H, N, R)``, which are contiguous.
-
-    Args:
-        by: :data:`LIBRARY`, or another with its functions.
-    """
+def forward(x: LinearArguments, symbols: Tensor, attended: Tensor) -> None:
+    """Write attended symbols ``(B, H, N, d_h)`` and relations ``(B, H, N, R)``, which are contiguous."""
     if _has_no_pairs(x):
         symbols.zero_()
         attended.zero_()
         return
-    call = _Arguments(x, by)
+    call = _Arguments(x)
     call.fill("symbols", symbols, 3)
     call.fill("attended", attended)
     call.run("forward")
 
 
-def backward(
-    x: LinearArguments, grad_symbols: Tensor, grad_attended: Tensor, into: Gradients, by: Library | None = None
-) -> None:
-    """Write gradients of q, k, u, w and the table; those of u and w are contiguous. ``by`` as in :func:`forward`."""
+def backward(x: LinearArguments, grad_symbols: Tensor, grad_attended: Tensor, into: Gradients) -> None:
+    """Write gradients of q, k, u, w and the table; those of u and w are contiguous."""
     if _has_no_pairs(x):
         for gradient in (into.q, into.k, into.u, into.w, into.table):
             gradient.zero_()
         return
-    call = _Arguments(x, by)
+    call = _Arguments(x)
     call.read("grad_symbols", grad_symbols, 3)
     call.write("grad_attended", grad_attended.float().contiguous())
     call.fill("dq", into.q, 3)
@@ -163,7 +152,7 @@ def dropout_factors(x: LinearArguments) -> Tensor:
 class _Arguments:
     """A call's arguments as the library takes them; holds the tensors that they point into."""
 
-    def __init__(self, x: LinearArguments, by: Library | None = None) -> None:
+    def __init__(self, x: LinearArguments) -> None:
         (batch, heads, n, d), (_, groups, m, _), (*_, relations, p) = x.q.shape, x.k.shape, x.u.shape
         relative = x.symbol_index is not None
         if relative and not x.table.shape[0]:
@@ -171,7 +160,7 @@ class _Arguments:
         room = threads_with_room(x.q, x.k, x.u, x.table, relative)
         multiplications = batch * heads * n * m * (d + x.table.shape[-1] + relations)
         threads = min(torch.get_num_threads(), room, multiplications // FEWEST_MULTIPLICATIONS)
-        library = (by or LIBRARY).get()
+        library = LIBRARY.get()
         self.like, self.library, self.held = x.q.new_empty(0, dtype=torch.float32), library, []
         self.wrong = ctypes.c_int64(0)
         self.cast_back: list[tuple[Tensor, Tensor]] = []
@@ -238,7 +227,9 @@ class _Arguments:
         scratch = Workspace(self.like, LARGEST_KEPT).tensor("scratch", size)
         self.call.scratch = scratch.data_ptr()
         getattr(self.library, name)(ctypes.byref(self.call))
-        check_symbol_rows(self.wrong.value, self.call.library)
+        row, rows = self.wrong.value, self.call.library
+        if rows and not 0 <= row < rows:  # of which the kernels read and write nothing
+            raise IndexError(f"symbols.index: expected 0 to {rows - 1}, rows of the library, got {row}")
         for x, result in self.cast_back:
             x.copy_(result)
 

@@ -6,26 +6,8 @@ import ctypes
 import threading
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from .building import UnavailableError, built
-
-
-def structure(name: str, *fields: tuple[Any, str]) -> type[ctypes.Structure]:
-    """A structure of C, from types and the names of the fields that have them, in the order of the library's own."""
-    of = [(field, kind) for kind, names in fields for field in names.split()]
-    return type(name, (ctypes.Structure,), {"_fields_": of})
-
-
-def check_symbol_rows(row: int, rows: int) -> None:
-    """Raise ``IndexError`` if an index of relative symbols has led out of their library.
-
-    Args:
-        row: one out of range, if there is any, as a kernel has told, which reads and writes none such.
-        rows: of the library; 0 for symbols without an index.
-    """
-    if rows and not 0 <= row < rows:
-        raise IndexError(f"symbols.index: expected 0 to {rows - 1}, rows of the library, got {row}")
 
 
 class Library:
@@ -36,7 +18,6 @@ class Library:
         arguments: structures of arguments, by the function of the library that tells its size of one.
         sizes: other functions that return a size.
         procedures: functions that return nothing.
-        flags: of the compiler, beside the usual ones.
     """
 
     def __init__(
@@ -45,13 +26,11 @@ class Library:
         arguments: dict[str, type[ctypes.Structure]],
         sizes: Iterable[str] = (),
         procedures: Iterable[str] = (),
-        flags: Iterable[str] = (),
     ) -> None:
         self._source = source
         self._arguments = arguments
         self._sizes = tuple(sizes)
         self._procedures = tuple(procedures)
-        self._flags = tuple(flags)
         self._loading = threading.Lock()
         self._found: ctypes.CDLL | str | None = None
 
@@ -72,7 +51,7 @@ class Library:
 
     def _load(self) -> ctypes.CDLL | str:
         try:
-            library = built(self._source, *self._flags)
+            library = built(self._source)
             for name in (*self._arguments, *self._sizes):
                 getattr(library, name).restype = ctypes.c_int64
             for name in self._procedures:

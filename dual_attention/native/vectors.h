@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#if defined(__AVX512F__) || defined(LONG_VECTORS)
+#ifdef __AVX512F__
 #define LANES 16 /* numbers in a vector */
 #define WIDE 4   /* vectors side by side in the widest corner of a product */
 #define TALL 16  /* rows of the tallest */
@@ -56,14 +56,6 @@ INLINE Vector exponential(Vector x) {
   y = y * r + 5.0000001201e-1f;
   y = y * r * r + r + 1.0f;
   return (Vector)((Integers)(y * (Vector)((power + 127) << 23)) & ~(x < -87.3f));
-}
-
-typedef float Four __attribute__((vector_size(16)));
-INLINE float total(Vector x) {
-  const union { Vector whole; Four part[LANES / 4]; } of = {x};
-  Four sum = of.part[0];
-  UNROLL for (int i = 1; i < LANES / 4; i++) sum += of.part[i];
-  return (sum[0] + sum[1]) + (sum[2] + sum[3]);
 }
 
 #endif

@@ -88,24 +88,15 @@ def test_quick_trials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         assert ours["samples"] and ours["floor_bytes"] > 0 and ours["floor_arithmetic"] > 0
 
 
-def test_kernels_for_amx_are_refused_without_it(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    monkeypatch.setattr("dual_attention.native.amx.missing_units", lambda: "no such units")
-    with pytest.raises(SystemExit):
-        main(["--suite", "step", "--amx"])
-    assert "argument --amx: no such units" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("kernels", ["native", "amx"])
-def test_a_side_with_c_kernels(kernels: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_side_with_c_kernels(tmp_path: Path):
     if not HAS_COMPILER:
         pytest.skip("needs a C compiler")
     # The text is too short for kernels to be taken.
-    monkeypatch.setattr("dual_attention.native.amx.missing_units", lambda: None)
-    arguments = ["--quick", "--threads", "1", "--suite", "step", "--lengths", "16", "--repeats", "1", f"--{kernels}"]
-    assert main([*arguments, "--sides", f"ours+{kernels}", "--out", str(tmp_path)]) == 0
+    arguments = ["--quick", "--threads", "1", "--suite", "step", "--lengths", "16", "--repeats", "1", "--native"]
+    assert main([*arguments, "--sides", "ours+native", "--out", str(tmp_path)]) == 0
     for row in results(tmp_path)["rows"]:
         ours, native = row["sides"]
-        assert (ours["name"], native["name"]) == ("ours", f"ours+{kernels}") and native["samples"]
+        assert (ours["name"], native["name"]) == ("ours", "ours+native") and native["samples"]
     assert not is_enabled()
 
 

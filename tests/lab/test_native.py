@@ -10,7 +10,7 @@ from dat.sweeps import workers
 from dat.training.run_folder import versions
 from dual_attention import native
 from dual_attention.attention import Attention
-from dual_attention.native import kernels, step
+from dual_attention.native import kernels
 from dual_attention.native.building import UnavailableError
 from dual_attention.native.library import Library
 from dual_attention.relational_attention import RelationalAttention
@@ -68,8 +68,7 @@ def test_without_a_compiler_it_goes_on_and_says_so(monkeypatch, capsys):
 
     monkeypatch.delenv(SWITCH, raising=False)
     monkeypatch.setattr("dual_attention.native.library.built", fails)
-    for module in (kernels, step):
-        monkeypatch.setattr(module, "LIBRARY", Library(module.SOURCE, {}))
+    monkeypatch.setattr(native, "LIBRARY", Library(kernels.SOURCE, {}))
     use_native(RELATIONAL, always)
     error = capsys.readouterr().err
     assert not native.is_enabled() and error.endswith("found no compiler\n") and error.count("\n") == 1

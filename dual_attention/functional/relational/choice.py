@@ -5,7 +5,7 @@ and in a program for ONNX or from ``torch.jit.trace``, which runs where operatio
 it takes the first of the :mod:`.table` that suits:
 
 1. ``triton`` on CUDA in bfloat16 and float16, where the kernels can run, but not for a step of decoding;
-2. ``native`` on a CPU, if it is enabled, for a step of decoding, and in place of ``linear``;
+2. ``native`` on a CPU, if it is enabled, in place of ``linear`` for many senders (:func:`.asked_for.gains_by_c`);
 3. ``dense`` if maps are asked for, if there are few pairs (:data:`.dense.LARGEST_DENSE`), or if relative symbols have
    about a row for each pair;
 4. ``sdpa`` on CUDA in bfloat16 and float16, without a mask but the causal one, for which PyTorch has fused kernels;

@@ -228,9 +228,8 @@ def test_matrix_units_are_left_to_pytorch(dtype, monkeypatch):
 def test_weights_are_built_at_once_in_bfloat16_only_where_they_are_in_float32(monkeypatch):
     """Large products, which suit a processor that multiplies bfloat16, would be taken if the kernels were not."""
     monkeypatch.setattr("dual_attention.functional.relational.tiles._HAS_BFLOAT16", True)
-    leaves = [
-        x.detach().bfloat16() for x in drawn(batch=8, groups=8, repeat=1, n=128, m=128, relations=8, d=32, p=32)[0]
-    ]
+    leaves, _ = drawn(batch=8, groups=8, repeat=1, n=200, m=200, relations=8, d=16, p=16)
+    leaves = [x.detach().bfloat16() for x in leaves]
     taken = {}
     for left in (frozenset(), frozenset(kernels.HALVES)):
         monkeypatch.setattr(kernels, "LEFT_TO_PYTORCH", left)
