@@ -81,9 +81,7 @@ class _Call(ctypes.Structure):
     ]
 
 
-LIBRARY = Library(
-    SOURCE, {"size_of_call": _Call}, ["scratch_size", "block_of"], ["forward", "backward", "dropout_factors"]
-)
+LIBRARY = Library(SOURCE, _Call, ["scratch_size", "block_of"], ["forward", "backward", "dropout_factors"])
 
 
 def suits(dtype: torch.dtype) -> bool:

@@ -1,4 +1,4 @@
-"""Libraries in C as Python calls them: loaded once, with the types of their functions and of their arguments."""
+"""A library in C as Python calls it: loaded once, with the types of its functions and of their arguments."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Library:
 
     Args:
         source: its file in C.
-        arguments: structures of arguments, by the function of the library that tells its size of one.
+        arguments: structure of arguments, whose size ``size_of_call`` of the library tells.
         sizes: other functions that return a size.
         procedures: functions that return nothing.
     """
@@ -23,41 +23,32 @@ class Library:
     def __init__(
         self,
         source: Path,
-        arguments: dict[str, type[ctypes.Structure]],
+        arguments: type[ctypes.Structure],
         sizes: Iterable[str] = (),
         procedures: Iterable[str] = (),
     ) -> None:
-        self._source = source
-        self._arguments = arguments
-        self._sizes = tuple(sizes)
-        self._procedures = tuple(procedures)
+        self._source, self._arguments = source, arguments
+        self._sizes, self._procedures = ("size_of_call", *sizes), tuple(procedures)
         self._loading = threading.Lock()
         self._found: ctypes.CDLL | str | None = None
 
-    def find(self) -> ctypes.CDLL | str:
-        """The library; or why it cannot be had, as a clause."""
-        if self._found is None:
-            with self._loading:
-                if self._found is None:
-                    self._found = self._load()
-        return self._found
-
     def get(self) -> ctypes.CDLL:
-        """The library; ``RuntimeError`` where it cannot be had, with the reason."""
-        found = self.find()
-        if isinstance(found, str):
-            raise RuntimeError(f"the C kernels cannot be had: {found}")
-        return found
+        """The library; ``RuntimeError`` where it cannot be had, with the reason, which is not tried again."""
+        with self._loading:
+            if self._found is None:
+                self._found = self._load()
+        if isinstance(self._found, str):
+            raise RuntimeError(f"the C kernels cannot be had: {self._found}")
+        return self._found
 
     def _load(self) -> ctypes.CDLL | str:
         try:
             library = built(self._source)
-            for name in (*self._arguments, *self._sizes):
+            for name in self._sizes:
                 getattr(library, name).restype = ctypes.c_int64
             for name in self._procedures:
                 getattr(library, name).restype = None
         except (UnavailableError, AttributeError) as error:  # the latter if a function is missing
             return str(error)
-        if any(getattr(library, name)() != ctypes.sizeof(of) for name, of in self._arguments.items()):
-            return "it was built for arguments of another size"
-        return library
+        fits = library.size_of_call() == ctypes.sizeof(self._arguments)
+        return library if fits else "it was built for arguments of another size"

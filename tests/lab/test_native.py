@@ -68,7 +68,7 @@ def test_without_a_compiler_it_goes_on_and_says_so(monkeypatch, capsys):
 
     monkeypatch.delenv(SWITCH, raising=False)
     monkeypatch.setattr("dual_attention.native.library.built", fails)
-    monkeypatch.setattr(native, "LIBRARY", Library(kernels.SOURCE, {}))
+    monkeypatch.setattr(native, "LIBRARY", Library(kernels.SOURCE, kernels._Call))
     use_native(RELATIONAL, always)
     error = capsys.readouterr().err
     assert not native.is_enabled() and error.endswith("found no compiler\n") and error.count("\n") == 1

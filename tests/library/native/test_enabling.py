@@ -69,7 +69,7 @@ def test_without_a_compiler_the_reason_is_told_in_a_line(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CC", raising=False)
     monkeypatch.delenv(building.SWITCH, raising=False)
-    monkeypatch.setattr(native, "LIBRARY", Library(kernels.SOURCE, {}))
+    monkeypatch.setattr(native, "LIBRARY", Library(kernels.SOURCE, kernels._Call))
     with pytest.raises(RuntimeError) as error:
         native.enable()
     reason = "found no compiler" if sys.platform != "win32" else "nothing is compiled on Windows"
