@@ -13,18 +13,23 @@ other images.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from gallery_pictures import save
+from matplotlib.patches import Arc
+from torch import Tensor
 
 from dat.checkpoints import open_checkpoint
 from dat.data.relational_games import generate_images
 from dat.experiments.relational_games.grid_relations import best_detector, object_pairs
+from dual_attention._base.colours import colour_map
+from dual_attention._base.plots import empty_figure, house_style
 from dual_attention.model_analysis.capture import capture
 from dual_attention.model_analysis.measures import RelationReadings, read_relations
-from dual_attention.model_analysis.views import draw_arcs, draw_patch_relations, token_labels
+from dual_attention.model_analysis.views import draw_patch_relations, drawable, token_labels
 
 NAMES = RAW, CONTRIBUTION, PATCHES = "figure-5-raw", "figure-5-contribution", "figure-9"
 SENTENCE = "Return a new list with the names of all methods of the class, and the modules that define them."
@@ -41,11 +46,56 @@ def figure_5(run: str | Path, sentence: str = SENTENCE) -> dict[str, Any]:
     readings = {heads.layer: read_relations(checkpoint.model, heads) for heads in maps.heads("relational")}
     layer, relation, receiver = _largest(readings)
     found, name = readings[layer], f"relation {relation} of {layer}"
-    options = {"receiver": receiver, "visible": found.visible[0]}
+    senders = [sender for sender in found.visible[0, receiver].nonzero()[:, 0].tolist() if sender != receiver]
     return {
-        RAW: draw_arcs(found.raw[0, ..., relation], labels, title=f"{name}, raw", **options),
-        CONTRIBUTION: draw_arcs(found.contribution[0, ..., relation], labels, title=f"{name}, contribution", **options),
+        picture: draw_arcs(values[0, receiver, :, relation], labels, receiver, senders, title=f"{name}, {reading}")
+        for picture, values, reading in ((RAW, found.raw, "raw"), (CONTRIBUTION, found.contribution, "contribution"))
     }
+
+
+def draw_arcs(
+    values: Tensor, labels: Sequence[str], receiver: int, senders: Sequence[int], *, title: str, most: int = 40
+) -> Any:
+    """A figure of the ``values`` of a receiver as arcs to its senders over ``labels``, the largest on top."""
+    order = sorted(senders, key=lambda sender: -abs(float(values[sender])))[:most]
+    largest = max((abs(float(values[sender])) for sender in order), default=0.0) or 1.0
+    with house_style():
+        figure = empty_figure((4.0, 2.0))
+        axis = figure.add_axes((0.0, 0.0, 1.0, 1.0))
+        centres, width = _place_text(figure, axis, drawable(labels), receiver)
+        reach = max((abs(centres[receiver] - centres[sender]) for sender in order), default=10.0)
+        height = min(0.5 * reach, 230.0)
+        figure.set_size_inches(width / 72, (height + 74) / 72)
+        axis.set(xlim=(0, width), ylim=(-32, height + 40))
+        axis.set_axis_off()
+        for sender in reversed(order):
+            share, span = float(values[sender]) / largest, abs(centres[receiver] - centres[sender])
+            middle = (centres[receiver] + centres[sender]) / 2, 0.0
+            look = {"linewidth": 0.4 + 4.0 * abs(share), "alpha": 0.15 + 0.75 * abs(share), "color": _line(share)}
+            axis.add_patch(Arc(middle, span, 2 * height * span / reach, theta1=0, theta2=180, **look))
+        for x, sign, text in ((10.0, 1, "━ positive"), (70.0, -1, "━ negative")):
+            axis.text(x, -22.0, text, fontsize=8, va="top", color=_line(sign))
+        sign = "±" if any(values[sender] < 0 for sender in order) else ""
+        axis.text(8.0, height + 36, f"{title}   widest {sign}{largest:.2g}", fontsize=11, va="top")
+    return figure
+
+
+def _line(sign: float) -> Any:
+    """The colour of an arc."""
+    return colour_map(signed=True)(5 / 6 if sign > 0 else 1 / 6)
+
+
+def _place_text(figure: Any, axis: Any, labels: Sequence[str], receiver: int) -> tuple[list[float], float]:
+    """Write labels in a line; returns their centres, and the length of the line, in points."""
+    renderer, centres, place = figure.canvas.get_renderer(), [], 10.0
+    for number, label in enumerate(labels):
+        weight = "bold" if number == receiver else "normal"
+        text = axis.text(0, -4, label, fontsize=10, va="top", ha="center", fontweight=weight, parse_math=False)
+        width = text.get_window_extent(renderer).width * 72 / figure.dpi
+        centres.append(place + width / 2)
+        text.set_x(centres[-1])
+        place += width + 5
+    return centres, max(place + 5, 160)
 
 
 def _largest(readings: dict[str, RelationReadings]) -> tuple[str, int, int]:

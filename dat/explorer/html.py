@@ -7,6 +7,8 @@ may ask its own server.
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import html
 import json
 import re
@@ -14,19 +16,30 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from dual_attention._base.files import json_text
-from dual_attention.model_analysis.views.page import Page, hash_source, json_in_html
+from dual_attention._base.files import json_text, write_atomically
 
 from .citation import BIBTEX
 from .packing import Bits, pack
 from .recording import Recording
 
-__all__ = ["join_modules", "page_html", "recording_page"]
+__all__ = ["Page", "join_modules", "page_html", "recording_page"]
 
 _FOLDER = Path(__file__).parent / "page"
 
 _IMPORT = re.compile(r'^import (?:{ .+ }|(\w+)) from "(.+?)"(?: with { type: "json" })?;\n', re.MULTILINE)
 _COMMENT = re.compile(r"^ *//.*\n|(^ *)?/\*\*[^*]*(\*(?!/)[^*]*)*\*/(?(1)\n| ?)", re.MULTILINE)
+
+
+class Page(str):
+    """A page of HTML as text; in a notebook it shows itself, in a frame of its own."""
+
+    def save(self, path: str | Path) -> None:
+        """Write a file, which any browser opens."""
+        write_atomically(Path(path), self)
+
+    def _repr_html_(self) -> str:
+        style = "width:100%;height:860px;border:1px solid #ddd"
+        return f'<iframe srcdoc="{html.escape(str(self))}" style="{style}" sandbox="allow-scripts"></iframe>'
 
 
 def page_html(
@@ -52,8 +65,8 @@ def page_html(
     style = _part("style.css")
     policy = {
         "default-src": "'none'",
-        "script-src": hash_source(script),
-        "style-src": hash_source(style),
+        "script-src": _hash_source(script),
+        "style-src": _hash_source(style),
         "img-src": "data:",
         "connect-src": "'self'" if server else "'none'",
         "base-uri": "'none'",
@@ -66,13 +79,11 @@ def page_html(
         "title": html.escape(str(recording["title"])),
         "caption": f'\n  <p id="caption">{html.escape(caption)}</p>' if caption else "",
         "style": style,
-        "data": json_in_html(data),
+        "data": _json_in_html(data),
         "script": script,
     }
     head, *rest = _part("page.html").split("{{")
-    page = Page(head + "".join(parts[name] + text for name, _, text in (part.partition("}}") for part in rest)))
-    page.height = 860
-    return page
+    return Page(head + "".join(parts[name] + text for name, _, text in (part.partition("}}") for part in rest)))
 
 
 def recording_page(recording: Recording, bits: Bits | None = None) -> Page:
@@ -104,6 +115,16 @@ def join_modules(path: Path, parts: dict[Path, str] | None = None) -> dict[Path,
     code = re.sub(r"^export ", "", _IMPORT.sub("", text), flags=re.MULTILINE)
     parts[path] = _COMMENT.sub("", code).strip()
     return parts
+
+
+def _hash_source(text: str) -> str:
+    """The source of a Content-Security-Policy that lets in this script or style, by its hash."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def _json_in_html(value: Any) -> str:
+    """JSON in which nothing can end the element that it stands in, or begin a comment."""
+    return json_text(value).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def _part(name: str) -> str:

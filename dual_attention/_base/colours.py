@@ -34,20 +34,6 @@ def colour_map(*, signed: bool) -> Any:
     return require("matplotlib.colors", extra="train").LinearSegmentedColormap.from_list("numbers", stops)
 
 
-def colour_of(share: float) -> str:
-    """The colour on light ground of a share of the largest value, from -1 to 1, for HTML."""
-    stops = colour_stops()["light"]["diverging"]
-    place = (max(-1.0, min(1.0, share)) + 1) / 2 * (len(stops) - 1)
-    low = min(int(place), len(stops) - 2)
-    ends = [[int(stop[at : at + 2], 16) for at in (1, 3, 5)] for stop in stops[low : low + 2]]
-    return "#" + "".join(f"{round(a + (b - a) * (place - low)):02x}" for a, b in zip(*ends, strict=True))
-
-
-def line_colour(value: float) -> str:
-    """The colour of a line that stands for a number."""
-    return colour_of(2 / 3 if value > 0 else -2 / 3)
-
-
 def colour_bar(axis: Any, image: Any, **options: Any) -> None:
     """Draw the scale of an image beside its panel: its ends, and zero."""
     low, high = image.get_clim()

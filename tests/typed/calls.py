@@ -27,7 +27,7 @@ from dual_attention.hf import (
     DualAttnForCausalML,  # pyright: ignore[reportAttributeAccessIssue]
 )
 from dual_attention.mechanisms import Dot, GeneralAttention
-from dual_attention.model_analysis.views import draw_arcs
+from dual_attention.model_analysis.views import draw_matrices
 
 
 def layers(x: Tensor, symbols: Tensor) -> None:
@@ -65,7 +65,7 @@ def models(x: Tensor, tokens: Tensor, mask: Tensor, language: TransformerLM, vis
     assert_type(language.layers.blocks[0].attention.wq, Any)
     assert_type(vision(x), Tensor)
     assert_type(DualAttnForCausalLM(DualAttnConfig())(tokens).logits, Tensor | Any)
-    assert_type(draw_arcs(x, []), Figure)
+    assert_type(draw_matrices(x, []), Figure)
     language(tokens, padding_maks=mask)  # pyright: ignore[reportCallIssue]
     language.trace(tokens, padding_maks=mask)  # pyright: ignore[reportCallIssue]
     language.generate(tokens, 5, top_q=0.9)  # pyright: ignore[reportCallIssue]

@@ -1,6 +1,6 @@
-"""Figures of matrices over pairs: relations, attention of each head.
+"""Figure of matrices over pairs: relations, attention of each head.
 
-Shapes: N receivers, M senders, H heads, R relations.
+Shapes: N receivers, M senders, K matrices.
 """
 
 from __future__ import annotations
@@ -82,19 +82,6 @@ def draw_matrices(
     return figure
 
 
-def draw_attention(
-    weights: Tensor, receivers: Sequence[str], senders: Sequence[str] | None = None, **options: Any
-) -> Figure:
-    """A figure of the attention weights of each head, ``(H, N, M)``; ``options`` as :func:`draw_matrices`.
-
-    >>> draw_attention(torch.rand(2, 3, 3), ["the", "cat", "sat"]).savefig("attention.png")
-    """
-    if weights.dim() != 3:
-        raise ValueError(f"weights: expected shape (H, N, M), got {tuple(weights.shape)}")
-    titles = options.pop("titles", None) or [f"head {head}" for head in range(len(weights))]
-    return draw_matrices(weights.movedim(0, 2), receivers, senders, titles=titles, signed=False, **options)
-
-
 def largest_of(values: Tensor, visible: Tensor | None) -> float:
     """Largest size of a value that is shown; 1 if there is none, so that it can end a scale."""
     shown = values if visible is None else values[visible]
@@ -109,9 +96,7 @@ def _checked(
     visible: Tensor | None,
 ) -> Tensor:
     if not isinstance(values, Tensor):
-        raise TypeError(
-            f"values: expected a tensor (N, M, matrices), got {type(values).__name__}; matrix_page takes them by name"
-        )
+        raise TypeError(f"values: expected a tensor (N, M, matrices), got {type(values).__name__}")
     values = values[..., None] if values.dim() == 2 else values
     n, m = len(receivers), len(senders)
     if values.dim() != 3 or values.shape[:2] != (n, m):

@@ -50,7 +50,15 @@ def draw_patch_relations(
     >>> figure = draw_patch_relations(torch.rand(1, 16, 16), torch.randn(16, 16, 3), patch=5, grid=(4, 4))
     >>> figure.savefig("patches.png")
     """
-    names = check_patches(image, relations, grid, titles, receivers=1 if patch is None else None)
+    n = grid[0] * grid[1]
+    receivers = n if patch is not None else 1
+    if relations.dim() != 3 or relations.shape[:2] != (receivers, n):
+        raise ValueError(f"relations: expected ({receivers}, {n}, R), no class token, got {tuple(relations.shape)}")
+    if image.dim() != 3 or image.shape[0] not in (1, 3):
+        raise ValueError(f"image: expected shape (1 or 3, height, width), got {tuple(image.shape)}")
+    names = list(titles) if titles is not None else [f"relation {number}" for number in range(relations.shape[2])]
+    if len(names) != relations.shape[2]:
+        raise ValueError(f"titles: expected {relations.shape[2]}, got {len(names)}")
     if patch is not None and not 0 <= patch < len(relations):
         raise ValueError(f"patch: expected 0 to {len(relations) - 1}, got {patch}")
     count = len(names)
@@ -74,36 +82,10 @@ def draw_patch_relations(
     return figure
 
 
-def check_patches(
-    image: Tensor,
-    relations: Tensor,
-    grid: tuple[int, int],
-    titles: Sequence[str] | None,
-    *,
-    receivers: int | None = None,
-) -> list[str]:
-    """Names of the relations, after checking that shapes fit; ``receivers`` are by default the patches."""
-    n = grid[0] * grid[1]
-    receivers = n if receivers is None else receivers
-    if relations.dim() != 3 or relations.shape[:2] != (receivers, n):
-        raise ValueError(f"relations: expected ({receivers}, {n}, R), no class token, got {tuple(relations.shape)}")
-    if image.dim() != 3 or image.shape[0] not in (1, 3):
-        raise ValueError(f"image: expected shape (1 or 3, height, width), got {tuple(image.shape)}")
-    names = list(titles) if titles is not None else [f"relation {number}" for number in range(relations.shape[2])]
-    if len(names) != relations.shape[2]:
-        raise ValueError(f"titles: expected {relations.shape[2]}, got {len(names)}")
-    return names
-
-
-def pixels_of(image: Tensor) -> Tensor:
-    """Pixels ``(height, width, 3)`` of an image, in [0, 1]."""
+def _image(axis: Any, image: Tensor, patch: int | None, grid: tuple[int, int]) -> None:
     pixels = image.detach().cpu().permute(1, 2, 0)
     pixels = pixels.float() if pixels.is_floating_point() else pixels.float() / 255.0
-    return pixels.expand(-1, -1, 3).clamp(0, 1).contiguous()
-
-
-def _image(axis: Any, image: Tensor, patch: int | None, grid: tuple[int, int]) -> None:
-    pixels = pixels_of(image)
+    pixels = pixels.expand(-1, -1, 3).clamp(0, 1)
     height, width = pixels.shape[0] / grid[0], pixels.shape[1] / grid[1]
     axis.imshow(pixels.numpy(), interpolation="nearest")
     if patch is not None:

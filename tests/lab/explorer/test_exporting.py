@@ -7,6 +7,7 @@ import io
 import json
 import re
 from dataclasses import replace
+from html import unescape
 from xml.etree import ElementTree
 
 import pytest
@@ -15,6 +16,7 @@ import torch
 from dat.explorer.dictionaries import made_dictionary
 from dat.explorer.exporting import Exporter, csv_of, switch_of
 from dat.explorer.figures import Seen, ending_of, seen_pairs
+from dat.explorer.html import recording_page
 from dat.explorer.images import ImageSession
 from dat.explorer.memory import recording_bytes
 from dat.explorer.session import Session
@@ -285,6 +287,13 @@ def test_wrong_views(session, tmp_path, view, message):
     with pytest.raises(ValueError, match=message):
         Exporter(session, TEXT, View.of(view)).write(tmp_path / "a.csv")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_notebook_shows_the_page_in_a_frame_of_its_own(session):
+    page = recording_page(session.record("<b>&amp;"))
+    frame = page._repr_html_()
+    assert unescape(re.search(r'srcdoc="(.*?)" style', frame, re.DOTALL)[1]) == page
+    assert 'sandbox="allow-scripts"' in frame
 
 
 def test_a_transformer_has_no_relations(tmp_path):

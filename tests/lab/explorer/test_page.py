@@ -10,7 +10,10 @@ from xml.etree import ElementTree
 import pytest
 import torch
 
+from dat.explorer.html import page_html
+from dat.explorer.packing import pack
 from dat.explorer.recording import record
+from dat.explorer.session import Session
 from dual_attention.generation.tokenizer import ByteTokenizer
 from dual_attention.model_analysis.capture import capture
 from tests.lab.explorer.conftest import TEXT, dat, rows_of, saved, transformer
@@ -141,6 +144,15 @@ def test_text_is_never_markup(visit, exported):
     assert HOSTILE in page.locator("#readout").inner_text()
     page.click("#tab-symbols")
     assert page.locator("#symbol-text bdi").first.text_content() == HOSTILE
+
+
+def test_a_script_that_got_into_the_page_is_refused(visit, tmp_path):
+    page = page_html(pack(Session(dat(), ByteTokenizer(), "a model").record(TEXT)).json)
+    (tmp_path / "broken.html").write_text(page.replace("</h1>", "</h1><script>document.title='taken'</script>", 1))
+    visitor = visit()
+    assert visitor.open((tmp_path / "broken.html").as_uri()).title() == "a model"
+    refused, visitor.complaints = visitor.complaints, []
+    assert len(refused) == 1 and "script-src" in refused[0]
 
 
 def test_text_in_any_script(visit, exported):

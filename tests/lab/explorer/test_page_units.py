@@ -12,7 +12,7 @@ from dat.explorer.figures import pair_map
 from dat.explorer.packing import PackedRows, pack, packed_array
 from dat.explorer.session import Session
 from dat.explorer.view_state import View, packed_text
-from dual_attention._base.colours import colour_of
+from dual_attention._base.colours import colour_map
 from dual_attention.generation.tokenizer import ByteTokenizer
 from tests.lab.explorer.conftest import ACTIVATIONS, TEXT, dat, transformer
 from tests.support import page_tools
@@ -26,12 +26,12 @@ def cases():
     arrays = [torch.tensor([[number, 0, 1]], dtype=kind) for kind, number in kinds.items()]
     packed = PackedRows.of(torch.randn(30, 4, 5), 16)
     rows = {"scales": None, **packed.json()}
-    shares = torch.linspace(-1, 1, 255).tolist()
+    shares, colours = torch.linspace(-1, 1, 256), colour_map(signed=True)
     texts = ["", TEXT, "語 𝔘\n\0" * 50, "a" * 100_000]
     return {
         "arrays": [{"packed": packed_array(x), "values": x.flatten().tolist(), "shape": [*x.shape]} for x in arrays],
         "rows": {"packed": rows, "values": packed.unpacked.flatten(1).tolist()},
-        "colours": [[share, colour_of(share)] for share in shares],
+        "colours": [[share, [*map(int, colours((share + 1) / 2, bytes=True))]] for share in shares.tolist()],
         "texts": [[text, packed_text(text)] for text in texts],
         "maps": [case for model in models() for case in maps(model)],
         "long": pack(Session(transformer(256), ByteTokenizer(), "").record(TEXT * 9), 8).json["heads"][0],

@@ -36,6 +36,21 @@ def test_the_largest_contribution_to_one_token(script):
     assert script._largest(found) == ("blocks.1", 2, 3)
 
 
+def test_arcs_go_from_the_receiver_to_its_largest_senders(script):
+    values = torch.tensor([2.0, 1.0, -4.0, 9.0, 0.5])
+    figure = script.draw_arcs(values, ["a", "猫", "c", "$d", "e"], 3, [0, 1, 2], title="r", most=2)
+    figure.canvas.draw()
+    (axis,) = figure.axes
+    small, large = axis.patches  # the largest is drawn last, on top
+    centres = [text.get_position()[0] for text in axis.texts[:5]]
+    for arc, sender in ((small, 0), (large, 2)):
+        ends = [arc.center[0] - arc.width / 2, arc.center[0] + arc.width / 2]
+        assert ends == pytest.approx([centres[sender], centres[3]])
+    assert large.get_linewidth() > small.get_linewidth()
+    assert large.get_edgecolor()[2] > large.get_edgecolor()[0] and small.get_edgecolor()[0] > small.get_edgecolor()[2]
+    assert axis.texts[-1].get_text() == "r   widest ±4"
+
+
 def test_the_pictures_are_drawn(script, monkeypatch, tmp_path):
     sizes = {"d_model": 16, "n_layers": 2, "n_heads_sa": 1, "n_heads_ra": 1, "dff": 16, "max_block_size": 96}
     symbols = {"symbol_retrieval_kwargs": {"d_model": 16, "n_heads": 2, "n_symbols": 4}}

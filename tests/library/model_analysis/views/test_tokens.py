@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dual_attention.generation.tokenizer import BytePairTokenizer, ByteTokenizer
-from dual_attention.model_analysis.views import draw_arcs, drawable, token_labels
+from dual_attention.model_analysis.views import draw_matrices, drawable, token_labels
 
 
 def labels(text: str) -> list[str]:
@@ -52,7 +52,7 @@ def test_what_the_font_lacks_is_named():
     assert drawable(["naïve␣↵²⁄₂", "猫¹⁄₂"]) == ["naïve␣↵²⁄₂", "U+732B¹⁄₂"]
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # of glyphs that are missing
-        draw_arcs(torch.ones(2, 2), ["猫", "$x$"]).canvas.draw()
+        draw_matrices(torch.ones(2, 2), ["猫", "$x$"]).canvas.draw()
 
 
 @pytest.mark.parametrize("text", ["", "x"])
