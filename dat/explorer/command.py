@@ -59,7 +59,12 @@ def _parser_of(prog: str) -> Any:
     add("--image", type=str, help=f"First image to show, of an image classifier: a file, or a sample: {samples}.")
     add("--layers", type=str, help='Layers to show, such as "0,5" or "decoder"; by default all.')
     add("--dictionary", type=str, metavar="PATH", help="Dictionary of relations to show: a file, or its folder.")
-    add("--export", type=str, metavar="FILE", help="Write a view into a file instead: .html, .png, .svg, .pdf or .csv.")
+    add(
+        "--export",
+        type=str,
+        metavar="FILE",
+        help="Write a view into a file instead: .html or .csv; of maps also .png, .svg or .pdf.",
+    )
     add("--view", type=str, help=f"What is shown at first, or written. {VIEW_GRAMMAR}")
     add("--host", type=str, help="Name or address to listen on, by default of this machine only.")
     add("--share", action="store_true", help="Let other machines of the network open the page by its address.")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from dual_attention._base.files import write_atomically
 
@@ -18,6 +18,8 @@ from .answers import model_facts
 from .cards import card
 from .dictionaries import made_dictionary
 from .figures import (
+    MAPS,
+    PICTURES,
     Seen,
     ending_of,
     seen_ablations,
@@ -83,7 +85,9 @@ class Exporter:
         Raises:
             ValueError: for another ending, or a view that cannot be shown or not in that way.
         """
-        ending = ending_of(path)
+        ending, page = ending_of(path), self.view.page
+        if ending in PICTURES and page not in MAPS:
+            raise ValueError(f"export: the page {page} has no picture; expected a name that ends in .csv or .html")
         if ending == ".html":
             data = self.page.encode()
         elif ending == ".csv":
@@ -123,7 +127,7 @@ class Exporter:
             maps = maps_of(found["sites"])
             chosen = maps[within("map", self.view.map, len(maps))]
             rows = [map_of_step(found, step, chosen) for step in range(len(found["steps"]))]
-            return seen_steps(found, rows.__getitem__, chosen.title)
+            return seen_steps(found, rows, chosen.title)
         return _SEEN[page](found)
 
     @cached_property
@@ -214,12 +218,20 @@ _LETTERS = {"r": ("relation", ""), "sa": ("head", "sensory"), "ra": ("head", "re
 
 
 def csv_of(seen: Seen) -> str:
-    """The numbers of a view, a line each, as in a file of the page."""
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(seen.headings)
-    writer.writerows(map(cell_of, row) for row in seen.rows)
-    return file.getvalue()
+    """The numbers of a view, a line each, as pages write them: the same table is the same text."""
+    return "".join(f"{','.join(map(_cell, row))}\n" for row in [seen.headings, *seen.rows])
+
+
+def _cell(value: Any) -> str:
+    text = str(cell_of("" if value is None else _digits(value) if isinstance(value, float) else value))
+    quoted = text.replace('"', '""')
+    return f'"{quoted}"' if re.search(r'[",\n\r]', text) else text
+
+
+def _digits(value: float) -> str:
+    """The shortest text of a number, in the form of browsers: without ``.0``, and with few powers of ten."""
+    text = f"{Decimal(repr(value)):f}" if 1e-6 <= abs(value) < 1e21 else repr(value).replace("e-0", "e-")
+    return "0" if value == 0 else text.removesuffix(".0")
 
 
 def _last(parts: Iterator[Json]) -> Json:

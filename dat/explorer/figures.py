@@ -1,4 +1,4 @@
-"""Views as numbers and as figures for papers, without a browser.
+"""Views as numbers, and maps as figures for papers, without a browser.
 
 Shapes: N receivers, M senders.
 """
@@ -6,48 +6,42 @@ Shapes: N receivers, M senders.
 from __future__ import annotations
 
 import io
-import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from dual_attention._base.colours import MUTED
-from dual_attention._base.plots import empty_figure, house_style
+from dual_attention._base.plots import house_style
 from dual_attention.model_analysis.views.matrices import draw_matrices
 from dual_attention.model_analysis.views.patches import draw_patch_relations
-from dual_attention.model_analysis.views.tokens import drawable
 
 from .factors import Visible
 from .images import Shown
-from .patching import cell_in_words
 from .recording import RecordedHeads, Recording
 from .requests import Json
-from .switches import Switch
 from .view_state import View, heads_of, named_heads, within
-from .writes import part_in_words
 
 PICTURES = (".png", ".svg", ".pdf")
+
+MAPS = ("relations", "attention", "vision", "generate")
+"""Pages whose maps are drawn."""
 
 MOST_ROWS = 4_000_000
 """Lines of a table."""
 
-_MARKS = ("#8d8a83", "#0b5fa5", "#c46a14")  # as it is, switched, random direction; those of the pages
-
-_PARTS_DRAWN = 40
-
 
 @dataclass(frozen=True)
 class Seen:
-    """A view as numbers, and as a figure of matplotlib unless it has none.
+    """A view as numbers, and as a figure of matplotlib if it is a map.
 
     Attributes:
         title: in a few words.
         headings, rows: of a table.
-        draw: makes the figure.
+        draw: draws the map.
     """
 
     title: str
@@ -56,9 +50,8 @@ class Seen:
     draw: Callable[[], Any] | None = None
 
     def picture(self, kind: str) -> bytes:
-        """The figure as a file of a kind of :data:`PICTURES`; ``ValueError`` if there is none."""
-        if self.draw is None:
-            raise ValueError(f"export: {self.title} has no picture; expected a name that ends in .csv or .html")
+        """The map as a file of a kind of :data:`PICTURES`."""
+        assert self.draw is not None
         file = io.BytesIO()
         with house_style():
             self.draw().savefig(file, format=kind.removeprefix("."), dpi=200, bbox_inches="tight", facecolor="white")
@@ -125,10 +118,7 @@ def seen_pairs(recording: Recording, view: View) -> Seen:
         for (i, j), value in zip(visible.nonzero().tolist(), values[visible].tolist(), strict=True)
     ]
     signed = bool((values < 0).any())
-
-    def draw() -> Any:
-        return draw_matrices(values, receivers, senders, titles=[title], visible=visible, signed=signed)
-
+    draw = partial(draw_matrices, values, receivers, senders, titles=[title], visible=visible, signed=signed)
     return Seen(title, ["receiver", "receiver_token", "sender", "sender_token", "value"], rows, draw)
 
 
@@ -193,88 +183,40 @@ def seen_symbols(recording: Recording, view: View) -> Seen:
         for place, (weights, symbols) in enumerate(zip(*(x.tolist() for x in found.sort(descending=True)), strict=True))
         for rank, (symbol, weight) in enumerate(zip(symbols, weights, strict=True))
     ]
-
-    def draw() -> Any:
-        usage = found.mean(0).tolist()
-        figure = empty_figure((max(4.0, 0.12 * len(usage)), 2.4))
-        axis = figure.subplots()
-        axis.bar(range(len(usage)), usage, color=_MARKS[1])
-        axis.axhline(1 / len(usage), color=MUTED, linestyle="--", linewidth=1.0)
-        axis.set(title=title, xlabel="symbol", ylabel="mean weight")
-        return figure
-
-    return Seen(title, ["place", "token", "rank", "symbol", "weight"], rows, draw)
+    return Seen(title, ["place", "token", "rank", "symbol", "weight"], rows)
 
 
 def seen_effects(found: Json) -> Seen:
     """Effects of switches, as :func:`~.switches.switch_effects` returns them."""
-    losses, tokens, loss = found["losses"], found["tokens"], found["loss"]
+    losses, tokens = found["losses"], found["tokens"]
     rows = [
         [place, tokens[place], *values, found["switched"]]
         for place, *values in zip(
             range(1, len(tokens)), losses["before"], losses["after"], losses["control"], strict=True
         )
     ]
-
-    def draw() -> Any:
-        figure = empty_figure((6.4, 6.0))
-        figure.suptitle(textwrap.fill(found["switched"], 80), fontsize=9)
-        above, below = figure.subplots(2, 1, gridspec_kw={"height_ratios": [1, 8], "hspace": 0.4})
-        if loss["before"] is not None:
-            changes = [value - loss["before"] for value in loss["controls"]]
-            above.scatter(changes, [0] * len(changes), facecolors="none", edgecolors=_MARKS[2])
-            above.scatter([loss["after"] - loss["before"]], [0], marker="D", color=_MARKS[1])
-            above.axvline(0, color=MUTED, linewidth=1.0)
-        above.set(title="change of the loss, nats a token", yticks=[])
-        names = drawable(one["token"] for one in found["next"])
-        for number, (name, words) in enumerate(
-            {"before": "as it is", "after": "switched", "control": "random direction"}.items()
-        ):
-            places = [place + 0.27 * number for place in range(len(names))]
-            below.barh(places, [one[name] for one in found["next"]], 0.25, color=_MARKS[number], label=words)
-        below.set_yticks([place + 0.27 for place in range(len(names))], names, parse_math=False, fontsize=8)
-        below.invert_yaxis()
-        below.set_title(f"probability of the token after {found['place']}")
-        below.locator_params(axis="x", nbins=5)
-        below.legend(frameon=False)
-        return figure
-
     headings = ["place", "token", "loss", "loss_switched", "loss_random_direction", "switched"]
-    return Seen(f"the effects of {found['switched']}", headings, rows, draw)
+    return Seen(f"the effects of {found['switched']}", headings, rows)
 
 
 def seen_ablations(found: Json, view: View) -> Seen:
     """Effects of every part, as :func:`~.ablations.ablated` returns them, the largest first."""
     by_loss = view.measure == "loss" and found["loss"] is not None
-    which, name = (0, "change of the loss") if by_loss else (1, "divergence")
+    which = 0 if by_loss else 1
     order = sorted(range(len(found["parts"])), key=lambda place: -abs(found["effects"][place][which]))
-    rows, lines = [], []
+    rows = []
     for place in order:
         part, effect = found["parts"][place], found["effects"][place]
         loss, divergence = ([one[measure] for one in found["controls"][place]] for measure in (0, 1))
         controls = loss if by_loss else divergence
         beyond = int(abs(effect[which]) > max(map(abs, controls))) if controls else ""
-        lines.append((f"{part['layer']} {Switch(**part).part}", effect[which], controls))
         measured = effect[1], *_ends(divergence), effect[0], *_ends([] if effect[0] is None else loss)
         names = part["layer"], part["kind"], part["mediator"], part["number"]
         rows.append([*names, *measured, beyond, found["change"]])
     headings = ["layer", "kind", "part", "number"]
     for measure in ("divergence", "loss_change"):
         headings += [measure, f"{measure}_random_least", f"{measure}_random_largest"]
-
-    def draw() -> Any:
-        figure = empty_figure((6.4, 0.26 * len(lines[:_PARTS_DRAWN]) + 1.0))
-        axis = figure.subplots()
-        for place, (_, value, controls) in enumerate(lines[:_PARTS_DRAWN]):
-            axis.plot(controls, [place] * len(controls), "o-", mfc="none", color=_MARKS[2], linewidth=3, alpha=0.7)
-            axis.plot([value], [place], "D", color=_MARKS[1])
-        axis.set_yticks(range(len(lines[:_PARTS_DRAWN])), [line[0] for line in lines[:_PARTS_DRAWN]])
-        axis.invert_yaxis()
-        axis.axvline(0.0, color=MUTED, linewidth=0.8)
-        axis.set(title=f"{name} without each part ({found['change']})", xlabel="nats; circles: random directions")
-        return figure
-
-    return Seen("the effects", [*headings, "beyond_random", "change"], rows, draw)
+    return Seen("the effects", [*headings, "beyond_random", "change"], rows)
 
 
 def seen_writes(found: Json) -> Seen:
@@ -286,14 +228,8 @@ def seen_writes(found: Json) -> Seen:
         about = [part[name] if part[name] is not None else "" for name in ("layer", "what", "kind", "head", "relation")]
         rows.append([*about, "effect", found["target"]["token"], found["effects"][place]])
         rows += [[*about, end, token, value] for end, tokens in writes.items() for token, value in tokens]
-    drawn = order[:_PARTS_DRAWN]
     title = f"what parts write into “{found['target']['token']}” after {found['place']}"
-
-    def draw() -> Any:
-        names = [part_in_words(found["parts"][place]) for place in drawn]
-        return _bars(names, [found["effects"][place] for place in drawn], title, "logit less the mean of all, nats")
-
-    return Seen(title, ["layer", "part", "kind", "head", "relation", "measure", "token", "value"], rows, draw)
+    return Seen(title, ["layer", "part", "kind", "head", "relation", "measure", "token", "value"], rows)
 
 
 def seen_patching(found: Json) -> Seen:
@@ -302,25 +238,9 @@ def seen_patching(found: Json) -> Seen:
     tokens = found["answer"]["token"], found["foil"]["token"]
     names = ("layer", "kind", "mediator", "number", "recovery", "change", "kl")
     rows = [[*("" if cell[name] is None else cell[name] for name in names), *tokens] for cell in cells]
-    drawn = [cell for cell in cells if cell["recovery"] is not None][:_PARTS_DRAWN]
     title = f"recovery of “{tokens[0]}” against “{tokens[1]}” by each mediator of the second text"
-
-    def draw() -> Any:
-        return _bars(list(map(cell_in_words, drawn)), [cell["recovery"] for cell in drawn], title, "recovery")
-
     headings = ["layer", "kind", "mediator", "number", "recovery", "logit_difference_change", "divergence"]
-    return Seen(title, [*headings, "answer", "foil"], rows, draw)
-
-
-def _bars(names: Sequence[str], values: Sequence[float], title: str, label: str) -> Any:
-    figure = empty_figure((6.4, 0.24 * len(names) + 1.0))
-    axis = figure.subplots()
-    axis.barh(drawable(names), values, color=[_MARKS[2 if value > 0 else 1] for value in values])
-    axis.invert_yaxis()
-    axis.axvline(0.0, color=MUTED, linewidth=0.8)
-    axis.set_title(textwrap.fill(drawable([title])[0], 60), parse_math=False)
-    axis.set_xlabel(label)
-    return figure
+    return Seen(title, [*headings, "answer", "foil"], rows)
 
 
 def _ends(values: Sequence[float]) -> list[Any]:
@@ -328,54 +248,34 @@ def _ends(values: Sequence[float]) -> list[Any]:
     return [min(values), max(values)] if values else ["", ""]
 
 
-def seen_steps(found: Json, rows: Callable[[int], Tensor], title: str) -> Seen:
-    """The map of every step of generation.
+def seen_steps(found: Json, maps: Sequence[Tensor], title: str) -> Seen:
+    """A map of every step of generation.
 
     Args:
         found: as :func:`~.streaming.collected` returns it.
-        rows: the map of a step, of the tokens before.
+        maps: the map of each step, of the tokens before.
         title: of the map.
     """
     labels, steps = found["labels"], found["steps"]
     prompt = len(labels) - len(steps)
-    maps = [rows(step) for step in range(len(steps))]
     table = [
         [step, labels[prompt + step], steps[step]["probability"], place, labels[place], value]
         for step, row in enumerate(maps)
         for place, value in enumerate(row.tolist())
         if value == value
     ]
-
-    def draw() -> Any:
-        values = torch.zeros(len(steps), len(labels) - 1)
-        visible = torch.zeros(values.shape, dtype=torch.bool)
-        for step, row in enumerate(maps):
-            visible[step, : len(row)] = ~row.isnan()
-            values[step, : len(row)] = row.nan_to_num()
-        signed = bool((values < 0).any())
-        options = {"visible": visible, "signed": signed}
-        return draw_matrices(
-            values, labels[prompt:], labels[:-1], titles=[title], names=("new token", "sender"), **options
-        )
-
+    values = torch.full((len(steps), len(labels) - 1), torch.nan)
+    for step, row in enumerate(maps):
+        values[step, : len(row)] = row
+    about = {"visible": ~values.isnan(), "signed": bool((values < 0).any()), "titles": [title]}
+    draw = partial(draw_matrices, values, labels[prompt:], labels[:-1], names=("new token", "sender"), **about)
     return Seen(title, ["step", "token", "probability", "sender", "sender_token", "value"], table, draw)
 
 
 def seen_model(found: Json) -> Seen:
     """Sizes and costs, as :func:`~.answers.model_facts` returns them."""
     rows = [[heading, *(*row, "")[:3]] for heading, section in found["sections"].items() for row in section]
-
-    def draw() -> Any:
-        figure = empty_figure((7.5, 0.3 * len(found["parts"]) + 0.8))
-        names = [name for name, *_ in found["parts"]]
-        axes = figure.subplots(1, 2, sharey=True)
-        for number, title in enumerate(("parameters", "operations of a forward pass, a token")):
-            axes[number].barh(names, [part[1 + number] for part in found["parts"]], color=_MARKS[1 + number])
-            axes[number].set_title(title)
-        axes[0].invert_yaxis()
-        return figure
-
-    return Seen("the model", ["section", "name", "value", "remark"], rows, draw)
+    return Seen("the model", ["section", "name", "value", "remark"], rows)
 
 
 def seen_dictionary(found: Json, recording: Recording, view: View) -> Seen:

@@ -109,22 +109,6 @@ def patched(session: Session, request: Mapping[str, Any]) -> Json:
     return {**begin, "cells": [cell for layer in layers for cell in layer["cells"]]}
 
 
-def cell_in_words(cell: Mapping[str, Any]) -> str:
-    """A mediator, such as ``blocks.0 relational selections`` or ``blocks.0 relation 3``."""
-    layer, kind, mediator, number = (cell[name] for name in ("layer", "kind", "mediator", "number"))
-    if number is None:
-        names = {"selection": f"{kind} selections", "head": "all heads"}
-        return f"{layer} {names.get(mediator, f'{mediator}s')}"
-    names = {
-        "relation": "relation",
-        "head": f"{kind} head",
-        "selection": f"selection of {kind} head",
-        "value": "values of head",
-        "symbol": "symbols of head",
-    }
-    return f"{layer} {names[mediator]} {number}"
-
-
 def _texts(session: Session, request: Mapping[str, Any]) -> tuple[list[int], list[int]]:
     """The tokens of both."""
     ids, others = (session.tokens(text_of(request, name)) for name in ("text", "other"))

@@ -71,21 +71,6 @@ def written(session: Session, request: Mapping[str, Any]) -> Json:
     }
 
 
-def part_in_words(part: Mapping[str, Any]) -> str:
-    """A part, such as ``blocks.0 relational head 1 relation 3``."""
-    what, head = part["what"], part["head"]
-    of_head = "" if head is None else f"{part['kind']} head {head}"
-    names = {
-        "embedding": "embedding",
-        "head": of_head,
-        "relation": f"{of_head} relation {part['relation']}",
-        "symbol": f"{of_head} symbols",
-        "mlp": "feed-forward",
-        "bias": "biases" if part["layer"] else "output biases",
-    }
-    return f"{part['layer']} {names[what].strip()}".strip()
-
-
 def _writes(session: Session, found: LogitAttribution, effects: Tensor) -> list[Json | None]:
     """Tokens at both ends of what the parts with the largest effects write."""
     known = session.tokenizer.vocab_size

@@ -3,7 +3,7 @@
 import { colourOf, paint } from "./colours.js";
 import { Drawing, tableDrawing } from "./drawing.js";
 import { pooled } from "./maps.js";
-import { element } from "./tables.js";
+import { csvOfRows, element } from "./tables.js";
 
 /** @import { Explorer } from "./main.js" */
 /** @import { MapView } from "./mapview.js" */
@@ -22,10 +22,6 @@ export function save(name, content) {
 }
 
 export const fileName = (title, ending) => `${title.replace(/[^\w.]+/g, "-").replace(/^-+|-+$/g, "") || "view"}.${ending}`;
-// A text that a spreadsheet would compute follows an apostrophe; numbers stay as they are.
-const harmless = (text) => text.replace(/^'*(?![-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?$)[=+\-@＝＋－＠\t\r\n](?=[^])/i, "'$&");
-const quoted = (text) => (/[",\n\r]/.test(text) ? `"${text.replace(/"/g, '""')}"` : text);
-const csvOfRows = (headings, rows) => `${[headings, ...rows].map((row) => row.map((one) => quoted(harmless(`${one ?? ""}`))).join(",")).join("\n")}\n`;
 
 // Pairs in view, a line each: places, tokens and value.
 /** @param {MapView} view */

@@ -15,14 +15,14 @@ import torch
 
 from dat.explorer.dictionaries import made_dictionary
 from dat.explorer.exporting import Exporter, csv_of, switch_of
-from dat.explorer.figures import Seen, ending_of, seen_pairs
+from dat.explorer.figures import MAPS, Seen, ending_of
 from dat.explorer.html import recording_page
 from dat.explorer.images import ImageSession
 from dat.explorer.memory import recording_bytes
 from dat.explorer.session import Session
 from dat.explorer.streaming import generated
 from dat.explorer.switches import switch_effects
-from dat.explorer.view_state import View
+from dat.explorer.view_state import PAGES, View
 from dual_attention.generation.tokenizer import ByteTokenizer
 from dual_attention.model_analysis.capture import capture
 from dual_attention.model_analysis.measures import read_relations
@@ -118,9 +118,6 @@ def test_other_pages(session, maps, tmp_path):
     [
         "relations",
         "page=attention",
-        "page=symbols",
-        "page=effects&draws=1",
-        "page=interventions&off=sa0.0",
         "page=generate&tokens=3",
     ],
 )
@@ -174,17 +171,6 @@ def test_a_table_says_what_was_switched(session, tmp_path):
     assert View.of("#off=r1.3").page == "relations"  # of an address, whose page is left out where it is the first
 
 
-@pytest.mark.slow
-def test_a_browser_writes_the_same_texts(visit, exported, session, tmp_path):
-    texts = ["=1+2", "-5", "=", "@SUM(A1)", "'=1", "＝1", '"', "+.5e3"]
-    recording = replace(session.record("12345678"), sequences={"tokens": texts})
-    page = visit().open(f"{exported(recording=recording)}#page=attention")
-    ours = list(csv.DictReader(io.StringIO(csv_of(seen_pairs(recording, View.of("attention"))))))
-    tokens = [row["sender_token"] for row in rows_of(saved(page, "csv"))]
-    assert tokens == [row["sender_token"] for row in ours]
-    assert [text for text in texts if text not in tokens] == ["=1+2", "@SUM(A1)", "'=1", "＝1"]
-
-
 NUMBERS = ("-1.5e-3", "+2", "-.5")
 SIGNS = ("=", "+", "-", "@")
 
@@ -193,9 +179,9 @@ SIGNS = ("=", "+", "-", "@")
     "text", [*NUMBERS, *SIGNS, "=1", "+a", "-1e", "@x", "\t=1", "\n=1", "＝1", "--", "'=1", "a=1", ""]
 )
 def test_a_text_that_a_spreadsheet_would_compute_follows_an_apostrophe(text):
-    [[_], *rows] = csv.reader(io.StringIO(csv_of(Seen("", ["text"], [[text]])), newline=""))
+    [_, *rows] = csv.reader(io.StringIO(csv_of(Seen("", ["text", "number"], [[text, 1.0]])), newline=""))
     computed = text not in (*NUMBERS, *SIGNS, "a=1", "")
-    assert rows == [["'" * computed + text]]
+    assert rows == [["'" * computed + text, "1"]]
 
 
 @pytest.mark.parametrize(
@@ -251,7 +237,9 @@ def test_a_browser_shows_the_same(visit, session, tmp_path, view):
     if images:  # of which the page shows all layers and kinds
         theirs = [row for row in theirs if row[0] in {name for name, *_ in ours}]
     assert headings == list(exporter.seen.headings) and len(theirs) == len(ours) > 1
-    for mine, other in zip(ours, theirs, strict=True):
+    if exporter.view.page not in ("relations", "attention", "vision", "symbols"):
+        assert theirs == ours
+    for mine, other in zip(ours, theirs, strict=True):  # maps are computed in the page, from rounded factors
         for cell, written in zip(mine, other, strict=True):
             assert cell == written or float(cell) == pytest.approx(float(written), rel=1e-3, abs=1e-5)
 
@@ -308,8 +296,9 @@ def test_a_transformer_has_no_relations(tmp_path):
 def test_kinds_of_files(session, tmp_path):
     with pytest.raises(ValueError, match=r"ends in \.html, \.csv, \.png, \.svg, \.pdf, got 'a\.txt'"):
         ending_of(tmp_path / "a.txt")
-    with pytest.raises(ValueError, match=r"the dictionary of .* has no picture"):
-        Exporter(session, TEXT, View.of("dictionary")).write(tmp_path / "a.png")
+    for page in set(PAGES) - set(MAPS) - {"patching"}:
+        with pytest.raises(ValueError, match=f"the page {page} has no picture; expected .* in .csv or .html"):
+            Exporter(session, TEXT, View.of(page)).write(tmp_path / "a.png")
 
 
 def test_chosen_layers_only(session):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import random
 from pathlib import Path
 
 import torch
 
-from dat.explorer.figures import pair_map
+from dat.explorer.exporting import csv_of
+from dat.explorer.figures import Seen, pair_map
 from dat.explorer.packing import PackedRows, pack, packed_array
 from dat.explorer.session import Session
 from dat.explorer.view_state import View, packed_text
@@ -32,10 +34,22 @@ def cases():
         "arrays": [{"packed": packed_array(x), "values": x.flatten().tolist(), "shape": [*x.shape]} for x in arrays],
         "rows": {"packed": rows, "values": packed.unpacked.flatten(1).tolist()},
         "colours": [[share, [*map(int, colours((share + 1) / 2, bytes=True))]] for share in shares.tolist()],
+        "table": table(),
         "texts": [[text, packed_text(text)] for text in texts],
         "maps": [case for model in models() for case in maps(model)],
         "long": pack(Session(transformer(256), ByteTokenizer(), "").record(TEXT * 9), 8).json["heads"][0],
     }
+
+
+def table():
+    """Numbers of every size, and texts that a spreadsheet would compute or that need quotes."""
+    drawn = random.Random(0)
+    sizes = [0.0, -0.0, 1.0, 1e-6, 1e-7, 123456789012345680000.0, 1e21, 5e-324, 2.0**53, 0.1, float(torch.tensor(0.1))]
+    sizes += [drawn.choice((-1, 1)) * drawn.random() * 10.0 ** drawn.randint(-25, 25) for _ in range(500)]
+    texts = ["".join(drawn.choices("=+-@＝＋－＠'\",\n\r\t 1.e5a猫", k=drawn.randint(0, 6))) for _ in sizes]
+    rows = [[number, x, text, None] for number, (x, text) in enumerate(zip(sizes, texts, strict=True))]
+    seen = Seen("", ["number", "x", "=text", "none"], rows)
+    return {"headings": seen.headings, "rows": rows, "csv": csv_of(seen)}
 
 
 def models():
