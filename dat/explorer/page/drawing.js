@@ -1,11 +1,19 @@
 // Drawings in SVG, for the page, for files, and as pictures.
 
-import { colourOf } from "./colours.js";
-import { written } from "./tables.js";
+import { colourOf, paint } from "./colours.js";
+import { element, written } from "./tables.js";
+
+/** @import { Look, Scale } from "./colours.js" */
+/** @import { Labels } from "./maps.js" */
+
+/** @typedef {{ values: Float32Array, high: number, wide: number }} Grid Values row by row; hidden ones are not numbers. */
+
+export const MOST_FIELDS = 40000; // drawn as squares; more are pixels
+export const LONGEST = 1024; // side of a map in a picture
 
 const INKS = {
-  light: { ink: "#1d1c1a", ground: "#fbfaf8", faint: "#66635c", edge: "#d9d6cf", marks: ["#8d8a83", "#0b5fa5", "#c46a14"] },
-  dark: { ink: "#eceae5", ground: "#16171a", faint: "#a5a29b", edge: "#3a3d44", marks: ["#8b8880", "#79b8f3", "#f0a24a"] },
+  light: { ink: "#1d1c1a", ground: "#fbfaf8", faint: "#66635c", edge: "#d9d6cf", hidden: "#efede8", marks: ["#8d8a83", "#0b5fa5", "#c46a14"] },
+  dark: { ink: "#eceae5", ground: "#16171a", faint: "#a5a29b", edge: "#3a3d44", hidden: "#2a2c31", marks: ["#8b8880", "#79b8f3", "#f0a24a"] },
 };
 const FONT = 'system-ui, "Segoe UI", Roboto, "Noto Sans", "DejaVu Sans", sans-serif';
 
@@ -14,7 +22,7 @@ const escaped = (text) => `${text}`.replace(/[&<>"']/g, (sign) => `&#${sign.char
 const allowed = (text) => `${text}`.replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\ufffe\uffff]/g, "\ufffd").replace(/\p{Cs}/gu, "\ufffd");
 
 export class Drawing {
-  width; height; title; ink; ground; faint; edge; marks;
+  width; height; title; ink; ground; faint; edge; hidden; marks;
   parts = [];
 
   /** @type {(width: number, height: number, title: string, theme: string) => Drawing} */
@@ -51,6 +59,27 @@ export class Drawing {
     this.text(x + before + steps * wide + 6, y + 10, high + kind, { "font-size": 11 });
   }
 
+  image(x, y, width, height, canvas) {
+    this.add("image", { x, y, width, height, href: canvas.toDataURL(), preserveAspectRatio: "none" });
+  }
+
+  // The fields of a grid over a rectangle: squares, or pixels where they are many.
+  /** @type {(x: number, y: number, width: number, height: number, grid: Grid, scale: Scale, look: Look) => void} */
+  fields(x, y, width, height, { values, high, wide }, scale, look) {
+    this.rect(x, y, width, height, this.hidden);
+    if (values.length > MOST_FIELDS) {
+      const canvas = element("canvas", { width: wide, height: high });
+      canvas.getContext("2d").putImageData(paint(values, high, wide, scale, look), 0, 0);
+      this.image(x, y, width, height, canvas);
+      return;
+    }
+    const [across, down] = [width / wide, height / high];
+    values.forEach((value, place) => {
+      if (value !== value) return;
+      this.rect(x + (place % wide) * across, y + Math.floor(place / wide) * down, across, down, `rgb(${colourOf(value, scale, look)})`, { "shape-rendering": "crispEdges" });
+    });
+  }
+
   toString() {
     const { width, height } = this;
     return [
@@ -64,6 +93,22 @@ export class Drawing {
     const parsed = new DOMParser().parseFromString(this.toString(), "image/svg+xml");
     return document.importNode(parsed.documentElement, true);
   }
+}
+
+// A map as a drawing, with title, scale, and labels above and at the left, for papers.
+/** @type {(title: string, labels: Labels, grid: Grid, scale: Scale, look: Look, note?: string) => Drawing} */
+export function mapDrawing(title, { receivers, senders }, grid, scale, look, note = "") {
+  const [rows, columns] = [receivers.length, senders.length], size = Math.min(12, LONGEST / Math.max(rows, columns)), every = Math.ceil(10 / size);
+  const short = (text) => [...text].slice(0, 16).join(""), longest = Math.max(...senders.map((label) => [...short(label)].length));
+  const left = 110, top = 74 + 5 * longest, small = { "font-size": 9.6 }, drawing = new Drawing(Math.max(480, left + columns * size + 16), top + rows * size + 16, title, look.theme);
+  drawing.text(10, 20, title, { "font-weight": 600 });
+  drawing.scale(10, 32, scale, look);
+  if (note) drawing.text(10, 60, note, small);
+  drawing.text(left - 4, top - 8, "receiver ↓ sender →", { "text-anchor": "end", fill: drawing.faint, ...small });
+  for (let j = 0; j < columns; j += every) drawing.text(0, 0, short(senders[j]), { transform: `translate(${left + (j + 0.5) * size + 3},${top - 4}) rotate(-90)`, ...small });
+  for (let i = 0; i < rows; i += every) drawing.text(left - 4, top + (i + 0.5) * size + 3, short(receivers[i]), { "text-anchor": "end", ...small });
+  drawing.fields(left, top, columns * size, rows * size, grid, scale, look);
+  return drawing;
 }
 
 // A table as a drawing: a page that has no figure of its own is saved as the table that it shows.

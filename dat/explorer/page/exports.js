@@ -1,16 +1,13 @@
 // Views as files: pages, pictures, and the numbers on the screen. Nothing leaves this machine.
 
-import { colourOf, paint } from "./colours.js";
-import { Drawing, tableDrawing } from "./drawing.js";
+import { LONGEST, mapDrawing, MOST_FIELDS, tableDrawing } from "./drawing.js";
 import { pooled } from "./maps.js";
-import { csvOfRows, element } from "./tables.js";
+import { csvOfRows } from "./tables.js";
 
 /** @import { Explorer } from "./main.js" */
 /** @import { MapView } from "./mapview.js" */
 
 export const MOST_NUMBERS = 4e6;
-export const MOST_FIELDS = 40000;
-const SIDE = 1024; // most pixels of a side of a map in a picture
 const SHARPNESS = 2; // pixels of a picture for each of a drawing
 
 export function save(name, content) {
@@ -39,35 +36,14 @@ export function pairRows(view) {
   return { headings: ["receiver", "receiver_token", "sender", "sender_token", "value"], rows };
 }
 
-// Pairs in view as a drawing, with title, scale, and tokens above and at the left, for papers: squares, or pixels where they
-// are many, each then the strongest of some pairs.
+// Pairs in view as a drawing; where they are many, each field is the strongest of some pairs.
 /** @param {MapView} view */
 export function pairDrawing(view) {
   const { r0, r1, c0, c1 } = view.window, { map, labels, look } = view, rows = r1 - r0, columns = c1 - c0;
   if (map.most === null) throw new Error("The map is still being measured; save it when it is drawn.");
-  const size = Math.min(12, SIDE / Math.max(rows, columns)), every = Math.ceil(10 / size), left = 110, top = 150, small = { "font-size": 9.6 };
-  const drawing = new Drawing(Math.max(480, left + columns * size + 16), top + rows * size + 16, map.title, look.theme);
-  drawing.text(10, 20, map.title, { "font-weight": 600 });
-  drawing.scale(10, 32, map, look);
-  drawing.text(left - 4, top - 8, "receiver ↓ sender →", { "text-anchor": "end", fill: drawing.faint, ...small });
-  const short = (text) => [...text].slice(0, 16).join("");
-  for (let j = c0; j < c1; j += every) drawing.text(0, 0, short(labels.senders[j]), { transform: `translate(${left + (j - c0 + 0.5) * size + 3},${top - 4}) rotate(-90)`, ...small });
-  for (let i = r0; i < r1; i += every) drawing.text(left - 4, top + (i - r0 + 0.5) * size + 3, short(labels.receivers[i]), { "text-anchor": "end", ...small });
-  const many = rows * columns > MOST_FIELDS, pool = many ? Math.ceil(Math.max(rows, columns) / SIDE) : 1, [high, wide] = [Math.ceil(rows / pool), Math.ceil(columns / pool)];
-  const values = pooled(map, r0, r1, c0, c1, high, wide);
-  if (many) {
-    const canvas = element("canvas", { width: wide, height: high });
-    canvas.getContext("2d").putImageData(paint(values, high, wide, map, look), 0, 0);
-    drawing.add("image", { x: left, y: top, width: columns * size, height: rows * size, href: canvas.toDataURL(), preserveAspectRatio: "none" });
-    if (pool > 1) drawing.text(10, 60, `Each pixel is the strongest of ${pool} × ${pool} pairs.`, small);
-    return drawing;
-  }
-  values.forEach((value, place) => {
-    if (value !== value) return;
-    const x = left + (place % columns) * size, y = top + Math.floor(place / columns) * size;
-    drawing.rect(x, y, size, size, `rgb(${colourOf(value, map, look)})`, { "shape-rendering": "crispEdges" });
-  });
-  return drawing;
+  const pool = rows * columns > MOST_FIELDS ? Math.ceil(Math.max(rows, columns) / LONGEST) : 1, [high, wide] = [Math.ceil(rows / pool), Math.ceil(columns / pool)];
+  const note = pool > 1 ? `Each pixel is the strongest of ${pool} × ${pool} pairs.` : "", shown = { receivers: labels.receivers.slice(r0, r1), senders: labels.senders.slice(c0, c1) };
+  return mapDrawing(map.title, shown, { values: pooled(map, r0, r1, c0, c1, high, wide), high, wide }, map, look, note);
 }
 
 async function pictureOf(drawing) {

@@ -2,8 +2,7 @@
 
 import { unpacked } from "./arrays.js";
 import { colourOf, fillScale, paint } from "./colours.js";
-import { Drawing } from "./drawing.js";
-import { MOST_FIELDS } from "./exports.js";
+import { mapDrawing } from "./drawing.js";
 import { dye, onToken, tokenElements } from "./links.js";
 import { AnswerPage } from "./places.js";
 import { INITIAL } from "./state.js";
@@ -123,7 +122,7 @@ export class GeneratePage extends AnswerPage {
   showStep() {
     const { found, step, map, prompt } = this, { labels, steps } = found, look = { ...this.explorer.look, scale: "root" }; // one scale for all steps
     fillOptions(get("step-map"), this.maps.map((one, number) => [number, one.title]), this.maps.findIndex((one) => one.title === map.title));
-    const row = this.row(step, map), scale = this.scaleOf(steps.map((_, number) => this.row(number, map)));
+    const row = this.row(step, map), scale = this.scaleOf(this.grid);
     fillScale(get("step-scale"), scale, look, "Square root. A line for each step, from the first above to the last below.");
     tokenElements(labels, get("generated")).forEach((token, place) => {
       token.classList.toggle("receiver", place === prompt + step);
@@ -141,22 +140,25 @@ export class GeneratePage extends AnswerPage {
     this.drawSteps(map, scale, look);
   }
 
-  scaleOf(rows) {
+  scaleOf({ values }) {
     let most = 0, least = 0;
-    for (const row of rows) for (const value of row) if (value === value) [most, least] = [Math.max(most, value), Math.min(least, value)];
+    for (const value of values) if (value === value) [most, least] = [Math.max(most, value), Math.min(least, value)];
     return { most: Math.max(most, -least), diverging: least < 0 };
   }
 
   // A line for each step, from the first above to the last below.
+  get grid() {
+    const { steps, labels } = this.found, wide = labels.length - 1, values = new Float32Array(steps.length * wide).fill(NaN);
+    steps.forEach((_, step) => values.set(this.row(step, this.map), step * wide));
+    return { values, high: steps.length, wide };
+  }
+
   drawSteps(map, scale, look) {
-    const { steps, labels } = this.found, columns = labels.length - 1, rows = steps.map((_, step) => this.row(step, map));
-    const values = new Float32Array(steps.length * columns).fill(NaN);
-    rows.forEach((row, step) => values.set(row, step * columns));
-    const canvas = get("steps"), high = Math.max(1, Math.min(12, Math.floor(MOST_ROWS / steps.length)));
-    [canvas.width, canvas.height] = [columns, steps.length];
-    canvas.getContext("2d").putImageData(paint(values, steps.length, columns, scale, look), 0, 0);
-    canvas.style.height = `${steps.length * high}px`;
-    canvas.setAttribute("aria-label", `${map.title}: ${steps.length} steps, from top to bottom, and the tokens before each, from left to right. Arrow keys choose a step.`);
+    const { grid: { values, high, wide } } = this, canvas = get("steps");
+    [canvas.width, canvas.height] = [wide, high];
+    canvas.getContext("2d").putImageData(paint(values, high, wide, scale, look), 0, 0);
+    canvas.style.height = `${high * Math.max(1, Math.min(12, Math.floor(MOST_ROWS / high)))}px`;
+    canvas.setAttribute("aria-label", `${map.title}: ${high} steps, from top to bottom, and the tokens before each, from left to right. Arrow keys choose a step.`);
   }
 
   key(event) {
@@ -181,17 +183,8 @@ export class GeneratePage extends AnswerPage {
   }
 
   drawing() {
-    const { map, found: { labels, steps }, prompt } = this, size = 10, left = 90, top = 130, look = { ...this.explorer.look, scale: "root" };
-    if (steps.length * labels.length > MOST_FIELDS) throw new Error("SVG: too many steps to draw; save CSV or HTML");
-    const drawing = new Drawing(left + labels.length * size, top + steps.length * size + 10, `steps ${map.title}`, look.theme), small = { "font-size": 8 };
-    drawing.text(10, 16, `${map.title}: what each step got from the tokens before`, { "font-weight": 600 });
-    const rows = steps.map((_, step) => this.row(step, map)), scale = this.scaleOf(rows);
-    drawing.scale(10, 26, scale, look);
-    labels.slice(0, -1).forEach((label, place) => drawing.text(0, 0, label, { transform: `translate(${left + (place + 0.8) * size},${top - 4}) rotate(-90)`, ...small }));
-    rows.forEach((row, step) => {
-      drawing.text(left - 4, top + (step + 0.8) * size, labels[prompt + step], { "text-anchor": "end", ...small });
-      row.forEach((value, place) => value === value && drawing.rect(left + place * size, top + step * size, size, size, `rgb(${colourOf(value, scale, look)})`, { "shape-rendering": "crispEdges" }));
-    });
-    return drawing;
+    const { grid, map: { title }, found: { labels }, prompt } = this;
+    const shown = { receivers: labels.slice(prompt), senders: labels.slice(0, -1) };
+    return mapDrawing(`${title}, a line for each step`, shown, grid, this.scaleOf(grid), { ...this.explorer.look, scale: "root" });
   }
 }

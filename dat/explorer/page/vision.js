@@ -1,7 +1,7 @@
 // Vision: an image, and from a patch of it the maps to all other patches.
 
 import { unpacked } from "./arrays.js";
-import { colourOf, paint } from "./colours.js";
+import { paint } from "./colours.js";
 import { Drawing } from "./drawing.js";
 import { explained, withIndices } from "./explanations.js";
 import { headsOf, PairMap, VIEW_NAMES } from "./maps.js";
@@ -234,16 +234,12 @@ export class VisionPage {
     [null, ...this.maps].forEach((map, number) => {
       const left = 10 + (number % across) * step[0], top = 66 + Math.floor(number / across) * step[1];
       if (!map) {
-        drawing.add("image", { x: left, y: top, width: columns * side, height: rows * side, href: this.canvas.toDataURL(), preserveAspectRatio: "none" });
+        drawing.image(left, top, columns * side, rows * side, this.canvas);
         drawing.text(left, top + rows * side + 12, "image", { "font-size": 9 });
         return;
       }
       const { values, most, scale } = this.valuesOf(map);
-      values.forEach((value, patch) => {
-        if (value !== value) return;
-        const fill = `rgb(${colourOf(value, scale, plain)})`;
-        drawing.rect(left + (patch % columns) * side, top + Math.floor(patch / columns) * side, side, side, fill, { "shape-rendering": "crispEdges" });
-      });
+      drawing.fields(left, top, columns * side, rows * side, { values, high: rows, wide: columns }, scale, plain);
       const { x, y, wide, high } = this.outline(side, side);
       if (wide && map.from === null) drawing.rect(left + x, top + y, wide, high, "none", { stroke: drawing.ink });
       drawing.text(left, top + rows * side + 12, `${map.heads.layer} ${map.name}${map.whose} ${scale.diverging ? "±" : "≤ "}${written(most)}`, { "font-size": 9 });
