@@ -93,10 +93,9 @@ def test_the_two_objects_of_predinet(tmp_path):
 
 def test_what_a_model_does_not_compute(tmp_path):
     corelnet, esbn = session_of("corelnet-softmax"), session_of("esbn")
-    with pytest.raises(ValueError, match="computes no attention; see its page relations"):
-        table(corelnet, "page=attention", tmp_path)
-    with pytest.raises(ValueError, match="computes no relations; see its page attention"):
-        table(esbn, "page=relations", tmp_path)
+    for session, page, other in ((corelnet, "attention", "relations"), (esbn, "relations", "attention")):
+        with pytest.raises(ValueError, match=f"computes no {page}; see its page {other}"):
+            table(session, f"page={page}", tmp_path)
     compared = table(corelnet, "page=relations", tmp_path)
     assert len(compared) == 81 and table(corelnet, "page=relations&view=attended", tmp_path) == compared
     assert len(table(corelnet, "page=vision&maps=attention", tmp_path)) == 9

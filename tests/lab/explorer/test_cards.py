@@ -113,30 +113,33 @@ def test_pairs_are_the_largest_and_those_beside_them_are_like_them(session, foun
             assert all((TEXT[i], TEXT[j]) != (TEXT[pairs[0][0]], TEXT[pairs[0][1]]) for i, j in pairs[1:])
 
 
-def test_cards_of_little_and_of_other_models(session, tmp_path):
+def test_a_card_of_little(session):
     short = card(session, {"text": "x", "layer": LAYER, "relation": 0})
     assert [one["pairs"] for one in short["labels"]] == [0, 0, 0, 0] and short["pairs"] == []
     assert short["effect"][0] is None and short["effect"][1] > 0
-    baseline = Session(transformer(), ByteTokenizer(), "a model")
-    with pytest.raises(ValueError, match=r"layer: expected one with relations \(there is none\), got 'blocks.0'"):
-        card(baseline, {"text": TEXT, "layer": "blocks.0"})
-    with pytest.raises(ValueError, match="this model computes no relations"):
-        Exporter(baseline, TEXT, View.of("page=card")).write(tmp_path / "a.csv")
 
 
 def test_a_card_as_a_file(session, found, tmp_path):
-    exporter = Exporter(session, TEXT, View.of(f"page=card&layer=1&relation={NUMBER}"))
-    exporter.write(tmp_path / "a.csv")
+    Exporter(session, TEXT, View.of(f"page=card&layer=1&relation={NUMBER}")).write(tmp_path / "a.csv")
     rows = {row["measure"]: row for row in rows_of(tmp_path / "a.csv")}
     assert float(rows["share"]["value"]) == pytest.approx(found["share"])
     assert float(rows["divergence"]["control_largest"]) == max(one[1] for one in found["effects_random"])
-    with pytest.raises(ValueError, match="has no picture"):
-        exporter.write(tmp_path / "a.png")
 
 
-def test_relations_that_are_not_finite_are_refused():
+def not_finite():
     model = dat()
     with torch.no_grad():
         model.get_parameter("layers.blocks.0.dual_attn.relational_attention.wq_rel.weight").fill_(torch.nan)
-    with pytest.raises(ValueError, match="scores: expected finite values"):
-        card(Session(model, ByteTokenizer(), "a model"), {"text": TEXT, "layer": "blocks.0", "relation": 0})
+    return model
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (transformer, r"layer: expected one with relations \(there is none\), got 'blocks.0'"),
+        (not_finite, "scores: expected finite values"),
+    ],
+)
+def test_refusals(model, message):
+    with pytest.raises(ValueError, match=message):
+        card(Session(model(), ByteTokenizer(), "a model"), {"text": TEXT, "layer": "blocks.0", "relation": 0})

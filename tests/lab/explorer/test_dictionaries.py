@@ -10,16 +10,11 @@ from dataclasses import replace
 import pytest
 
 from dat.explorer import dictionaries
-from dat.explorer.dictionaries import (
-    find_dictionary,
-    made_dictionary,
-    read_dictionary,
-    windows,
-)
+from dat.explorer.dictionaries import made_dictionary, read_dictionary, windows
 from dat.explorer.server import ExplorerServer
 from dat.explorer.session import Session
 from dual_attention.generation.tokenizer import ByteTokenizer
-from dual_attention.model_analysis.dictionaries import DictionarySettings, build_dictionary
+from dual_attention.model_analysis.dictionaries import DictionarySettings, RelationDictionary, build_dictionary
 from tests.lab.explorer.conftest import dat, transformer
 from tests.lab.explorer.test_server import ask
 
@@ -59,30 +54,33 @@ def test_a_dictionary_of_a_file(session, tmp_path):
         assert found["note"] == "" and len(found["entries"]) == len(expected.entries)
     other = Session(dat(1), ByteTokenizer(), "another")
     assert read_dictionary(other, str(tmp_path))["note"] == "It was made with other weights than these."
-    (tmp_path / "other.parquet").touch()
-    with pytest.raises(
-        ValueError, match=r"one file \.jsonl or \.parquet in the folder .*got other\.parquet, relations"
-    ):
-        find_dictionary(str(tmp_path))
-    with pytest.raises(FileNotFoundError, match="there is no file or folder none"):
-        find_dictionary("none")
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(ValueError, match="got none"):
-        find_dictionary(str(tmp_path / "empty"))
 
 
-def test_tokens_of_another_tokenizer(session, tmp_path):
-    expected = built(session)
-    pair = expected.entries[0].example
-    context = replace(pair.sender_context, tokens=(9999,) * len(pair.sender_context.tokens))
-    for example in (replace(pair, sender_token=9999), replace(pair, sender_context=context)):
-        replace(expected, entries=(replace(expected.entries[0], example=example),)).save(tmp_path / "a.jsonl")
-        with pytest.raises(ValueError, match="has the token 9999, but the tokenizer only 257"):
-            read_dictionary(session, str(tmp_path))
-    example = replace(pair, receiver=10**9)
-    replace(expected, entries=(replace(expected.entries[0], example=example),)).save(tmp_path / "a.jsonl")
-    with pytest.raises(ValueError, match="expected a context of the object 1000000000"):
-        read_dictionary(session, str(tmp_path))
+REFUSED = [
+    ("token", ValueError, "has the token 9999, but the tokenizer only 257"),
+    ("context", ValueError, "has the token 9999, but the tokenizer only 257"),
+    ("place", ValueError, "expected a context of the object 1000000000"),
+    ("empty", ValueError, "got none"),
+    ("two", ValueError, r"one file \.jsonl or \.parquet in the folder .*got a\.parquet, b\.jsonl"),
+    ("none", FileNotFoundError, "there is no file or folder .*none"),
+]
+
+
+def test_refusals(session, tmp_path):
+    entry = built(session).entries[0]
+    pair, context = entry.example, entry.example.sender_context
+    unknown = replace(pair, sender_context=replace(context, tokens=(9999,) * len(context.tokens)))
+    wrong = {"token": replace(pair, sender_token=9999), "context": unknown, "place": replace(pair, receiver=10**9)}
+    for name, example in wrong.items():
+        (tmp_path / name).mkdir()
+        RelationDictionary((replace(entry, example=example),), {}).save(tmp_path / name / "a.jsonl")
+    for name, files in {"empty": [], "two": ["a.parquet", "b.jsonl"]}.items():
+        (tmp_path / name).mkdir()
+        for file in files:
+            (tmp_path / name / file).touch()
+    for name, error, message in REFUSED:
+        with pytest.raises(error, match=message):
+            read_dictionary(session, str(tmp_path / name))
 
 
 def test_a_model_without_relations(serve):

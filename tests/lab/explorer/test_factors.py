@@ -106,8 +106,6 @@ def test_visible_runs():
     assert visible.first.tolist() == [0] * 5 and visible.last.tolist() == [1, 2, 3, 4, 5]
     nothing = torch.zeros(2, 3, dtype=torch.bool)
     assert Visible.of_mask(nothing).first.tolist() == Visible.of_mask(nothing).last.tolist()
-    with pytest.raises(ValueError, match=r"attn_mask: receiver 1 .*hidden ones between"):
-        Visible.of_mask(torch.tensor([[True, True, False], [True, False, True]]))
 
 
 def test_a_receiver_that_sees_nothing_has_zeros():
@@ -116,32 +114,39 @@ def test_a_receiver_that_sees_nothing_has_zeros():
     values = factors.normalised(visible).values(0, 3, visible)
     assert torch.equal(values[:, 0], torch.zeros(2, 3))
     torch.testing.assert_close(values[:, 1:].sum(-1), torch.ones(2, 2))
-    with pytest.raises(ValueError, match="normalisers: softmax needs them"):
-        factors.values(0, 3, visible)
-    with pytest.raises(ValueError, match=r"activation: the explorer computes identity, .*got the function swish"):
-        ScoreFactors(factors.queries, factors.keys, "swish")
 
 
-def test_what_cannot_be_recorded():
+def biased(_, tokens):
+    layer, x = Attention(16, 2), torch.randn(1, N, 16)
+    return record(layer, lambda: layer(x, x, x, attn_bias=torch.randn(N, N)), LABELS)
+
+
+LABELS = {"tokens": ["x"] * N}
+Q, SEEN = torch.randn(2, 3, 4), Visible(torch.zeros(3), torch.ones(3), 3)
+HOLES = torch.tensor([[True, True, False], [True, False, True]])
+REFUSED = [
+    (lambda m, x: record(m, lambda: m(x), LABELS), ValueError, "call: expected one example, got a batch of 2"),
+    (lambda m, x: record(m, lambda: None, LABELS), ValueError, "call: expected a call of the model"),
+    (lambda m, x: record(m, lambda: (m(x[:1]), m(x[:1])), LABELS), ValueError, "call: expected one call .* got 2"),
+    (lambda m, x: record(m, lambda: m(x[:1]), {"x": "xyz"}), ValueError, r"of the 9 receivers of blocks\.0, .* x 3"),
+    (lambda m, x: record(m, lambda: m(x[:1]), ["x"] * 9), TypeError, "sequences: expected labels by name, .*got list"),
+    (lambda m, x: record(m, lambda: m(x[:1]), {}), ValueError, "sequences: expected the labels"),
+    (biased, ValueError, "attn_bias"),
+    (lambda *_: Visible.of_mask(HOLES), ValueError, "attn_mask: receiver 1 .*hidden ones between"),
+    (lambda *_: ScoreFactors(Q, Q, "softmax").values(0, 3, SEEN), ValueError, "normalisers: softmax needs them"),
+    (
+        lambda *_: ScoreFactors(Q, Q, "swish"),
+        ValueError,
+        "activation: the explorer computes identity, .*swish",
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "error", "message"), REFUSED)
+def test_refusals(call, error, message):
     model = language.lm("symbolic_attention")
-    tokens = language.tokens(2, N)
-    labels = {"tokens": ["x"] * N}
-    with pytest.raises(ValueError, match="call: expected one example, got a batch of 2"):
-        record(model, lambda: model(tokens), labels)
-    with pytest.raises(ValueError, match="call: expected a call of the model"):
-        record(model, lambda: None, labels)
-    with pytest.raises(ValueError, match="call: expected one call of the model, got 2"):
-        record(model, lambda: (model(tokens[:1]), model(tokens[:1])), labels)
-    with pytest.raises(ValueError, match=r"labels of the 9 receivers of blocks\.0, got those of tokens 3"):
-        record(model, lambda: model(tokens[:1]), {"tokens": ["x"] * 3})
-    with pytest.raises(TypeError, match=r"sequences: expected labels by name, .*got list"):
-        record(model, lambda: model(tokens[:1]), ["x"] * 9)
-    with pytest.raises(ValueError, match="sequences: expected the labels"):
-        record(model, lambda: model(tokens[:1]), {})
-    layer = Attention(16, 2)
-    x = torch.randn(1, 4, 16)
-    with pytest.raises(ValueError, match="attn_bias"):
-        record(layer, lambda: layer(x, x, x, attn_bias=torch.randn(4, 4)), {"x": ["x"] * 4})
+    with pytest.raises(error, match=message):
+        call(model, language.tokens(2, N))
     assert not any(module._forward_pre_hooks or module._forward_hooks for module in model.modules())
 
 

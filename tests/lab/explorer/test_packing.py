@@ -64,8 +64,11 @@ def test_eight_bits_where_they_do_and_sixteen_where_not():
     assert kinds <= {8, 16} and chosen.error <= LARGEST_ERROR
     lengths = [len(json.dumps(packed.json)) for packed in sizes.values()]
     assert lengths == sorted(lengths) and lengths[0] < 0.7 * lengths[2]
+
+
+def test_other_numbers_of_bits_are_refused():
     with pytest.raises(ValueError, match="bits: expected one of 8, 16, 32, or None, got 4"):
-        pack(found, 4)
+        pack(recording(4), 4)
 
 
 @pytest.mark.parametrize("n", [24, 700])

@@ -48,13 +48,18 @@ def test_texts(tmp_path, make, session_type, kind):
 def test_what_encoders_do_not_have(tmp_path, serve):
     masked(vocab_size=257).save_pretrained(tmp_path)
     session = open_session(str(tmp_path), tokenizer="bytes")
-    for page in ("interventions", "dictionary", "generate"):
-        with pytest.raises(ValueError, match=f"the page {page} is of language models, and this is none"):
-            Exporter(session, TEXT, View.of(page))
     server = serve(session=session, text=TEXT)
     assert ask(server, json.dumps({"text": TEXT}), path="/generate")[0] == 404
     status, body, _ = ask(server, json.dumps({"text": "x" * (session.context + 1)}), path="/record")
     assert status == 422 and f"the model reads at most {session.context}" in json.loads(body)["error"]
+
+
+def test_pages_that_encoders_do_not_have(tmp_path):
+    masked(vocab_size=257).save_pretrained(tmp_path)
+    session = open_session(str(tmp_path), tokenizer="bytes")
+    for page in ("interventions", "dictionary", "generate"):
+        with pytest.raises(ValueError, match=f"the page {page} is of language models, and this is none"):
+            Exporter(session, TEXT, View.of(page))
 
 
 def test_a_vocabulary_that_no_tokenizer_has(tmp_path):
