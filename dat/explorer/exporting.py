@@ -13,27 +13,11 @@ from typing import Any
 from dual_attention._base.files import write_atomically
 
 from ..sweeps.results import cell_of
+from . import figures
 from .ablations import ABLATED, ablated
 from .answers import model_facts
 from .cards import card
 from .dictionaries import made_dictionary
-from .figures import (
-    MAPS,
-    PICTURES,
-    Seen,
-    ending_of,
-    seen_ablations,
-    seen_card,
-    seen_dictionary,
-    seen_effects,
-    seen_model,
-    seen_pairs,
-    seen_patches,
-    seen_patching,
-    seen_steps,
-    seen_symbols,
-    seen_writes,
-)
 from .html import page_html
 from .image_cards import image_card
 from .images import ImageSession, Shown
@@ -85,8 +69,8 @@ class Exporter:
         Raises:
             ValueError: for another ending, or a view that cannot be shown or not in that way.
         """
-        ending, page = ending_of(path), self.view.page
-        if ending in PICTURES and page not in MAPS:
+        ending, page = figures.ending_of(path), self.view.page
+        if ending in figures.PICTURES and page not in figures.MAPS:
             raise ValueError(f"export: the page {page} has no picture; expected a name that ends in .csv or .html")
         if ending == ".html":
             data = self.page.encode()
@@ -105,29 +89,29 @@ class Exporter:
         return page_html(recording, kept=kept, view=self.view.fragment, command=self.command, caption=self.caption)
 
     @property
-    def seen(self) -> Seen:
+    def seen(self) -> figures.Seen:
         """The view as numbers and figure."""
         page = self.view.page
         if page in ("relations", "attention"):
-            return seen_pairs(self._recording, self.view)
+            return figures.seen_pairs(self._recording, self.view)
         if page == "symbols":
-            return seen_symbols(self._recording, self.view)
+            return figures.seen_symbols(self._recording, self.view)
         if page == "vision":
-            return seen_patches(*self._image, self.view)
+            return figures.seen_patches(*self._image, self.view)
         assert self._answer is not None
         found = self._answer[1]
         if page == "effects":
-            return seen_ablations(found, self.view)
+            return figures.seen_ablations(found, self.view)
         if page == "card":
             (found,) = found.values()
-            return seen_card(found)
+            return figures.seen_card(found)
         if page == "dictionary":
-            return seen_dictionary(found, self._recording, self.view)
+            return figures.seen_dictionary(found, self._recording, self.view)
         if page == "generate":
             maps = maps_of(found["sites"])
             chosen = maps[within("map", self.view.map, len(maps))]
             rows = [map_of_step(found, step, chosen) for step in range(len(found["steps"]))]
-            return seen_steps(found, rows, chosen.title)
+            return figures.seen_steps(found, rows, chosen.title)
         return _SEEN[page](found)
 
     @cached_property
@@ -213,11 +197,16 @@ def switch_of(code: str, recording: Recording) -> Switch:
     return Switch(mediator, heads.layer, heads.kind, within(f"{mediator} of {heads.layer}", int(number), count))
 
 
-_SEEN = {"interventions": seen_effects, "model": seen_model, "patching": seen_patching, "writes": seen_writes}
+_SEEN = {
+    "interventions": figures.seen_effects,
+    "model": figures.seen_model,
+    "patching": figures.seen_patching,
+    "writes": figures.seen_writes,
+}
 _LETTERS = {"r": ("relation", ""), "sa": ("head", "sensory"), "ra": ("head", "relational"), "s": ("symbol", "")}
 
 
-def csv_of(seen: Seen) -> str:
+def csv_of(seen: figures.Seen) -> str:
     """The numbers of a view, a line each, as pages write them: the same table is the same text."""
     return "".join(f"{','.join(map(_cell, row))}\n" for row in [seen.headings, *seen.rows])
 

@@ -34,7 +34,6 @@ def draw_matrices(
     title: str = "",
     names: tuple[str, str] = ("receiver", "sender"),
     columns: int = 4,
-    cmap: Any = None,
 ) -> Figure:
     """A figure with one panel for each of several matrices over the same pairs.
 
@@ -49,7 +48,6 @@ def draw_matrices(
         title: above all panels.
         names: of the rows and the columns.
         columns: most panels in a row.
-        cmap: matplotlib's, in place of these colours.
 
     >>> figure = draw_matrices(torch.randn(3, 3, 2), ["the", "cat", "sat"], titles=["relation 0", "relation 1"])
     >>> figure.savefig("matrices.png")
@@ -69,7 +67,7 @@ def draw_matrices(
         figure.set_layout_engine("constrained")
         for place, axis in enumerate(axes.flat):
             if place < count:
-                _matrix(axis, values[..., place], visible, signed, titles[place], cmap)
+                _matrix(axis, values[..., place], visible, signed, titles[place])
                 _label(axis, rows_of, columns_of)
                 if place % across == 0:
                     axis.set_ylabel(names[0], fontsize=8.5, color=MUTED)
@@ -108,14 +106,14 @@ def _checked(
     return values.detach().float().cpu()
 
 
-def _matrix(axis: Any, values: Tensor, visible: Tensor | None, signed: bool, title: str, cmap: Any) -> None:
+def _matrix(axis: Any, values: Tensor, visible: Tensor | None, signed: bool, title: str) -> None:
     visible = None if visible is None else visible.cpu()
     top = largest_of(values, visible)
     shown = values if visible is None else torch.where(visible, values, torch.nan)
     axis.set_facecolor(HIDDEN)
     image = axis.imshow(
         shown.numpy(),
-        cmap=cmap or colour_map(signed=signed),
+        cmap=colour_map(signed=signed),
         vmin=-top if signed else 0.0,
         vmax=top,
         interpolation="nearest",

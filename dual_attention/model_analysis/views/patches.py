@@ -30,7 +30,6 @@ def draw_patch_relations(
     titles: Sequence[str] | None = None,
     title: str = "",
     columns: int = 4,
-    cmap: Any = None,
 ) -> Figure:
     """A figure of an image with one patch outlined, and of each relation from that patch to all others.
 
@@ -45,7 +44,6 @@ def draw_patch_relations(
         titles: R names; by default numbers.
         title: above all panels.
         columns: most heat maps in a row.
-        cmap: matplotlib's, for values from negative to positive ones; by default blue to orange.
 
     >>> figure = draw_patch_relations(torch.rand(1, 16, 16), torch.randn(16, 16, 3), patch=5, grid=(4, 4))
     >>> figure.savefig("patches.png")
@@ -75,7 +73,7 @@ def draw_patch_relations(
         panels = layout[1].subgridspec(down, wide, wspace=0.35, hspace=0.3)
         for number in range(count):
             axis = figure.add_subplot(panels[divmod(number, wide)])
-            _heat(axis, values[:, number], patch, grid, names[number], cmap)
+            _heat(axis, values[:, number], patch, grid, names[number])
         if title:
             y = 0.88 + 0.3 / height
             figure.suptitle(title, fontsize=12, y=y, verticalalignment="bottom", parse_math=False)
@@ -94,11 +92,11 @@ def _image(axis: Any, image: Tensor, patch: int | None, grid: tuple[int, int]) -
     _bare(axis, "image" if patch is None else "image, and patch i")
 
 
-def _heat(axis: Any, values: Tensor, patch: int | None, grid: tuple[int, int], name: str, cmap: Any) -> None:
+def _heat(axis: Any, values: Tensor, patch: int | None, grid: tuple[int, int], name: str) -> None:
     # An object's relation to itself is often far larger than any other, which a scale to its size would hide.
     others = torch.ones(len(values), dtype=torch.bool) if patch is None else torch.arange(len(values)) != patch
     top = largest_of(values, others)
-    options = {"cmap": cmap or colour_map(signed=True), "vmin": -top, "vmax": top, "interpolation": "nearest"}
+    options = {"cmap": colour_map(signed=True), "vmin": -top, "vmax": top, "interpolation": "nearest"}
     colour_bar(axis, axis.imshow(values.view(grid).numpy(), **options))
     if patch is not None:
         row, column = divmod(patch, grid[1])
