@@ -1,6 +1,6 @@
 """Labels of pairs, which relations may or may not detect: of words in texts, and of tokens."""
 
-from .texts import LabelledText, find_words, label_same_words, read_labels, write_labels
+from .texts import LabelledText, find_words, label_same_words
 from .tokens import TokenPairs, label_tokens, last_tokens, near, same_token
 
 __all__ = [
@@ -11,7 +11,5 @@ __all__ = [
     "label_tokens",
     "last_tokens",
     "near",
-    "read_labels",
     "same_token",
-    "write_labels",
 ]

@@ -1,26 +1,11 @@
-"""Texts with labelled pairs of words, from a labeller or from a file.
-
-A file of labels has one text a line, as JSON:
-
-    {"text": "The dog saw a cat.", "words": [[0, 3], [4, 7], [8, 11], [12, 13], [14, 17]],
-     "pairs": {"same kind": [[4, 1]]}, "groups": {"same kind": [-1, 0, -1, -1, 0]}}
-
-``words`` are spans of characters; without them, words are found by :func:`find_words`. ``pairs`` are of numbers of
-words, in either order. ``groups`` are optional: pairs count for a label if both words are of one group, and words of
-group -1 never do; by default all words are of one group. So a line says which pairs have a label, which do not, and
-about which it knows nothing.
-"""
+"""Texts with labelled pairs of words, from a labeller."""
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
-
-from ..._base.files import json_text, replaced_atomically
 
 Span = tuple[int, int]
 _WORD = re.compile(r"[^\W\d_]+")
@@ -35,7 +20,8 @@ class LabelledText:
         words: first character and end of each, ascending, not overlapping.
         pairs: numbers of two words that have a label, by label; without an order, the larger number first.
         groups: number of each word's group by label, -1 for a word that it says nothing about; by default all are of
-            one group. Pairs count within groups.
+            one group. Pairs count for a label if both words are of one group, so that a text says which pairs have a
+            label, which do not, and about which it knows nothing.
 
     >>> text = label_same_words("a rose is a rose")
     >>> text.words, sorted(text.pairs["same word"])
@@ -99,48 +85,3 @@ def label_same_words(text: str) -> LabelledText:
     """
     words = find_words(text)
     return LabelledText(text, words, {"same word": pairs_of_equal([text[a:b].casefold() for a, b in words])})
-
-
-def write_labels(path: Path, texts: Iterable[LabelledText]) -> None:
-    """Write a file of labels, which :func:`read_labels` reads.
-
-    >>> from pathlib import Path
-    >>> write_labels(Path("labels.jsonl"), [label_same_words("a rose")])
-    >>> len(Path("labels.jsonl").read_text().splitlines())
-    1
-    """
-    with replaced_atomically(path) as file:
-        for one in texts:
-            pairs = {label: sorted(map(list, found)) for label, found in one.pairs.items()}
-            line = {"text": one.text, "words": one.words, "pairs": pairs, "groups": dict(one.groups)}
-            file.write((json_text(line) + "\n").encode())
-
-
-def read_labels(path: Path) -> Iterator[LabelledText]:
-    """Texts of a file of labels; ``ValueError`` naming file and line, if it is not what the module describes.
-
-    >>> from pathlib import Path
-    >>> write_labels(Path("labels.jsonl"), [label_same_words("a rose is a rose")])
-    >>> [labelled.text for labelled in read_labels(Path("labels.jsonl"))]
-    ['a rose is a rose']
-    """
-    with open(path, encoding="utf-8") as file:
-        for number, line in enumerate(file, 1):
-            if line.strip():
-                try:
-                    yield _read_line(json.loads(line))
-                except (ValueError, TypeError, KeyError, IndexError) as error:
-                    problem = f"has no {error}" if isinstance(error, KeyError) else str(error)
-                    raise ValueError(f"{path}, line {number}: {problem}") from error
-
-
-def _read_line(value: Any) -> LabelledText:
-    if not isinstance(value, dict):
-        raise TypeError(f"expected a JSON object, got {type(value).__name__}")
-    text = value["text"]
-    if not isinstance(text, str):
-        raise TypeError(f"text: expected a string, got {type(text).__name__}")
-    words = tuple((int(a), int(b)) for a, b in value["words"]) if "words" in value else find_words(text)
-    pairs = {label: unordered(found) for label, found in value["pairs"].items()}
-    groups = {label: tuple(map(int, found)) for label, found in value.get("groups", {}).items()}
-    return LabelledText(text, words, pairs, groups)

@@ -1,12 +1,10 @@
-"""Texts with labelled pairs of words, and their files."""
+"""Texts with labelled pairs of words."""
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
-from dual_attention.model_analysis.labels import LabelledText, find_words, label_same_words, read_labels, write_labels
+from dual_attention.model_analysis.labels import LabelledText, find_words, label_same_words
 
 
 def written(text: LabelledText, label: str) -> set[tuple[str, str]]:
@@ -32,37 +30,21 @@ def test_same_words():
     assert text.groups_of("same word") == (0,) * 8
 
 
-def test_files_keep_texts(tmp_path):
-    one = label_same_words("A rose is a rose.")
-    other = LabelledText("x é y", ((0, 1), (4, 5)), {"k": frozenset({(1, 0)})}, {"k": (0, -1)})
-    write_labels(tmp_path / "labels.jsonl", [one, other])
-    assert list(read_labels(tmp_path / "labels.jsonl")) == [one, other]
+def labelled(*words, pairs=((1, 0),), **groups):
+    return LabelledText("a b", words or ((0, 1), (2, 3)), {"k": frozenset(pairs)}, groups)
 
 
-def test_a_file_of_a_user_needs_only_text_and_pairs(tmp_path):
-    path = tmp_path / "labels.jsonl"
-    path.write_text(json.dumps({"text": "one two three", "pairs": {"mine": [[0, 2]]}}) + "\n\n", encoding="utf-8")
-    (text,) = read_labels(path)
-    assert written(text, "mine") == {("one", "three")}
-    with pytest.raises(ValueError, match="label: expected one of mine, got 'other'"):
-        text.groups_of("other")
+REFUSED = [
+    (lambda: labelled(pairs=[(2, 0)]), r"pairs: expected two of 2 words for 'k', got \(2, 0\)"),
+    (lambda: labelled(pairs=[(0, 1)]), r"pairs: expected two of 2 words for 'k', got \(0, 1\)"),
+    (lambda: labelled(k=(0,)), "groups: expected 2 of 'k', got 1"),
+    (lambda: labelled((0, 1), (2, 9)), "words: expected ascending spans within 3, got 2 to 9"),
+    (lambda: labelled((2, 3), (0, 1)), "words: expected ascending spans"),
+    (lambda: labelled().groups_of("other"), "label: expected one of k, got 'other'"),
+]
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("{", "Expecting property name"),
-        ("[]", "expected a JSON object, got list"),
-        ('{"text": "a b"}', "has no 'pairs'"),
-        ('{"text": 3, "pairs": {}}', "text: expected a string, got int"),
-        ('{"text": "a b", "pairs": {"k": [[0, 2]]}}', r"pairs: expected two of 2 words for 'k', got \(2, 0\)"),
-        ('{"text": "a b", "pairs": {}, "groups": {"k": [0]}}', "groups: expected 2 of 'k', got 1"),
-        ('{"text": "a b", "words": [[0, 9]], "pairs": {}}', "words: expected ascending spans within 3, got 0 to 9"),
-        ('{"text": "a b", "words": [[2, 3], [0, 1]], "pairs": {}}', "words: expected ascending spans"),
-    ],
-)
-def test_bad_lines_are_named(tmp_path, line, message):
-    path = tmp_path / "labels.jsonl"
-    path.write_text('{"text": "", "pairs": {}}\n' + line + "\n", encoding="utf-8")
-    with pytest.raises(ValueError, match=f"labels.jsonl, line 2: .*{message}"):
-        list(read_labels(path))
+@pytest.mark.parametrize(("call", "message"), REFUSED)
+def test_refusals(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
