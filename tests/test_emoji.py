@@ -16,6 +16,7 @@ from dat.experiments.images.config import ImageDataConfig, ImageModelConfig
 from studies.emoji import pictures
 from studies.emoji.experiment import Emoji, EmojiConfig, check_identities
 from studies.emoji_games.experiment import TASKS, EmojiDataConfig, drawings, emoji_splits
+from tests.support.refusals import refusals
 
 TREES = 60
 
@@ -80,21 +81,16 @@ def test_what_a_vendor_draws_alike_is_kept_once(pack, tmp_path):
     assert not [*(tmp_path / "out").rglob("1f001.png")]
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        (
-            {"version": "15.1.2"},
-            r"google-16\.0\.0\.tgz: expected emoji-datasource-google 16\.0\.0, got .*google 15\.1\.2",
-        ),
-        ({"1f001": b"no picture"}, r"emoji-datasource-google: 1f001\.png: image: expected an image .* none"),
-        ({"1f001": b""}, r"emoji-datasource-google: 1f001\.png: image: .* an empty one"),
-        ({"emoji": []}, r"expected 122 emoji, the same in both, got 122 and 0"),
-    ],
+@refusals(
+    ({"version": "15.1.2"}, r"google-16\.0\.0\.tgz: expected emoji-datasource-google 16\.0\.0, got .*google 15\.1\.2"),
+    ({"1f001": b"no picture"}, r"emoji-datasource-google: 1f001\.png: image: expected an image .* none"),
+    ({"1f001": b""}, r"emoji-datasource-google: 1f001\.png: image: .* an empty one"),
+    ({"emoji": []}, r"expected 122 emoji, the same in both, got 122 and 0"),
+    of="changes",
 )
-def test_packages_that_are_refused(pack, tmp_path, changes, message):
+def test_packages_that_are_refused(pack, tmp_path, changes, error, message):
     pack("google", **changes)
-    with pytest.raises(ValueError, match=f"packages: .*{message}"):
+    with pytest.raises(error, match=f"packages: .*{message}"):
         pictures.write_folders(tmp_path, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

@@ -39,6 +39,7 @@ from dual_attention.language_models import DualAttnTransformerLM
 from dual_attention.seq2seq_models import Seq2SeqDualAttnTransformer, Seq2SeqTransformer
 from dual_attention.vision_models import VisionDualAttnTransformer, VisionTransformer
 from tests.support.language import COMMON, SYMBOLS
+from tests.support.refusals import refusals
 
 ROOT = Path(__file__).resolve().parent.parent
 PUBLISHED = json.loads((ROOT / "tests/golden/signatures.json").read_text(encoding="utf-8"))
@@ -172,44 +173,42 @@ SPEC = {"type": "token", "vocab_size": 5}
 ENDS = {"d_model": 8, "out_dim": 5, "n_layers_enc": 1, "n_layers_dec": 1, "in_block_size": 4, "out_block_size": 4}
 
 
-@pytest.mark.parametrize(
-    ("build", "message"),
-    [
-        (
-            lambda: DualAttention(**DUAL, sa_kwargs={"n_kv_head": 1}),
-            "sa_kwargs: .* Attention, got 'n_kv_head'; .* n_kv_heads",
+@refusals(
+    (
+        lambda: DualAttention(**DUAL, sa_kwargs={"n_kv_head": 1}),
+        "sa_kwargs: .* Attention, got 'n_kv_head'; .* n_kv_heads",
+    ),
+    (lambda: DualAttention(**DUAL, ra_kwargs={"n_relation": 1}), "ra_kwargs: .* got 'n_relation'; .* n_relations"),
+    (
+        lambda: DualAttention(**DUAL, ra_kwargs={"wr_init": "large"}, ra_type="rca"),
+        "ra_kwargs: .*RelationalCross.*wr_init",
+    ),
+    (lambda: DualAttention(**DUAL, sa_kwargs={"n_heads": 1}), "sa_kwargs: .* got 'n_heads'"),
+    (lambda: EncoderBlock(8, 2, **SIZES, attn_kwargs={"windows": 2}), "attn_kwargs: .* got 'windows'; .* window"),
+    (
+        lambda: DecoderBlock(8, 2, 2, **SIZES, cross_kwargs={"zz": 2}),
+        "cross_kwargs: .* got 'zz', which are dropout, key_dim",
+    ),
+    (
+        lambda: DualAttnTransformerLM(
+            **COMMON,
+            n_heads_sa=2,
+            n_heads_ra=2,
+            symbol_retrieval_kwargs={**SYMBOLS["symbolic_attention"], "n_symbol": 2},
         ),
-        (lambda: DualAttention(**DUAL, ra_kwargs={"n_relation": 1}), "ra_kwargs: .* got 'n_relation'; .* n_relations"),
-        (
-            lambda: DualAttention(**DUAL, ra_kwargs={"wr_init": "large"}, ra_type="rca"),
-            "ra_kwargs: .*RelationalCross.*wr_init",
+        "symbol_retrieval_kwargs: .* SymbolicAttention, got 'n_symbol'; .* n_symbols",
+    ),
+    (lambda: TransformerLM(**COMMON, n_heads=4, block_kwargs={"causal": False}), "block_kwargs: .* got 'causal'"),
+    (
+        lambda: Seq2SeqTransformer(
+            SPEC, SPEC, **ENDS, encoder_kwargs={"n_heads": 2, **SIZES, "norm": 1}, decoder_kwargs={}
         ),
-        (lambda: DualAttention(**DUAL, sa_kwargs={"n_heads": 1}), "sa_kwargs: .* got 'n_heads'"),
-        (lambda: EncoderBlock(8, 2, **SIZES, attn_kwargs={"windows": 2}), "attn_kwargs: .* got 'windows'; .* window"),
-        (
-            lambda: DecoderBlock(8, 2, 2, **SIZES, cross_kwargs={"zz": 2}),
-            "cross_kwargs: .* got 'zz', which are dropout, key_dim",
-        ),
-        (
-            lambda: DualAttnTransformerLM(
-                **COMMON,
-                n_heads_sa=2,
-                n_heads_ra=2,
-                symbol_retrieval_kwargs={**SYMBOLS["symbolic_attention"], "n_symbol": 2},
-            ),
-            "symbol_retrieval_kwargs: .* SymbolicAttention, got 'n_symbol'; .* n_symbols",
-        ),
-        (lambda: TransformerLM(**COMMON, n_heads=4, block_kwargs={"causal": False}), "block_kwargs: .* got 'causal'"),
-        (
-            lambda: Seq2SeqTransformer(
-                SPEC, SPEC, **ENDS, encoder_kwargs={"n_heads": 2, **SIZES, "norm": 1}, decoder_kwargs={}
-            ),
-            "encoder_kwargs: .* EncoderBlock, got 'norm'; .* norm_",
-        ),
-    ],
+        "encoder_kwargs: .* EncoderBlock, got 'norm'; .* norm_",
+    ),
+    of="build",
 )
-def test_unknown_options_are_refused_by_name(build, message):
-    with pytest.raises(ValueError, match=message):
+def test_unknown_options_are_refused_by_name(build, error, message):
+    with pytest.raises(error, match=message):
         build()
 
 

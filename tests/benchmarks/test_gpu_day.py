@@ -17,6 +17,7 @@ from benchmarks.gpu import main as command
 from benchmarks.gpu import process, tiles, training
 from benchmarks.gpu.plan import NAMES, Item, Phase, Setting, step_named
 from dual_attention.functional.triton.tuning import Tile
+from tests.support.refusals import refusals
 
 DRY = Setting("cpu", dry_run=True)
 DRY_RUN = ["--device", "cpu", "--dry-run"]
@@ -232,27 +233,23 @@ def test_a_dry_run_and_the_same_command_again(
     assert "## training" in (tmp_path / "report.md").read_text()  # of the step that was done before
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ([], "no CUDA device is available to torch"),
-        (["--dry-run"], "no CUDA device is available to torch"),
-        (["--device", "cpu"], "cpu is for --dry-run only"),
-        (
-            [*DRY_RUN, "--steps", "right,wrong"],
-            "expected some of right, rival, training, tiles, slices, decode, got wrong",
-        ),
-        ([*DRY_RUN, "--steps", ","], "argument --steps: expected names"),
-        ([*DRY_RUN, "--minutes", "-1"], "argument --minutes: expected a positive number, got '-1'"),
-        ([*DRY_RUN, "--minutes", "0"], "argument --minutes: expected a positive number, got '0'"),
-        ([*DRY_RUN, "--minutes", "ten"], "argument --minutes: expected a positive number, got 'ten'"),
-        ([*DRY_RUN, "--published", "/no/such/python"], "argument --published: expected a Python interpreter"),
-        ([*DRY_RUN, "--nonsense"], "unrecognized arguments: --nonsense"),
-    ],
+@refusals(
+    ([], "no CUDA device is available to torch"),
+    (["--dry-run"], "no CUDA device is available to torch"),
+    (["--device", "cpu"], "cpu is for --dry-run only"),
+    ([*DRY_RUN, "--steps", "right,wrong"], "expected some of right, rival, training, tiles, slices, decode, got wrong"),
+    ([*DRY_RUN, "--steps", ","], "argument --steps: expected names"),
+    ([*DRY_RUN, "--minutes", "-1"], "argument --minutes: expected a positive number, got '-1'"),
+    ([*DRY_RUN, "--minutes", "0"], "argument --minutes: expected a positive number, got '0'"),
+    ([*DRY_RUN, "--minutes", "ten"], "argument --minutes: expected a positive number, got 'ten'"),
+    ([*DRY_RUN, "--published", "/no/such/python"], "argument --published: expected a Python interpreter"),
+    ([*DRY_RUN, "--nonsense"], "unrecognized arguments: --nonsense"),
+    of="arguments",
+    error=SystemExit,
 )
-def test_bad_input_is_one_line(arguments, message, monkeypatch, capsys):
+def test_bad_input_is_one_line(arguments, error, message, monkeypatch, capsys):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(SystemExit) as exit_of:
+    with pytest.raises(error) as exit_of:
         command.main(arguments)
     said = capsys.readouterr()
     assert exit_of.value.code == 2

@@ -36,6 +36,7 @@ from dual_attention.symbol_retrieval import (
 )
 from dual_attention.transformer_blocks import DecoderBlock, EncoderBlock, FeedForwardBlock, RMSNorm, create_norm
 from dual_attention.vision_models import VisionTransformer
+from tests.support.refusals import refusals
 
 B, N, D = 4, 4, 8  # batch and length are equal: nothing may be told from a shape
 BLOCK = {"dff": 6, "activation": "relu", "dropout_rate": 0.0, "causal": False}
@@ -135,19 +136,16 @@ def test_objects(name, x, error, message):
 
 
 @pytest.mark.parametrize("name", WITH_SYMBOLS)
-@pytest.mark.parametrize(
-    "symbols, error, message",
-    [
-        *OBJECTS[:1],
-        *OBJECTS[2:5],
-        (torch.zeros(B, N, D + 1), ValueError, "expected shape"),
-        (torch.zeros(B - 1, N, D), ValueError, "expected shape"),
-        (torch.zeros(B, N - 1, D), ValueError, "expected one for each of 4 senders, got 3"),
-        (torch.zeros(B, N, N, D), ValueError, "expected shape"),
-        ([0.0], TypeError, "expected a tensor or RelativeSymbols, got list"),
-        (RelativeSymbols(torch.zeros(5, D), torch.zeros(N, N, dtype=torch.long)), TypeError, "got position-relative"),
-    ],
-    ids=lambda value: "",
+@refusals(
+    *OBJECTS[:1],
+    *OBJECTS[2:5],
+    (torch.zeros(B, N, D + 1), "expected shape"),
+    (torch.zeros(B - 1, N, D), "expected shape"),
+    (torch.zeros(B, N - 1, D), "expected one for each of 4 senders, got 3"),
+    (torch.zeros(B, N, N, D), "expected shape"),
+    ([0.0], TypeError, "expected a tensor or RelativeSymbols, got list"),
+    (RelativeSymbols(torch.zeros(5, D), torch.zeros(N, N, dtype=torch.long)), TypeError, "got position-relative"),
+    of="symbols",
 )
 def test_symbols(name, symbols, error, message):
     with pytest.raises(error, match=f"^symbols: {message}"):
@@ -187,15 +185,12 @@ def test_autocast_takes_other_types_than_the_parameters():
 
 
 @pytest.mark.parametrize("name", POSITIONAL)
-@pytest.mark.parametrize(
-    "x, error, message",
-    [
-        ([[0.0] * N] * B, TypeError, "expected a tensor, got list"),
-        (torch.tensor(0.0), ValueError, r"expected shape \(batch, length, ...\), got \(\)"),
-        (torch.zeros(N), ValueError, r"expected shape \(batch, length, ...\), got"),
-        (torch.zeros(B, N).to_sparse(), TypeError, "expected a dense tensor"),
-    ],
-    ids=lambda value: "",
+@refusals(
+    ([[0.0] * N] * B, TypeError, "expected a tensor, got list"),
+    (torch.tensor(0.0), r"expected shape \(batch, length, ...\), got \(\)"),
+    (torch.zeros(N), r"expected shape \(batch, length, ...\), got"),
+    (torch.zeros(B, N).to_sparse(), TypeError, "expected a dense tensor"),
+    of="x",
 )
 def test_tokens_of_retrievers_by_position(name, x, error, message):
     with pytest.raises(error, match=f"^x: {message}"):
@@ -294,17 +289,14 @@ def test_scales_and_rates(number):
             build()
 
 
-@pytest.mark.parametrize(
-    "images, error, message",
-    [
-        (torch.zeros(2, 1, 4, 4, dtype=torch.uint8), TypeError, "expected dtype torch.float32 as the parameters"),
-        (torch.zeros(2, 1, 4, 4, dtype=torch.float16), TypeError, "expected dtype torch.float32 as the parameters"),
-        (torch.zeros(2, 1, 4, 4, device="meta"), ValueError, "expected a tensor on cpu as the parameters"),
-        (torch.zeros(2, 1, 4, 4).to_sparse(), TypeError, "expected a dense tensor"),
-        (torch.tensor(0.0), ValueError, "expected shape"),
-        ([[0.0]], TypeError, "expected a tensor, got list"),
-    ],
-    ids=lambda value: "",
+@refusals(
+    (torch.zeros(2, 1, 4, 4, dtype=torch.uint8), TypeError, "expected dtype torch.float32 as the parameters"),
+    (torch.zeros(2, 1, 4, 4, dtype=torch.float16), TypeError, "expected dtype torch.float32 as the parameters"),
+    (torch.zeros(2, 1, 4, 4, device="meta"), "expected a tensor on cpu as the parameters"),
+    (torch.zeros(2, 1, 4, 4).to_sparse(), TypeError, "expected a dense tensor"),
+    (torch.tensor(0.0), "expected shape"),
+    ([[0.0]], TypeError, "expected a tensor, got list"),
+    of="images",
 )
 def test_images(images, error, message):
     with pytest.raises(error, match=f"^x: {message}"):

@@ -3,6 +3,7 @@ import torch
 
 from dual_attention.dual_attention import DualAttention
 from dual_attention.positional_encoding import RotaryPositionalEncoding
+from tests.support.refusals import refusals
 from tests.support.tensors import float64, normal
 
 TYPES = ["relational_attention", "rca", "disrca"]
@@ -84,31 +85,26 @@ def test_rope_reaches_both_kinds():
     assert (turned != layer(x, x).output).any(dim=(0, 1)).all()
 
 
-@pytest.mark.parametrize(
-    "arguments, message",
-    [
-        ({"n_heads_sa": 0, "n_heads_ra": 0}, "n_heads_sa, n_heads_ra"),
-        ({"n_heads_sa": -1, "n_heads_ra": 2}, "n_heads_sa: expected zero or more, got -1"),
-        (
-            {"n_heads_sa": 1, "n_heads_ra": 1, "ra_kwargs": {"out_dim": 8}},
-            "sa_kwargs, ra_kwargs: expected outputs as wide together as d_model=8, .* got 4 and 8",
-        ),
-        (
-            {"n_heads_sa": 1, "n_heads_ra": 1, "ra_kwargs": {"out_dim": 0}},
-            "out_dim: expected a positive number, got 0",
-        ),
-        ({"n_heads_sa": 1, "n_heads_ra": 1, "ra_type": "ra"}, "ra_type: .*'ra'"),
-        ({"n_heads_sa": 1, "n_heads_ra": 2}, "d_model: 8 is not divisible"),
-        ({"n_heads_sa": 1, "n_heads_ra": 3, "share_attn_params": True}, "share_attn_params"),
-        ({"n_heads_sa": 2, "n_heads_ra": 0, "share_attn_params": True}, "share_attn_params: needs both kinds of head"),
-        (
-            {"n_heads_sa": 2, "n_heads_ra": 2, "share_attn_params": True, "sa_kwargs": {"n_kv_heads": 1}},
-            "share_attn_params: .*keys",
-        ),
-    ],
+@refusals(
+    ({"n_heads_sa": 0, "n_heads_ra": 0}, "n_heads_sa, n_heads_ra"),
+    ({"n_heads_sa": -1, "n_heads_ra": 2}, "n_heads_sa: expected zero or more, got -1"),
+    (
+        {"n_heads_sa": 1, "n_heads_ra": 1, "ra_kwargs": {"out_dim": 8}},
+        "sa_kwargs, ra_kwargs: expected outputs as wide together as d_model=8, .* got 4 and 8",
+    ),
+    ({"n_heads_sa": 1, "n_heads_ra": 1, "ra_kwargs": {"out_dim": 0}}, "out_dim: expected a positive number, got 0"),
+    ({"n_heads_sa": 1, "n_heads_ra": 1, "ra_type": "ra"}, "ra_type: .*'ra'"),
+    ({"n_heads_sa": 1, "n_heads_ra": 2}, "d_model: 8 is not divisible"),
+    ({"n_heads_sa": 1, "n_heads_ra": 3, "share_attn_params": True}, "share_attn_params"),
+    ({"n_heads_sa": 2, "n_heads_ra": 0, "share_attn_params": True}, "share_attn_params: needs both kinds of head"),
+    (
+        {"n_heads_sa": 2, "n_heads_ra": 2, "share_attn_params": True, "sa_kwargs": {"n_kv_heads": 1}},
+        "share_attn_params: .*keys",
+    ),
+    of="arguments",
 )
-def test_bad_constructions_are_refused(arguments, message):
-    with pytest.raises(ValueError, match=message):
+def test_bad_constructions_are_refused(arguments, error, message):
+    with pytest.raises(error, match=message):
         DualAttention(8, **arguments)
 
 

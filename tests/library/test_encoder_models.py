@@ -29,6 +29,7 @@ from tests.support.encoders import (
     create,
     tokens,
 )
+from tests.support.refusals import refusals
 from tests.support.tensors import float64
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -207,49 +208,40 @@ def test_parameter_counts():
     assert head.get_num_params() == model.get_num_params() + d**2 + d + 2 * d + vocabulary
 
 
-@pytest.mark.parametrize(
-    "kind, arguments, message",
-    [
-        ("plain", {"vocab_size": 0}, "vocab_size: .*got 0"),
-        ("plain", {"n_layers": 0}, "n_layers: .*got 0"),
-        ("plain", {"max_block_size": 0}, "max_block_size: .*got 0"),
-        ("plain", {"pos_enc_type": "rope"}, "pos_enc_type: .*got 'rope'"),
-        ("plain", {"n_token_types": -1}, "n_token_types: .*got -1"),
-        ("plain", {"norm_type": "batchnorm"}, "norm_type: .*'batchnorm'"),
-        (
-            "symbolic_attention",
-            {"shared_symbol_retriever": False, "update_symbols_each_layer": False},
-            "shared_symbol_retriever: False needs update_symbols_each_layer=True",
-        ),
-    ],
+@refusals(
+    ("plain", {"vocab_size": 0}, "vocab_size: .*got 0"),
+    ("plain", {"n_layers": 0}, "n_layers: .*got 0"),
+    ("plain", {"max_block_size": 0}, "max_block_size: .*got 0"),
+    ("plain", {"pos_enc_type": "rope"}, "pos_enc_type: .*got 'rope'"),
+    ("plain", {"n_token_types": -1}, "n_token_types: .*got -1"),
+    ("plain", {"norm_type": "batchnorm"}, "norm_type: .*'batchnorm'"),
+    (
+        "symbolic_attention",
+        {"shared_symbol_retriever": False, "update_symbols_each_layer": False},
+        "shared_symbol_retriever: False needs update_symbols_each_layer=True",
+    ),
+    of="kind, arguments",
 )
-def test_bad_constructions_are_refused(kind, arguments, message):
-    with pytest.raises(ValueError, match=message):
+def test_bad_constructions_are_refused(kind, arguments, error, message):
+    with pytest.raises(error, match=message):
         create(kind, **arguments)
 
 
-@pytest.mark.parametrize(
-    "arguments, error, message",
-    [
-        ({"x": torch.full((2, 4), VOCABULARY)}, ValueError, "x: expected token ids from 0 to 12, got 13"),
-        ({"x": torch.zeros(2, 4)}, TypeError, "x: expected integer token ids"),
-        ({"x": torch.zeros(4).long()}, ValueError, "x: expected token ids of shape"),
-        (
-            {"x": torch.zeros(2, 11).long()},
-            ValueError,
-            "x: a sequence of 11 tokens is longer than the context",
-        ),
-        ({"padding_mask": torch.ones(2, 4)}, TypeError, "padding_mask: expected a boolean"),
-        ({"padding_mask": torch.ones(2, 5).bool()}, ValueError, "padding_mask: expected shape"),
-        ({"segments": torch.zeros(2, 4)}, ValueError, "segments: expected integers"),
-        ({"segments": torch.zeros(3, 4).long()}, ValueError, "segments: expected integers"),
-        (
-            {"x": torch.zeros(2, 11).long(), "segments": torch.zeros(1, 11).long()},
-            ValueError,
-            r"positions: expected 0 to 9 \(the context, max_block_size=10\), got 0 to 10",
-        ),
-        ({"token_types": torch.zeros(2, 4).long()}, ValueError, "token_types: this model has none"),
-    ],
+@refusals(
+    ({"x": torch.full((2, 4), VOCABULARY)}, "x: expected token ids from 0 to 12, got 13"),
+    ({"x": torch.zeros(2, 4)}, TypeError, "x: expected integer token ids"),
+    ({"x": torch.zeros(4).long()}, "x: expected token ids of shape"),
+    ({"x": torch.zeros(2, 11).long()}, "x: a sequence of 11 tokens is longer than the context"),
+    ({"padding_mask": torch.ones(2, 4)}, TypeError, "padding_mask: expected a boolean"),
+    ({"padding_mask": torch.ones(2, 5).bool()}, "padding_mask: expected shape"),
+    ({"segments": torch.zeros(2, 4)}, "segments: expected integers"),
+    ({"segments": torch.zeros(3, 4).long()}, "segments: expected integers"),
+    (
+        {"x": torch.zeros(2, 11).long(), "segments": torch.zeros(1, 11).long()},
+        r"positions: expected 0 to 9 \(the context, max_block_size=10\), got 0 to 10",
+    ),
+    ({"token_types": torch.zeros(2, 4).long()}, "token_types: this model has none"),
+    of="arguments",
 )
 def test_bad_calls_are_refused(arguments, error, message):
     with pytest.raises(error, match=message):

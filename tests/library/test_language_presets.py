@@ -12,6 +12,7 @@ import torch
 from dual_attention import LANGUAGE_PRESETS, DualAttnTransformerLM, LanguageModelConfig, TransformerLM
 from dual_attention.language_presets import language_preset
 from tests.support.language import COMMON, SYMBOLS
+from tests.support.refusals import refusals
 
 
 def preset(name, **ra_kwargs):
@@ -134,28 +135,21 @@ def test_a_config_keeps_a_copy_and_cannot_be_changed():
         LANGUAGE_PRESETS["mine"] = config
 
 
-@pytest.mark.parametrize(
-    ("config", "changes", "error", "message"),
-    [
-        (DAT, {"d_model": "16"}, TypeError, "d_model: expected int, got '16'"),
-        (DAT, {"d_model": True}, TypeError, "d_model: expected int, got True"),
-        (DAT, {"dff": 1.5}, TypeError, "dff: expected int or None, got 1.5"),
-        (DAT, {"dropout_rate": "0"}, TypeError, "dropout_rate: expected float, got '0'"),
-        (DAT, {"norm_first": 1}, TypeError, "norm_first: expected True or False, got 1"),
-        (DAT, {"model": "rnn"}, TypeError, "model: expected one of 'dat', 'transformer', got 'rnn'"),
-        (DAT, {"ra_kwargs": [1]}, TypeError, r"ra_kwargs: expected a mapping of strings or None, got \[1\]"),
-        (
-            DAT,
-            {"ra_type": "ra"},
-            TypeError,
-            "ra_type: expected one of .*, 'rca', 'disrca', got 'ra'",
-        ),
-        (DAT, {"n_heads": 4}, ValueError, "n_heads: is no argument of model='dat', got 4"),
-        (DAT, {"n_heads_ra": None}, ValueError, "n_heads_ra: needed with model='dat', got None"),
-        (TRANSFORMER, {"n_heads_sa": 4}, ValueError, "n_heads_sa: is no argument of model='transformer', got 4"),
-        (TRANSFORMER, {"ff_bias": None}, ValueError, "ff_bias: is no argument of model='transformer', got None"),
-        (TRANSFORMER, {"n_heads": None}, ValueError, "n_heads: needed with model='transformer', got None"),
-    ],
+@refusals(
+    (DAT, {"d_model": "16"}, TypeError, "d_model: expected int, got '16'"),
+    (DAT, {"d_model": True}, TypeError, "d_model: expected int, got True"),
+    (DAT, {"dff": 1.5}, TypeError, "dff: expected int or None, got 1.5"),
+    (DAT, {"dropout_rate": "0"}, TypeError, "dropout_rate: expected float, got '0'"),
+    (DAT, {"norm_first": 1}, TypeError, "norm_first: expected True or False, got 1"),
+    (DAT, {"model": "rnn"}, TypeError, "model: expected one of 'dat', 'transformer', got 'rnn'"),
+    (DAT, {"ra_kwargs": [1]}, TypeError, r"ra_kwargs: expected a mapping of strings or None, got \[1\]"),
+    (DAT, {"ra_type": "ra"}, TypeError, "ra_type: expected one of .*, 'rca', 'disrca', got 'ra'"),
+    (DAT, {"n_heads": 4}, "n_heads: is no argument of model='dat', got 4"),
+    (DAT, {"n_heads_ra": None}, "n_heads_ra: needed with model='dat', got None"),
+    (TRANSFORMER, {"n_heads_sa": 4}, "n_heads_sa: is no argument of model='transformer', got 4"),
+    (TRANSFORMER, {"ff_bias": None}, "ff_bias: is no argument of model='transformer', got None"),
+    (TRANSFORMER, {"n_heads": None}, "n_heads: needed with model='transformer', got None"),
+    of="config, changes",
 )
 def test_bad_values(config, changes, error, message):
     with pytest.raises(error, match=message):

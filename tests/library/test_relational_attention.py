@@ -14,6 +14,7 @@ from dual_attention.relational_attention import (
 )
 from dual_attention.symbol_retrieval import PositionRelativeSymbolRetriever
 from tests.lab.estimate.measuring import peak
+from tests.support.refusals import refusals
 from tests.support.tensors import float64, normal
 
 LAYERS = [RelationalAttention, RelationalCrossAttention, DisentangledRelationalCrossAttention]
@@ -254,19 +255,17 @@ def test_senders_of_another_batch_are_refused(cls):
         cls(8, 2)(x, x, y=x[:1])
 
 
-@pytest.mark.parametrize(
-    "arguments, message",
-    [
-        ({"n_relations": 100}, "rel_proj_dim"),
-        ({"rel_activation": "swish"}, "activation: .*'swish'"),
-        ({"wr_init": "huge"}, "wr_init: .*'huge'"),
-        ({"rel_score": "squared_distance", "rel_activation": "relu"}, "rel_activation: .*negative.*got 'relu'"),
-        ({"rel_score": "cosine"}, "rel_score: expected 'dot' or 'squared_distance', got 'cosine'"),
-        ({"n_kv_heads": 3}, "n_kv_heads: .*3"),
-    ],
+@refusals(
+    ({"n_relations": 100}, "rel_proj_dim"),
+    ({"rel_activation": "swish"}, "activation: .*'swish'"),
+    ({"wr_init": "huge"}, "wr_init: .*'huge'"),
+    ({"rel_score": "squared_distance", "rel_activation": "relu"}, "rel_activation: .*negative.*got 'relu'"),
+    ({"rel_score": "cosine"}, "rel_score: expected 'dot' or 'squared_distance', got 'cosine'"),
+    ({"n_kv_heads": 3}, "n_kv_heads: .*3"),
+    of="arguments",
 )
-def test_bad_constructions_are_refused(arguments, message):
-    with pytest.raises(ValueError, match=message):
+def test_bad_constructions_are_refused(arguments, error, message):
+    with pytest.raises(error, match=message):
         RelationalAttention(8, 2, **arguments)
 
 

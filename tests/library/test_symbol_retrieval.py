@@ -15,6 +15,7 @@ from dual_attention.symbol_retrieval import (
     SymbolicAttention,
 )
 from tests.support.largest_tensor import LargestTensor
+from tests.support.refusals import refusals
 from tests.support.tensors import float64, normal
 
 
@@ -303,22 +304,20 @@ def test_segments_are_checked(name):
         retriever(x, segments=torch.zeros(2, 4, dtype=torch.long), cache=retriever.new_cache())
 
 
-@pytest.mark.parametrize(
-    "build, message",
-    [
-        (lambda: SymbolicAttention(8, 3, 4), "d_model: 8 is not divisible"),
-        (lambda: SymbolicAttention(8, 2, 0), "n_symbols: .*got 0"),
-        (lambda: SymbolicAttention(8, 2, 4, dropout=1.0), "dropout: .*got 1.0"),
-        (lambda: PositionalSymbolRetriever(8, 0), "max_length: .*got 0"),
-        (lambda: PositionRelativeSymbolRetriever(8, -1), "max_rel_pos: .*got -1"),
-        (lambda: PositionRelativeSymbolRetriever(8), "max_rel_pos: expected an integer"),
-        (lambda: PositionRelativeSymbolRetriever(8, -1, sinusoidal=True), "max_rel_pos: .*got -1"),
-        (lambda: PositionRelativeSymbolRetriever(8, 2, sinusoidal=True, theta=0.0), "theta: .*got 0.0"),
-        (lambda: PositionRelativeSymbolRetriever2D(8, (2, -1)), "max_rel_pos: .*-1"),
-        (lambda: RelationalSymbolicAttention(8, 2, 2, 4, 0), "nbhd_delta: .*got 0"),
-        (lambda: SymbolicAttention(8, 2, 4)(torch.zeros(1, 3, 7)), r"x: .*got \(1, 3, 7\)"),
-    ],
+@refusals(
+    (lambda: SymbolicAttention(8, 3, 4), "d_model: 8 is not divisible"),
+    (lambda: SymbolicAttention(8, 2, 0), "n_symbols: .*got 0"),
+    (lambda: SymbolicAttention(8, 2, 4, dropout=1.0), "dropout: .*got 1.0"),
+    (lambda: PositionalSymbolRetriever(8, 0), "max_length: .*got 0"),
+    (lambda: PositionRelativeSymbolRetriever(8, -1), "max_rel_pos: .*got -1"),
+    (lambda: PositionRelativeSymbolRetriever(8), "max_rel_pos: expected an integer"),
+    (lambda: PositionRelativeSymbolRetriever(8, -1, sinusoidal=True), "max_rel_pos: .*got -1"),
+    (lambda: PositionRelativeSymbolRetriever(8, 2, sinusoidal=True, theta=0.0), "theta: .*got 0.0"),
+    (lambda: PositionRelativeSymbolRetriever2D(8, (2, -1)), "max_rel_pos: .*-1"),
+    (lambda: RelationalSymbolicAttention(8, 2, 2, 4, 0), "nbhd_delta: .*got 0"),
+    (lambda: SymbolicAttention(8, 2, 4)(torch.zeros(1, 3, 7)), r"x: .*got \(1, 3, 7\)"),
+    of="build",
 )
-def test_bad_arguments_are_refused(build, message):
-    with pytest.raises(ValueError, match=message):
+def test_bad_arguments_are_refused(build, error, message):
+    with pytest.raises(error, match=message):
         build()

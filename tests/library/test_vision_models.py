@@ -2,6 +2,7 @@ import pytest
 import torch
 
 from dual_attention.vision_models import VisionDualAttnTransformer, VisionTransformer
+from tests.support.refusals import refusals
 from tests.support.tensors import float64, normal
 
 COMMON = {
@@ -90,16 +91,14 @@ def test_input_images_are_not_changed():
     assert torch.equal(images, before)
 
 
-@pytest.mark.parametrize(
-    "arguments, message",
-    [
-        ({"image_shape": (3, 12, 9)}, "do not tile"),
-        ({"pool": "max"}, "pool: .*'max'"),
-        ({"pos_enc": "sinusoidal"}, "pos_enc: .*'sinusoidal'"),
-    ],
+@refusals(
+    ({"image_shape": (3, 12, 9)}, "do not tile"),
+    ({"pool": "max"}, "pool: .*'max'"),
+    ({"pos_enc": "sinusoidal"}, "pos_enc: .*'sinusoidal'"),
+    of="arguments",
 )
-def test_bad_constructions_are_refused(arguments, message):
-    with pytest.raises(ValueError, match=message):
+def test_bad_constructions_are_refused(arguments, error, message):
+    with pytest.raises(error, match=message):
         VisionTransformer(**{**COMMON, **arguments}, n_heads=2)
 
 

@@ -35,6 +35,7 @@ from tests.support.caches import (
     net,
     sizes,
 )
+from tests.support.refusals import refusals
 from tests.support.tensors import float64, normal
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -270,47 +271,40 @@ def test_neighbourhoods_keep_no_more_than_their_reach():
         assert cache.held == min(length, 3)
 
 
-@pytest.mark.parametrize(
-    "call, message",
-    [
-        (lambda: PositionRelativeSymbolRetriever2D(8, 2)(torch.zeros(1, 5, 8), (2, 2), cache=TokenCache({})), "grid"),
-        (lambda: RelationalSymbolicAttention(8, 2, 2, 4, 2, causal_nbhd=False).new_cache(), "causal_nbhd=True"),
-        (
-            lambda: RelationalSymbolicAttention(8, 2, 2, 4, 2, causal_nbhd=False)(
-                torch.zeros(1, 3, 8), cache=TokenCache({})
-            ),
-            "causal_nbhd=True",
+@refusals(
+    (lambda: PositionRelativeSymbolRetriever2D(8, 2)(torch.zeros(1, 5, 8), (2, 2), cache=TokenCache({})), "grid"),
+    (lambda: RelationalSymbolicAttention(8, 2, 2, 4, 2, causal_nbhd=False).new_cache(), "causal_nbhd=True"),
+    (
+        lambda: RelationalSymbolicAttention(8, 2, 2, 4, 2, causal_nbhd=False)(
+            torch.zeros(1, 3, 8), cache=TokenCache({})
         ),
-        (
-            lambda: RelationalSymbolicAttention(8, 2, 2, 4, 2, causal_nbhd=False)(
-                torch.zeros(1, 3, 8), positions=torch.zeros(1, 3, dtype=torch.long)
-            ),
-            "positions: needs causal_nbhd=True",
+        "causal_nbhd=True",
+    ),
+    (
+        lambda: RelationalSymbolicAttention(8, 2, 2, 4, 2, causal_nbhd=False)(
+            torch.zeros(1, 3, 8), positions=torch.zeros(1, 3, dtype=torch.long)
         ),
-        (
-            lambda: RelationalSymbolicAttention(8, 2, 2, 4, 2)(
-                torch.zeros(1, 3, 8), positions=torch.tensor([[0, 2, 2]])
-            ),
-            "positions: expected no more than the tokens before",
-        ),
-        (
-            lambda: PositionRelativeSymbolRetriever(8, 2)(
-                torch.zeros(1, 3, 8), torch.zeros(1, 3, 8), cache=TokenCache({})
-            ),
-            "y: with a cache",
-        ),
-        (
-            lambda: PositionalSymbolRetriever(8, 4)(torch.zeros(1, 3, 8), positions=torch.tensor([[0, 1, 4]])),
-            r"positions: expected 0 to 3 \(max_length=4\), got 0 to 4",
-        ),
-        (
-            lambda: PositionalSymbolRetriever(8, 4)(torch.zeros(1, 3, 8), positions=torch.zeros(1, 3)),
-            r"positions: expected integers \(1, 3\) .*, got torch.float32 \(1, 3\)",
-        ),
-    ],
+        "positions: needs causal_nbhd=True",
+    ),
+    (
+        lambda: RelationalSymbolicAttention(8, 2, 2, 4, 2)(torch.zeros(1, 3, 8), positions=torch.tensor([[0, 2, 2]])),
+        "positions: expected no more than the tokens before",
+    ),
+    (
+        lambda: PositionRelativeSymbolRetriever(8, 2)(torch.zeros(1, 3, 8), torch.zeros(1, 3, 8), cache=TokenCache({})),
+        "y: with a cache",
+    ),
+    (
+        lambda: PositionalSymbolRetriever(8, 4)(torch.zeros(1, 3, 8), positions=torch.tensor([[0, 1, 4]])),
+        r"positions: expected 0 to 3 \(max_length=4\), got 0 to 4",
+    ),
+    (
+        lambda: PositionalSymbolRetriever(8, 4)(torch.zeros(1, 3, 8), positions=torch.zeros(1, 3)),
+        r"positions: expected integers \(1, 3\) .*, got torch.float32 \(1, 3\)",
+    ),
 )
-def test_symbols_that_cannot_be_continued(call, message):
-    with pytest.raises(ValueError, match=message):
+def test_symbols_that_cannot_be_continued(call, error, message):
+    with pytest.raises(error, match=message):
         call()
 
 

@@ -20,6 +20,7 @@ from tests.support.caches import (
     close,
     net,
 )
+from tests.support.refusals import refusals
 from tests.support.tensors import float64, normal
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -89,37 +90,24 @@ def bad(**arguments):
     return lambda model, x, cache: model(x, cache, **arguments)
 
 
-@pytest.mark.parametrize(
-    "kind, call, error, message",
-    [
-        ("sensory", bad(is_causal=False), ValueError, "cache: needs is_causal=True"),
-        ("relational", bad(is_causal=False), ValueError, "cache: needs is_causal=True"),
-        ("dual", bad(segments=torch.zeros(1, 2, dtype=torch.long)), ValueError, "segments: .*cache"),
-        (
-            "dual",
-            bad(padding=torch.ones(2, 2, dtype=torch.bool)),
-            ValueError,
-            r"padding_mask: .*\(2, 5\), got \(2, 2\)",
-        ),
-        ("rca", bad(attn_mask=torch.ones(2, 2, dtype=torch.bool)), ValueError, r"attn_mask: .*\(2, 5\).*got \(2, 2\)"),
-        ("disrca", bad(attn_bias=torch.zeros(2, 4)), ValueError, r"attn_bias: .*got \(2, 4\)"),
-        ("sensory", bad(freqs_cos=torch.zeros(2, 2), freqs_sin=torch.zeros(2, 2)), ValueError, "at least 5 rows"),
-        (
-            "sensory",
-            bad(freqs_cos=torch.zeros(3, 9, 2), freqs_sin=torch.zeros(3, 9, 2)),
-            ValueError,
-            "each of 2 examples",
-        ),
-        ("dual", lambda model, x, cache: model(x[:1], cache), ValueError, "cache: holds a batch of 2, got 1"),
-        ("dual", lambda model, x, cache: cache.crop(4), ValueError, "length: expected 0 to 3, .*got 4"),
-        ("dual", lambda model, x, cache: cache.crop(-1), ValueError, "length: .*got -1"),
-        ("dual", lambda model, x, cache: cache.reorder(torch.tensor([0, 2])), ValueError, "indices: expected 0 to 1"),
-        ("dual", lambda model, x, cache: cache.reorder(torch.tensor([[0]])), ValueError, "indices: expected shape"),
-        ("dual", lambda model, x, cache: cache.reorder(torch.tensor([0.0])), TypeError, "indices: expected integers"),
-        # These fail after other parts of the layer have taken the new tokens.
-        ("decoder", bad(context=torch.zeros(2, 9, WIDTH)), ValueError, r"cache: holds a context of .*\(2, 9\)"),
-        ("dual decoder", bad(context_padding_mask=torch.ones(2, 9, dtype=torch.bool)), ValueError, "padding_mask: "),
-    ],
+@refusals(
+    ("sensory", bad(is_causal=False), "cache: needs is_causal=True"),
+    ("relational", bad(is_causal=False), "cache: needs is_causal=True"),
+    ("dual", bad(segments=torch.zeros(1, 2, dtype=torch.long)), "segments: .*cache"),
+    ("dual", bad(padding=torch.ones(2, 2, dtype=torch.bool)), r"padding_mask: .*\(2, 5\), got \(2, 2\)"),
+    ("rca", bad(attn_mask=torch.ones(2, 2, dtype=torch.bool)), r"attn_mask: .*\(2, 5\).*got \(2, 2\)"),
+    ("disrca", bad(attn_bias=torch.zeros(2, 4)), r"attn_bias: .*got \(2, 4\)"),
+    ("sensory", bad(freqs_cos=torch.zeros(2, 2), freqs_sin=torch.zeros(2, 2)), "at least 5 rows"),
+    ("sensory", bad(freqs_cos=torch.zeros(3, 9, 2), freqs_sin=torch.zeros(3, 9, 2)), "each of 2 examples"),
+    ("dual", lambda model, x, cache: model(x[:1], cache), "cache: holds a batch of 2, got 1"),
+    ("dual", lambda model, x, cache: cache.crop(4), "length: expected 0 to 3, .*got 4"),
+    ("dual", lambda model, x, cache: cache.crop(-1), "length: .*got -1"),
+    ("dual", lambda model, x, cache: cache.reorder(torch.tensor([0, 2])), "indices: expected 0 to 1"),
+    ("dual", lambda model, x, cache: cache.reorder(torch.tensor([[0]])), "indices: expected shape"),
+    ("dual", lambda model, x, cache: cache.reorder(torch.tensor([0.0])), TypeError, "indices: expected integers"),
+    ("decoder", bad(context=torch.zeros(2, 9, WIDTH)), r"cache: holds a context of .*\(2, 9\)"),
+    ("dual decoder", bad(context_padding_mask=torch.ones(2, 9, dtype=torch.bool)), "padding_mask: "),
+    of="kind, call",
 )
 def test_a_failed_call_leaves_the_cache_as_it_was(kind, call, error, message):
     model, x = net(kind, "relational symbolic"), normal(2, 5, WIDTH)
@@ -145,16 +133,14 @@ def test_a_layer_that_fails_late_undoes_its_parts():
         close(block(x[:, 3:], x[:, 3:], cache=cache), block(x, x)[:, 3:])
 
 
-@pytest.mark.parametrize(
-    "layer, cache, error, message",
-    [
-        (Attention(8, 2), Attention(8, 4).new_cache(), ValueError, r"cache: expected .*\(2, 4\).*got .*\(4, 2\)"),
-        (Attention(8, 2), Attention(8, 2, window=3).new_cache(), ValueError, "window=None, got .*window=3"),
-        (Attention(8, 2), Attention(8, 4).new_context_cache(), ValueError, "cache: expected"),
-        (Attention(8, 2), CacheGroup({"a": Attention(8, 2).new_cache()}), TypeError, "got CacheGroup"),
-        (Attention(8, 2), {"k": 1}, TypeError, "cache: .*got dict"),
-        (Attention(8, 2), Attention(8, 2).new_context_cache(), ValueError, "needs no is_causal"),
-    ],
+@refusals(
+    (Attention(8, 2), Attention(8, 4).new_cache(), r"cache: expected .*\(2, 4\).*got .*\(4, 2\)"),
+    (Attention(8, 2), Attention(8, 2, window=3).new_cache(), "window=None, got .*window=3"),
+    (Attention(8, 2), Attention(8, 4).new_context_cache(), "cache: expected"),
+    (Attention(8, 2), CacheGroup({"a": Attention(8, 2).new_cache()}), TypeError, "got CacheGroup"),
+    (Attention(8, 2), {"k": 1}, TypeError, "cache: .*got dict"),
+    (Attention(8, 2), Attention(8, 2).new_context_cache(), "needs no is_causal"),
+    of="layer, cache",
 )
 def test_caches_of_other_layers_are_refused(layer, cache, error, message):
     x = torch.zeros(1, 2, 8)
@@ -178,18 +164,15 @@ def test_groups_of_other_layers_are_refused():
         block(x, cache=block.new_cache())
 
 
-@pytest.mark.parametrize(
-    "call, error, message",
-    [
-        (lambda cache: cache.append(1, 1), ValueError, r"expected the tensors \['k'\], got \[\]"),
-        (lambda cache: cache.append(1, 2, k=torch.zeros(1, 2, 1, 3)), ValueError, r"k: expected shape \(1, 2, 2, 3\)"),
-        (lambda cache: cache.append(1, 1, k=torch.zeros(1, 2, 1, 3).double()), TypeError, "k: .*float32.*float64"),
-        (lambda cache: TokenCache({}, window=0), ValueError, "window: .*got 0"),
-        (lambda cache: TokenCache({}, max_length=0), ValueError, "max_length: .*got 0"),
-        (lambda cache: CacheGroup({}), ValueError, "caches: expected one or more"),
-        (lambda cache: CacheGroup({"a": cache, "b": cache}), ValueError, r"each of them once, got \['a', 'b'\]"),
-        (lambda cache: ContextCache({"k": (1,)}).append(1, 1), ValueError, r"expected the tensors \['k'\], got \[\]"),
-    ],
+@refusals(
+    (lambda cache: cache.append(1, 1), r"expected the tensors \['k'\], got \[\]"),
+    (lambda cache: cache.append(1, 2, k=torch.zeros(1, 2, 1, 3)), r"k: expected shape \(1, 2, 2, 3\)"),
+    (lambda cache: cache.append(1, 1, k=torch.zeros(1, 2, 1, 3).double()), TypeError, "k: .*float32.*float64"),
+    (lambda cache: TokenCache({}, window=0), "window: .*got 0"),
+    (lambda cache: TokenCache({}, max_length=0), "max_length: .*got 0"),
+    (lambda cache: CacheGroup({}), "caches: expected one or more"),
+    (lambda cache: CacheGroup({"a": cache, "b": cache}), r"each of them once, got \['a', 'b'\]"),
+    (lambda cache: ContextCache({"k": (1,)}).append(1, 1), r"expected the tensors \['k'\], got \[\]"),
 )
 def test_caches_check_what_they_are_given(call, error, message):
     cache = TokenCache({"k": (2, 3)})

@@ -10,6 +10,7 @@ import torch
 from dual_attention import DualAttnTransformerEncoder, VisionDualAttnTransformer, start_from_transformer
 from tests.library.model_analysis.models import COMMON, IMAGES, SYMBOLS, call, drawn, encoder, vision
 from tests.support import language, seq2seq
+from tests.support.refusals import refusals
 
 
 def beside(heads: int, width: int, **relational: Any) -> dict[str, Any]:
@@ -78,19 +79,17 @@ def test_relational_heads_that_are_not_silent_keep_their_weights():
     assert all(torch.equal(own[key], w) for key, w in before.items())
 
 
-@pytest.mark.parametrize(
-    ("options", "named"),
-    [
-        ({"n_heads_sa": 2, "n_heads_ra": 2}, "self_attention.wq.weight"),
-        (beside(4, 16) | {"sa_kwargs": {"total_n_heads": 4}}, "self_attention.wo.bias"),
-        (beside(4, 16) | {"n_layers": 1}, "layers.blocks.1"),
-        (beside(4, 16) | {"n_layers": 3}, "layers.blocks.2"),
-    ],
+@refusals(
+    ({"n_heads_sa": 2, "n_heads_ra": 2}, "self_attention.wq.weight"),
+    (beside(4, 16) | {"sa_kwargs": {"total_n_heads": 4}}, "self_attention.wo.bias"),
+    (beside(4, 16) | {"n_layers": 1}, "layers.blocks.1"),
+    (beside(4, 16) | {"n_layers": 3}, "layers.blocks.2"),
+    of="options",
 )
-def test_other_sizes_are_refused_and_change_nothing(options: Any, named: str):
+def test_other_sizes_are_refused_and_change_nothing(options: Any, error, message: str):
     model = language.lm("symbolic_attention", **options)
     before = {key: w.clone() for key, w in model.state_dict().items()}
-    with pytest.raises(ValueError, match=rf"transformer: its weights do not match those of model; .*{named}"):
+    with pytest.raises(error, match=rf"transformer: its weights do not match those of model; .*{message}"):
         start_from_transformer(model, language.lm("transformer"))
     assert all(torch.equal(w, before[key]) for key, w in model.state_dict().items())
 

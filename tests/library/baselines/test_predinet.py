@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dual_attention.baselines import PrediNet, VisionPrediNet
+from tests.support.refusals import refusals
 from tests.support.tensors import float64, normal
 
 
@@ -82,27 +83,23 @@ def test_positions_in_a_grid():
     torch.testing.assert_close(model(images), model.classifier(summary))
 
 
-@pytest.mark.parametrize(
-    ("call", "error", "message"),
-    [
-        (lambda: PrediNet(6, 4, 0, 2), ValueError, "n_heads: expected a positive number, got 0"),
-        (lambda: PrediNet(2, 4, 3, 2), ValueError, "key_dim: expected a positive number, got 0"),
-        (lambda: PrediNet(6, 4, 3, 2, position_dim=-1), ValueError, "position_dim: expected zero or more"),
-        (lambda: build()(normal(2, 5, 6)), ValueError, "x: expected at most n_objects=4 objects, got 5"),
-        (lambda: build(2)(normal(2, 4, 6)), ValueError, "positions: expected 2 numbers for each object, got none"),
-        (
-            lambda: build(2)(normal(2, 4, 6), positions=normal(4, 1)),
-            ValueError,
-            r"positions: expected \(4, 2\) or a batch, got \(4, 1\)",
-        ),
-        (
-            lambda: build()(normal(2, 4, 6), positions=torch.arange(4)[:, None]),
-            TypeError,
-            "positions: expected floating-point numbers, got dtype torch.int64",
-        ),
-        (lambda: build()(normal(2, 4, 6), padding_mask=torch.ones(2, 4)), TypeError, "padding_mask: .*boolean"),
-        (lambda: VisionPrediNet((3, 8, 8), (4, 4), 2, 6, 3, 2, positions="polar"), ValueError, "positions: .*'polar'"),
-    ],
+@refusals(
+    (lambda: PrediNet(6, 4, 0, 2), "n_heads: expected a positive number, got 0"),
+    (lambda: PrediNet(2, 4, 3, 2), "key_dim: expected a positive number, got 0"),
+    (lambda: PrediNet(6, 4, 3, 2, position_dim=-1), "position_dim: expected zero or more"),
+    (lambda: build()(normal(2, 5, 6)), "x: expected at most n_objects=4 objects, got 5"),
+    (lambda: build(2)(normal(2, 4, 6)), "positions: expected 2 numbers for each object, got none"),
+    (
+        lambda: build(2)(normal(2, 4, 6), positions=normal(4, 1)),
+        r"positions: expected \(4, 2\) or a batch, got \(4, 1\)",
+    ),
+    (
+        lambda: build()(normal(2, 4, 6), positions=torch.arange(4)[:, None]),
+        TypeError,
+        "positions: expected floating-point numbers, got dtype torch.int64",
+    ),
+    (lambda: build()(normal(2, 4, 6), padding_mask=torch.ones(2, 4)), TypeError, "padding_mask: .*boolean"),
+    (lambda: VisionPrediNet((3, 8, 8), (4, 4), 2, 6, 3, 2, positions="polar"), "positions: .*'polar'"),
 )
 def test_bad_input(call, error, message):
     with pytest.raises(error, match=message):

@@ -7,6 +7,7 @@ import torch
 
 from dual_attention.baselines import OCRA, SlotAbstractor, SlotDecoder, SlotEncoder, VisionSlots
 from dual_attention.vision_models import VisionTransformer
+from tests.support.refusals import refusals
 from tests.support.tensors import float64, normal
 
 
@@ -82,18 +83,15 @@ def test_slots_are_classified():
     assert model(images, need_weights=True).painted is None
 
 
-@pytest.mark.parametrize(
-    ("call", "error", "message"),
-    [
-        (lambda: SlotEncoder((3, 8, 8), 0, 6), ValueError, "n_slots: expected a positive"),
-        (lambda: SlotEncoder((3, 8), 2, 6), ValueError, "image_shape: expected 3 sizes"),
-        (lambda: SlotEncoder((3, 8, 8), 2, 6, strides=()), ValueError, "strides: expected a positive number, got 0"),
-        (lambda: SlotEncoder((3, 8, 8), 2, 6, strides=(1, 0)), ValueError, "strides: expected a positive"),
-        (lambda: SlotDecoder((3, 8, 8), 6, patch=0), ValueError, "patch: expected a positive"),
-        (lambda: VisionSlots(build(), build(), decoder=build()), TypeError, "decoder: expected a SlotDecoder"),
-        (lambda: build()(normal(2, 3, 12, 8)), ValueError, r"x: expected shape \(batch, 3, 8, 12\), got \(2, 3, 12, 8"),
-        (lambda: build()(normal(2, 3, 8, 12).float()), TypeError, "x: expected dtype torch.float64"),
-    ],
+@refusals(
+    (lambda: SlotEncoder((3, 8, 8), 0, 6), "n_slots: expected a positive"),
+    (lambda: SlotEncoder((3, 8), 2, 6), "image_shape: expected 3 sizes"),
+    (lambda: SlotEncoder((3, 8, 8), 2, 6, strides=()), "strides: expected a positive number, got 0"),
+    (lambda: SlotEncoder((3, 8, 8), 2, 6, strides=(1, 0)), "strides: expected a positive"),
+    (lambda: SlotDecoder((3, 8, 8), 6, patch=0), "patch: expected a positive"),
+    (lambda: VisionSlots(build(), build(), decoder=build()), TypeError, "decoder: expected a SlotDecoder"),
+    (lambda: build()(normal(2, 3, 12, 8)), r"x: expected shape \(batch, 3, 8, 12\), got \(2, 3, 12, 8"),
+    (lambda: build()(normal(2, 3, 8, 12).float()), TypeError, "x: expected dtype torch.float64"),
 )
 def test_bad_input(call, error, message):
     with pytest.raises(error, match=message):

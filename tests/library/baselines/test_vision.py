@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from dual_attention.baselines import VisionAbstractor, VisionCoRelNet, VisionESBN, VisionPrediNet
+from tests.support.refusals import refusals
 from tests.support.tensors import float64, normal
 
 IMAGES = {"image_shape": (3, 12, 8), "patch_size": (4, 2), "num_classes": 5, "d_model": 8}  # widths come first
@@ -63,29 +64,24 @@ def test_images_of_another_shape_are_refused(name):
         MODELS[name]()(torch.randn(2, 3, 12, 8))
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: VisionCoRelNet((3, 12, 8), (5, 2), 5, 8), "image: patches of height 2 and width 5 do not tile"),
-        (
-            lambda: VisionAbstractor(**IMAGES, **ABSTRACTOR, symbol_retrieval="symbolic_attention"),
-            "symbol_retrieval_kwargs: needed for symbol_retrieval='symbolic_attention'",
-        ),
-    ],
+@refusals(
+    (lambda: VisionCoRelNet((3, 12, 8), (5, 2), 5, 8), "image: patches of height 2 and width 5 do not tile"),
+    (
+        lambda: VisionAbstractor(**IMAGES, **ABSTRACTOR, symbol_retrieval="symbolic_attention"),
+        "symbol_retrieval_kwargs: needed for symbol_retrieval='symbolic_attention'",
+    ),
 )
-def test_bad_input(call, message):
-    with pytest.raises(ValueError, match=message):
+def test_bad_input(call, error, message):
+    with pytest.raises(error, match=message):
         call()
 
 
-@pytest.mark.parametrize(
-    ("images", "error", "message"),
-    [
-        (torch.zeros(2, 3, 8, 12, device="meta"), ValueError, "x: expected a tensor on cpu as the parameters"),
-        (torch.zeros(2, 3, 8, 12, dtype=torch.half), TypeError, "x: expected dtype torch.float32 as the parameters"),
-        (torch.zeros(2, 3, 8, 12, dtype=torch.uint8), TypeError, "x: expected dtype torch.float32 as the parameters"),
-        ([[0.0]], TypeError, "x: expected a tensor, got list"),
-    ],
+@refusals(
+    (torch.zeros(2, 3, 8, 12, device="meta"), "x: expected a tensor on cpu as the parameters"),
+    (torch.zeros(2, 3, 8, 12, dtype=torch.half), TypeError, "x: expected dtype torch.float32 as the parameters"),
+    (torch.zeros(2, 3, 8, 12, dtype=torch.uint8), TypeError, "x: expected dtype torch.float32 as the parameters"),
+    ([[0.0]], TypeError, "x: expected a tensor, got list"),
+    of="images",
 )
 @pytest.mark.parametrize("name", MODELS)
 def test_images_of_another_kind_are_refused(name, images, error, message):

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from dual_attention.functional import combine, hard_alignment, masked_softmax, sigmoid_alignment, sparsemax
+from tests.support.refusals import refusals
 
 from .attention_space import (
     ALIGNMENTS,
@@ -208,13 +209,14 @@ def test_bias_is_added_before_masking(name):
 
 
 @pytest.mark.parametrize("name", ALIGNMENTS)
-def test_bad_masks(name):
-    scores = torch.randn(2, 3, 4)
-    with pytest.raises(TypeError, match="boolean"):
-        ALIGNMENTS[name](scores, torch.ones(2, 3, 4))
-    for shape in ((2, 3, 5), (3, 3, 4), (1, 2, 3, 4)):
-        with pytest.raises(ValueError, match=r"mask: .*broadcasts"):
-            ALIGNMENTS[name](scores, torch.ones(shape, dtype=torch.bool))
+@refusals(
+    (torch.ones(2, 3, 4), TypeError, "boolean"),
+    *((torch.ones(shape) > 0, r"mask: .*broadcasts") for shape in ((2, 3, 5), (3, 3, 4), (1, 2, 3, 4))),
+    of="mask",
+)
+def test_bad_masks(name, mask, error, message):
+    with pytest.raises(error, match=message):
+        ALIGNMENTS[name](torch.randn(2, 3, 4), mask)
 
 
 @pytest.mark.parametrize("temperature", [0.0, -1.0, math.nan])

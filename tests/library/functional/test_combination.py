@@ -2,6 +2,7 @@ import pytest
 import torch
 
 from dual_attention.functional import combine, masked_mean
+from tests.support.refusals import refusals
 
 B, L, S, D = 2, 3, 4, 5
 
@@ -63,7 +64,13 @@ def test_masked_mean():
     assert (x.grad[~mask] == 0).all()
     torch.testing.assert_close(masked_mean(x), x.mean(1))
     assert (masked_mean(x[:, :0]) == 0).all() and (masked_mean(x[:, :0], mask[:, :0]) == 0).all()
-    with pytest.raises(TypeError, match="boolean"):
-        masked_mean(x, mask.float())
-    with pytest.raises(ValueError, match="mask"):
-        masked_mean(x, mask[:2])
+
+
+@refusals(
+    (torch.ones(3, S), TypeError, "boolean"),
+    (torch.ones(2, S) > 0, "mask"),
+    of="mask",
+)
+def test_masks_of_a_mean(mask, error, message):
+    with pytest.raises(error, match=message):
+        masked_mean(torch.zeros(3, S, D), mask)

@@ -14,6 +14,7 @@ from dual_attention.functional import (
     segments_from_cu_seqlens,
 )
 from dual_attention.functional.masks import check_bias
+from tests.support.refusals import refusals
 
 SIZES = {"batch": 2, "heads": 3, "n": 4, "m": 4}
 
@@ -28,15 +29,32 @@ def test_padding_mask_from_lengths():
     assert padding_mask(torch.tensor([1]), 2).tolist() == [[True, False]]
 
 
-@pytest.mark.parametrize("lengths", [torch.tensor([1.0]), torch.tensor([True]), torch.tensor([[1]])])
-def test_padding_mask_refuses_what_are_not_lengths(lengths):
-    with pytest.raises(ValueError, match="lengths"):
-        padding_mask(lengths)
+@refusals(
+    *((lambda n=n: padding_mask(torch.tensor(n)), "lengths") for n in ([1.0], [True], [[1]])),
+    (lambda: padding_mask(torch.tensor([3]), 2), "max_length=2"),
+    (lambda: check_bias(torch.ones(4, 4, dtype=torch.bool), **SIZES), TypeError, "attn_bias"),
+    (lambda: check_bias(torch.zeros(3, 4), **SIZES), r"attn_bias: .*got \(3, 4\)"),
+    (lambda: segments_from_cu_seqlens([0, 4, 9]), TypeError, "cu_seqlens: expected a tensor, got list"),
+    *(
+        (lambda ends=ends: segments_from_cu_seqlens(torch.tensor(ends), 5), "cu_seqlens")
+        for ends in ([1, 2], [0, 3, 2], [], [0.0, 2.0], [0, 9])
+    ),
+    (
+        lambda: mask_pattern(None, None, True, batch=1, heads=1, n=2, m=4, offset=3),
+        r"is_causal: .*got 2 receivers and 1 senders after 3 earlier ones",
+    ),
+    (lambda: positions_from_padding(WHOLE), TypeError, "padding_mask: expected a boolean"),
+    (lambda: positions_from_segments(WHOLE, WHOLE), TypeError, "padding_mask: expected a boolean tensor"),
+    (lambda: directional_mask(3, "up"), "direction"),
+)
+def test_bad_input(call, error, message):
+    with pytest.raises(error, match=message):
+        call()
 
 
-def test_padding_mask_refuses_a_length_over_the_maximum():
-    with pytest.raises(ValueError, match="max_length=2"):
-        padding_mask(torch.tensor([3]), 2)
+def test_a_bias_of_pairs_is_one_of_all_examples_and_heads():
+    bias = check_bias(torch.zeros(4, 4), **SIZES)
+    assert bias is not None and bias.shape == (1, 1, 4, 4)
 
 
 def test_no_mask_is_none():
@@ -64,37 +82,26 @@ def test_two_dimensions_are_receivers_by_senders_even_if_the_batch_is_as_long():
     assert combined is not None and torch.equal(combined.expand(4, 4, 4, 4)[3, 2], mask)
 
 
-@pytest.mark.parametrize(
-    "arguments, error, message",
-    [
-        ({"attn_mask": torch.zeros(4, 4)}, TypeError, "attn_mask: expected a boolean"),
-        ({"attn_mask": torch.ones(4, 4, dtype=torch.long)}, TypeError, "attn_mask: expected a boolean"),
-        ({"attn_mask": torch.ones(2, 5, dtype=torch.bool)}, ValueError, r"attn_mask: .*got \(2, 5\)"),
-        ({"attn_mask": torch.ones(2, 4, 4, dtype=torch.bool)}, ValueError, r"attn_mask: .*got \(2, 4, 4\)"),
-        ({"attn_mask": torch.ones(5, 1, 4, 4, dtype=torch.bool)}, ValueError, r"attn_mask: .*got \(5, 1, 4, 4\)"),
-        ({"padding_mask": torch.ones(2, 4)}, TypeError, "padding_mask: expected a boolean"),
-        ({"padding_mask": (torch.ones(2, 4) > 0).to_sparse()}, TypeError, "padding_mask: expected a dense tensor"),
-        ({"is_causal": True, "device": [2]}, TypeError, "device"),
-        ({"padding_mask": torch.ones(4, 2, dtype=torch.bool)}, ValueError, r"padding_mask: .*got \(4, 2\)"),
-    ],
+@refusals(
+    ({"attn_mask": torch.zeros(4, 4)}, TypeError, "attn_mask: expected a boolean"),
+    ({"attn_mask": torch.ones(4, 4, dtype=torch.long)}, TypeError, "attn_mask: expected a boolean"),
+    ({"attn_mask": torch.ones(2, 5, dtype=torch.bool)}, r"attn_mask: .*got \(2, 5\)"),
+    ({"attn_mask": torch.ones(2, 4, 4, dtype=torch.bool)}, r"attn_mask: .*got \(2, 4, 4\)"),
+    ({"attn_mask": torch.ones(5, 1, 4, 4, dtype=torch.bool)}, r"attn_mask: .*got \(5, 1, 4, 4\)"),
+    ({"padding_mask": torch.ones(2, 4)}, TypeError, "padding_mask: expected a boolean"),
+    ({"padding_mask": (torch.ones(2, 4) > 0).to_sparse()}, TypeError, "padding_mask: expected a dense tensor"),
+    ({"is_causal": True, "device": [2]}, TypeError, "device"),
+    ({"padding_mask": torch.ones(4, 2, dtype=torch.bool)}, r"padding_mask: .*got \(4, 2\)"),
+    ({"is_causal": True, "n": 2}, "is_causal"),
+    ({"window": 2, "n": 2}, "window: needs as many"),
+    ({"window": 0}, "window: expected at least one"),
+    ({"segments": torch.zeros(2, 4)}, "segments: expected integers"),
+    ({"segments": torch.zeros(3, 4, dtype=torch.long)}, r"segments: .*got shape \(3, 4\)"),
+    of="arguments",
 )
 def test_bad_masks_are_refused(arguments, error, message):
     with pytest.raises(error, match=message):
-        combine_masks(**arguments, **SIZES)
-
-
-def test_causal_needs_as_many_receivers_as_senders():
-    with pytest.raises(ValueError, match="is_causal"):
-        combine_masks(is_causal=True, batch=1, heads=1, n=2, m=3)
-
-
-def test_bias_must_be_floating_point_and_broadcast():
-    with pytest.raises(TypeError, match="attn_bias"):
-        check_bias(torch.ones(4, 4, dtype=torch.bool), **SIZES)
-    with pytest.raises(ValueError, match=r"attn_bias: .*got \(3, 4\)"):
-        check_bias(torch.zeros(3, 4), **SIZES)
-    bias = check_bias(torch.zeros(4, 4), **SIZES)
-    assert bias is not None and bias.shape == (1, 1, 4, 4)
+        combine_masks(**{**SIZES, **arguments})
 
 
 def test_window_and_segments():
@@ -114,35 +121,6 @@ def test_segments_of_receivers_and_senders():
 def test_segments_from_cumulative_lengths():
     assert segments_from_cu_seqlens(torch.tensor([0, 2, 2, 3])).tolist() == [[0, 0, 2]]
     assert segments_from_cu_seqlens(torch.tensor([0, 2]), 4).tolist() == [[0, 0, 1, 1]]
-
-
-def test_cumulative_lengths_are_a_tensor():
-    with pytest.raises(TypeError, match="cu_seqlens: expected a tensor, got list"):
-        segments_from_cu_seqlens([0, 4, 9])
-
-
-@pytest.mark.parametrize("cu_seqlens", [[1, 2], [0, 3, 2], [], [0.0, 2.0], [0, 9]])
-def test_bad_cumulative_lengths_are_refused(cu_seqlens):
-    with pytest.raises(ValueError, match="cu_seqlens"):
-        segments_from_cu_seqlens(torch.tensor(cu_seqlens), 5)
-
-
-@pytest.mark.parametrize(
-    "arguments, message",
-    [
-        ({"window": 0}, "window: expected at least one"),
-        ({"segments": torch.zeros(2, 4)}, "segments: expected integers"),
-        ({"segments": torch.zeros(3, 4, dtype=torch.long)}, r"segments: .*got shape \(3, 4\)"),
-    ],
-)
-def test_bad_windows_and_segments_are_refused(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        combine_masks(**arguments, **SIZES)
-
-
-def test_a_window_needs_as_many_receivers_as_senders():
-    with pytest.raises(ValueError, match="window: needs as many"):
-        combine_masks(window=2, batch=1, heads=1, n=2, m=3)
 
 
 @pytest.mark.parametrize("causal", [True, False])
@@ -185,31 +163,16 @@ def test_order_after_earlier_senders_is_more_than_the_causal_flag():
     assert MaskPattern(1, 5, causal=True, offset=4).dense(None) is None  # one new token sees all
 
 
-def test_order_needs_receivers_that_are_the_last_senders():
-    with pytest.raises(ValueError, match=r"is_causal: .*got 2 receivers and 1 senders after 3 earlier ones"):
-        mask_pattern(None, None, True, batch=1, heads=1, n=2, m=4, offset=3)
-
-
 WHOLE, HALVES = torch.zeros(1, 4, dtype=torch.int64), torch.zeros(1, 4)
 
 
-@pytest.mark.parametrize(
-    ("parts", "error", "message"),
-    [
-        ({"window": 0}, ValueError, "window: expected at least one position, a whole number, got 0"),
-        ({"window": 1.5}, ValueError, "window: .* got 1.5"),
-        (
-            {"receiver_segments": HALVES, "sender_segments": WHOLE},
-            TypeError,
-            "segments: expected integers, got .*float32",
-        ),
-        (
-            {"receiver_segments": WHOLE, "sender_segments": HALVES},
-            TypeError,
-            "segments: expected integers, got .*float32",
-        ),
-        ({"padding": HALVES}, TypeError, "padding_mask: expected"),
-    ],
+@refusals(
+    ({"window": 0}, "window: expected at least one position, a whole number, got 0"),
+    ({"window": 1.5}, "window: .* got 1.5"),
+    ({"receiver_segments": HALVES, "sender_segments": WHOLE}, TypeError, "segments: expected integers, got .*float32"),
+    ({"receiver_segments": WHOLE, "sender_segments": HALVES}, TypeError, "segments: expected integers, got .*float32"),
+    ({"padding": HALVES}, TypeError, "padding_mask: expected"),
+    of="parts",
 )
 def test_patterns_made_by_hand_are_checked(parts, error, message):
     q = torch.randn(2, 3, 4, 5)
@@ -220,8 +183,6 @@ def test_patterns_made_by_hand_are_checked(parts, error, message):
 def test_positions_count_real_tokens():
     mask = torch.tensor([[False, False, True, True], [True, True, True, False], [False] * 4])
     assert positions_from_padding(mask).tolist() == [[0, 0, 0, 1], [0, 1, 2, 2], [0, 0, 0, 0]]
-    with pytest.raises(TypeError, match="padding_mask: expected a boolean"):
-        positions_from_padding(mask.long())
 
 
 def test_positions_from_segments():
@@ -230,13 +191,9 @@ def test_positions_from_segments():
     real = torch.tensor([[False, True, True, False, True, True], [True] * 4 + [False] * 2])
     assert positions_from_segments(segments, real).tolist() == [[0, 0, 0, 0, 1, 0], [0, 1, 2, 3, 3, 3]]
     assert positions_from_segments(segments[:1, :0]).shape == (1, 0)
-    with pytest.raises(TypeError, match="padding_mask: expected a boolean tensor"):
-        positions_from_segments(segments, real.long())
 
 
 def test_directional_masks():
     assert directional_mask(3, "forward").int().tolist() == [[0, 0, 0], [1, 0, 0], [1, 1, 0]]
     assert torch.equal(directional_mask(3, "backward"), directional_mask(3, "forward").T)
     assert torch.equal(directional_mask(3), ~torch.eye(3, dtype=torch.bool))
-    with pytest.raises(ValueError, match="direction"):
-        directional_mask(3, "up")

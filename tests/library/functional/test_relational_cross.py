@@ -15,6 +15,7 @@ from dual_attention.functional import (
     relational_cross,
     relational_cross_attention,
 )
+from tests.support.refusals import refusals
 
 B, H, N, D = 2, 4, 7, 3
 
@@ -129,23 +130,21 @@ def test_a_bias_of_minus_infinity_masks_relations_under_softmax(largest, monkeyp
 
 
 @pytest.mark.parametrize("operation", [relational_cross_attention, disentangled_relational_cross_attention])
-@pytest.mark.parametrize(
-    "change, error, message",
-    [
-        ({"dropout": 1.5}, ValueError, "^dropout: expected a rate"),
-        ({"mask": torch.ones(1, 1, N, N)}, TypeError, "^mask: expected a boolean tensor"),
-        ({"mask": torch.ones(1, 1, N, N + 1, dtype=torch.bool)}, ValueError, "^mask: expected shape"),
-        ({"bias": torch.zeros(1, 1, N + 1, N)}, ValueError, "^bias: expected shape"),
-        ({"k": torch.zeros(B, 2, N, D)}, TypeError, "^k: expected dtype"),
-        ({"k": torch.zeros(B, 2, N, D + 1, dtype=torch.float64)}, ValueError, "^k: expected shape"),
-        ({"k": torch.zeros(B, 3, N, D, dtype=torch.float64)}, ValueError, "^(k|k_rel|symbols): "),
-        ({"symbols": torch.zeros(B, 2, N + 1, D, dtype=torch.float64)}, ValueError, "^symbols: expected shape"),
-        ({"symbols": torch.zeros(B, 2, N, D, device="meta")}, ValueError, "^symbols: expected a tensor on cpu"),
-        ({"symbols": None}, TypeError, "^symbols: expected a tensor, got NoneType"),
-        ({"symbols": [[1.0]]}, TypeError, "^symbols: expected a tensor, got list"),
-        ({"symbols": torch.tensor(1.0)}, ValueError, r"^symbols: expected 4 axes, got shape \(\)"),
-        ({"scale": None}, TypeError, "^scale: expected a number, got None"),
-    ],
+@refusals(
+    ({"dropout": 1.5}, "^dropout: expected a rate"),
+    ({"mask": torch.ones(1, 1, N, N)}, TypeError, "^mask: expected a boolean tensor"),
+    ({"mask": torch.ones(1, 1, N, N + 1, dtype=torch.bool)}, "^mask: expected shape"),
+    ({"bias": torch.zeros(1, 1, N + 1, N)}, "^bias: expected shape"),
+    ({"k": torch.zeros(B, 2, N, D)}, TypeError, "^k: expected dtype"),
+    ({"k": torch.zeros(B, 2, N, D + 1, dtype=torch.float64)}, "^k: expected shape"),
+    ({"k": torch.zeros(B, 3, N, D, dtype=torch.float64)}, "^(k|k_rel|symbols): "),
+    ({"symbols": torch.zeros(B, 2, N + 1, D, dtype=torch.float64)}, "^symbols: expected shape"),
+    ({"symbols": torch.zeros(B, 2, N, D, device="meta")}, "^symbols: expected a tensor on cpu"),
+    ({"symbols": None}, TypeError, "^symbols: expected a tensor, got NoneType"),
+    ({"symbols": [[1.0]]}, TypeError, "^symbols: expected a tensor, got list"),
+    ({"symbols": torch.tensor(1.0)}, r"^symbols: expected 4 axes, got shape \(\)"),
+    ({"scale": None}, TypeError, "^scale: expected a number, got None"),
+    of="change",
 )
 def test_wrong_arguments_are_named(operation, change, error, message):
     queries, keys, symbols, _, pattern, _ = inputs(2, False, False, False)
@@ -156,15 +155,17 @@ def test_wrong_arguments_are_named(operation, change, error, message):
         operation(**{"scale": 0.5, **given, **change})
 
 
-@pytest.mark.parametrize(("activation", "error"), [("swish", ValueError), (["tanh"], TypeError)])
-def test_wrong_activations_are_named(activation, error):
-    queries, keys, symbols, _, _, _ = inputs(2, False, False, False)
-    with pytest.raises(error, match=r"^activation: expected"):
-        relational_cross_attention(queries[0], keys[0], symbols, scale=0.5, activation=activation)
-    with pytest.raises(error, match=r"^rel_activation: expected"):
-        disentangled_relational_cross_attention(
-            queries[0], keys[0], queries[1], keys[1], symbols, scale=0.5, rel_activation=activation
-        )
+@refusals(
+    ("swish", r"activation: expected"),
+    (["tanh"], TypeError, r"activation: expected"),
+    of="activation",
+)
+def test_wrong_activations_are_named(activation, error, message):
+    (q, q_rel), (k, k_rel), symbols = inputs(2, False, False, False)[:3]
+    with pytest.raises(error, match=f"^{message}"):
+        relational_cross_attention(q, k, symbols, scale=0.5, activation=activation)
+    with pytest.raises(error, match=f"^rel_{message}"):
+        disentangled_relational_cross_attention(q, k, q_rel, k_rel, symbols, scale=0.5, rel_activation=activation)
 
 
 def test_returned_relations_are_those_of_padded_senders_too():

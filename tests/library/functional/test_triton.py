@@ -14,6 +14,7 @@ from dual_attention.functional import MaskPattern, RelativeSymbols, relational_a
 from dual_attention.functional.relational.table import IMPLEMENTATIONS
 from dual_attention.functional.triton import support
 from dual_attention.functional.triton.tuning import Tile, Tuning, tuning
+from tests.support.refusals import refusals
 
 from .fused_problems import (  # noqa: F401 (the fixture is used by every test)
     DEVICE,
@@ -223,36 +224,35 @@ def test_auto_in_a_layer(relative, monkeypatch):
     torch.testing.assert_close(masked, full, atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize(
-    "arguments, message",
-    [
-        ({"need_weights": True}, "need_weights=False"),
-        ({"rel_activation": "relu"}, "activation 'identity'"),
-        ({"dropout": 0.1}, "dropout=0.1"),
-        ({"bias": torch.zeros(1, 1, 1, 1)}, "no bias"),
-        ({"mask": torch.ones(1, 1, 4, 4, dtype=torch.bool)}, "in parts"),
-        ({"symbols": RelativeSymbols(torch.zeros(3, 1, 6), torch.zeros(4, 4, dtype=torch.long))}, "OffsetSymbols"),
-        (dict.fromkeys(("u", "w"), torch.zeros(2, 4, 3, 300)), "widths up to 256"),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
+@refusals(
+    ({"need_weights": True}, "need_weights=False"),
+    ({"rel_activation": "relu"}, "activation 'identity'"),
+    ({"dropout": 0.1}, "dropout=0.1"),
+    ({"bias": torch.zeros(1, 1, 1, 1)}, "no bias"),
+    ({"mask": torch.ones(1, 1, 4, 4, dtype=torch.bool)}, "in parts"),
+    ({"symbols": RelativeSymbols(torch.zeros(3, 1, 6), torch.zeros(4, 4, dtype=torch.long))}, "OffsetSymbols"),
+    (dict.fromkeys(("u", "w"), torch.zeros(2, 4, 3, 300)), "widths up to 256"),
+    of="arguments",
 )
-def test_what_cannot_be_done_is_refused(arguments, message):
+def test_what_cannot_be_done_is_refused(arguments, error, message):
     names = ("q", "k", "u", "w", "symbols", "w_r")
     given = {
         **dict(zip(names, (x.float() for x in Problem(batch=2, rep=2, n=4).leaves), strict=True)),
         **SCALES,
         **arguments,
     }
-    with pytest.raises(ValueError, match=f"impl='triton' cannot compute this: .*{message}"):
+    with pytest.raises(error, match=f"impl='triton' cannot compute this: .*{message}"):
         relational_attention(**given, impl="triton")
 
 
-@pytest.mark.parametrize(
-    "version, message", [(None, "is not installed"), ((3, 2), "needs Triton 3.3 or later, got 3.2")]
+@refusals(
+    (None, "is not installed"),
+    ((3, 2), "needs Triton 3.3 or later, got 3.2"),
+    of="version",
 )
-def test_a_missing_or_old_triton_is_refused(version, message, monkeypatch):
+def test_a_missing_or_old_triton_is_refused(version, error, message, monkeypatch):
     monkeypatch.setattr(support, "INSTALLED", version)
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(error, match=message):
         Problem(n=4).results("triton")
 
 

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dual_attention.generation import BeamSearch, beam_search, left_pad, search_beams
+from tests.support.refusals import refusals
 
 from .models import CONTEXT, Prefixes, greedily, next_logits, small_lm
 
@@ -196,22 +197,20 @@ def test_nothing_to_add(model):
     assert model.calls == []
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error", "message"),
-    [
-        ({"num_beams": 0}, ValueError, "num_beams: expected an integer of at least 1, got 0"),
-        ({"num_beams": 2.0}, TypeError, "num_beams"),
-        ({"num_return": 0}, ValueError, "num_return"),
-        ({"num_return": 4}, ValueError, "num_return: expected at most num_beams=3, got 4"),
-        ({"length_penalty": math.nan}, ValueError, "length_penalty: expected a finite number"),
-        ({"length_penalty": "1"}, TypeError, "length_penalty"),
-        ({"max_new_tokens": -1}, ValueError, "max_new_tokens"),
-        ({"stop_tokens": [13]}, ValueError, "stop_tokens"),
-        ({"idx": torch.zeros(2, 0, dtype=torch.long)}, ValueError, "idx"),
-        ({"padding_mask": torch.tensor([[True, True, False]])}, ValueError, "padding_mask: expected left padding"),
-        ({"window_stride": 0}, ValueError, "window_stride"),
-        ({"temperature": 0.5}, TypeError, "temperature"),  # no option of a search without chance
-    ],
+@refusals(
+    ({"num_beams": 0}, "num_beams: expected an integer of at least 1, got 0"),
+    ({"num_beams": 2.0}, TypeError, "num_beams"),
+    ({"num_return": 0}, "num_return"),
+    ({"num_return": 4}, "num_return: expected at most num_beams=3, got 4"),
+    ({"length_penalty": math.nan}, "length_penalty: expected a finite number"),
+    ({"length_penalty": "1"}, TypeError, "length_penalty"),
+    ({"max_new_tokens": -1}, "max_new_tokens"),
+    ({"stop_tokens": [13]}, "stop_tokens"),
+    ({"idx": torch.zeros(2, 0, dtype=torch.long)}, "idx"),
+    ({"padding_mask": torch.tensor([[True, True, False]])}, "padding_mask: expected left padding"),
+    ({"window_stride": 0}, "window_stride"),
+    ({"temperature": 0.5}, TypeError, "temperature"),
+    of="arguments",
 )
 def test_bad_arguments(model, arguments, error, message):
     with pytest.raises(error, match=message):

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from dual_attention.generation import left_pad
+from tests.support.refusals import refusals
 
 
 def test_left_pad():
@@ -19,20 +20,18 @@ def test_rows_of_a_tensor_are_prompts():
     assert mask.all()
 
 
-@pytest.mark.parametrize(
-    ("prompts", "error", "message"),
-    [
-        ([], ValueError, "prompts: expected at least one"),
-        ([[1], []], ValueError, r"prompts\[1\]: expected a vector of at least one token id"),
-        ([[[1]]], ValueError, r"prompts\[0\]: expected a vector"),
-        ([1, 2], ValueError, r"prompts\[0\]: expected a vector"),
-        ("text", TypeError, "prompts: expected a list"),
-        (["text"], TypeError, r"prompts\[0\]: expected token ids, got str"),
-        ([[1.5]], TypeError, r"prompts\[0\]: expected integer token ids"),
-        ([[True]], TypeError, r"prompts\[0\]: expected integer token ids"),
-        ([[None]], TypeError, r"prompts\[0\]: expected token ids"),
-        (None, TypeError, "prompts: expected a list"),
-    ],
+@refusals(
+    ([], "prompts: expected at least one"),
+    ([[1], []], r"prompts\[1\]: expected a vector of at least one token id"),
+    ([[[1]]], r"prompts\[0\]: expected a vector"),
+    ([1, 2], r"prompts\[0\]: expected a vector"),
+    ("text", TypeError, "prompts: expected a list"),
+    (["text"], TypeError, r"prompts\[0\]: expected token ids, got str"),
+    ([[1.5]], TypeError, r"prompts\[0\]: expected integer token ids"),
+    ([[True]], TypeError, r"prompts\[0\]: expected integer token ids"),
+    ([[None]], TypeError, r"prompts\[0\]: expected token ids"),
+    (None, TypeError, "prompts: expected a list"),
+    of="prompts",
 )
 def test_bad_prompts(prompts, error, message):
     with pytest.raises(error, match=message):

@@ -18,6 +18,7 @@ from dual_attention.generation import (
     penalise_repetition,
     tokens_seen,
 )
+from tests.support.refusals import refusals
 
 # Quarters: sums and ties are exact, and distinct logits are far enough apart for every comparison.
 LOGITS = st.lists(st.integers(-12, 12).map(lambda n: n / 4), min_size=1, max_size=9)
@@ -181,28 +182,26 @@ def test_half_precision_logits_are_drawn_from_in_single_precision():
     )
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error", "message"),
-    [
-        ({"temperature": -0.1}, ValueError, "temperature: expected a number of at least 0 .*-0.1"),
-        ({"temperature": math.nan}, ValueError, "temperature"),
-        ({"temperature": math.inf}, ValueError, "temperature"),
-        ({"temperature": "1"}, TypeError, "temperature: .*str"),
-        ({"temperature": None}, TypeError, "temperature: .*NoneType"),
-        ({"top_k": 0}, ValueError, "top_k: expected an integer of at least 1, got 0"),
-        ({"top_k": 2.0}, TypeError, "top_k: expected an integer, got float"),
-        ({"top_k": True}, TypeError, "top_k"),
-        ({"top_p": 0}, ValueError, r"top_p: expected a number in \(0, 1\], got 0"),
-        ({"top_p": 1.01}, ValueError, "top_p"),
-        ({"top_p": math.nan}, ValueError, "top_p"),
-        ({"top_p": True}, TypeError, "top_p"),
-        ({"min_p": -0.1}, ValueError, r"min_p: expected a number in \[0, 1\]"),
-        ({"min_p": 2}, ValueError, "min_p"),
-        ({"repetition_penalty": 0}, ValueError, "repetition_penalty: expected a number above 0, got 0"),
-        ({"repetition_penalty": -1.0}, ValueError, "repetition_penalty"),
-        ({"processors": [3]}, TypeError, "logits_processors: expected a sequence of functions"),
-        ({"processors": abs}, TypeError, "logits_processors"),
-    ],
+@refusals(
+    ({"temperature": -0.1}, "temperature: expected a number of at least 0 .*-0.1"),
+    ({"temperature": math.nan}, "temperature"),
+    ({"temperature": math.inf}, "temperature"),
+    ({"temperature": "1"}, TypeError, "temperature: .*str"),
+    ({"temperature": None}, TypeError, "temperature: .*NoneType"),
+    ({"top_k": 0}, "top_k: expected an integer of at least 1, got 0"),
+    ({"top_k": 2.0}, TypeError, "top_k: expected an integer, got float"),
+    ({"top_k": True}, TypeError, "top_k"),
+    ({"top_p": 0}, r"top_p: expected a number in \(0, 1\], got 0"),
+    ({"top_p": 1.01}, "top_p"),
+    ({"top_p": math.nan}, "top_p"),
+    ({"top_p": True}, TypeError, "top_p"),
+    ({"min_p": -0.1}, r"min_p: expected a number in \[0, 1\]"),
+    ({"min_p": 2}, "min_p"),
+    ({"repetition_penalty": 0}, "repetition_penalty: expected a number above 0, got 0"),
+    ({"repetition_penalty": -1.0}, "repetition_penalty"),
+    ({"processors": [3]}, TypeError, "logits_processors: expected a sequence of functions"),
+    ({"processors": abs}, TypeError, "logits_processors"),
+    of="arguments",
 )
 def test_bad_options(arguments, error, message):
     with pytest.raises(error, match=message):

@@ -10,6 +10,7 @@ from transformers import GenerationConfig, StaticCache
 from dual_attention.hf.cache import CACHE
 from tests.library.hf.models import GREEDY, KINDS, causal, tokens
 from tests.support.language import CONTEXT, WIDTH, with_attention
+from tests.support.refusals import refusals
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -149,27 +150,30 @@ def test_continued_and_assisted_generation(window: int | None):
     assert torch.equal(other.generate(x, max_new_tokens=8, assistant_model=model, **GREEDY), alone)
 
 
-def test_bad_generation():
+X, TOO_LONG = tokens(1, 3), f"max_new_tokens: expected a text of at most {CONTEXT + 1} tokens"
+
+
+@refusals(
+    ({"input_ids": X, "prompt_lookup_num_tokens": 2, "max_new_tokens": CONTEXT + 2}, TOO_LONG),
+    ({"inputs_embeds": torch.zeros(1, 3, WIDTH), "max_new_tokens": CONTEXT + 2}, TOO_LONG),
+    ({"cache_implementation": "static"}, "cache_implementation: this model has a cache of its own"),
+    ({"assistant_early_exit": 1}, "assistant_early_exit: expected None, since this model predicts nothing"),
+    ({CACHE: StaticCache(config=causal().config, max_cache_len=8)}, TypeError, f"{CACHE}: expected a DualAttnCache"),
+    ({CACHE: 3}, f"{CACHE}: expected fewer tokens in it than the prompt's 3.*, got 3"),
+    ({CACHE: 5}, f"{CACHE}: expected fewer tokens in it than the prompt's 3.*, got 5"),
+    of="more",
+)
+def test_bad_generation(more, error, message):
     model = causal()
-    x = tokens(1, 3)
-    for more in ({"prompt_lookup_num_tokens": 2}, {"inputs_embeds": model.get_input_embeddings()(x)}):
-        with pytest.raises(ValueError, match=f"max_new_tokens: expected a text of at most {CONTEXT + 1} tokens"):
-            model.generate(**{"input_ids": x, **more}, max_new_tokens=CONTEXT + 2, **GREEDY)
-    with pytest.raises(ValueError, match="cache_implementation: this model has a cache of its own"):
-        model.generate(x, generation_config=GenerationConfig(max_new_tokens=2, cache_implementation="static"))
-    with pytest.raises(ValueError, match="assistant_early_exit: expected None, since this model predicts nothing"):
-        model.generate(x, assistant_early_exit=1, max_new_tokens=2, **GREEDY)
+    with torch.no_grad():
+        past = {CACHE: model(tokens(1, more[CACHE]))[CACHE]} if isinstance(more.get(CACHE), int) else {}
+    with pytest.raises(error, match=message):
+        model.generate(**{"input_ids": X, **GREEDY, "max_new_tokens": 2, **more, **past})
+
+
+def test_a_batch_of_pages_is_refused():
     with pytest.raises(ValueError, match="generate_batch: expected a model whose cache is pages"):
-        model.generate_batch([[1, 2, 3]], generation_config=GenerationConfig(max_new_tokens=2, eos_token_id=-1))
-    with pytest.raises(TypeError, match=f"{CACHE}: expected a DualAttnCache"):
-        model.generate(x, **{CACHE: StaticCache(config=model.config, max_cache_len=8)}, max_new_tokens=2)
-    for longer in (3, 5):
-        with torch.no_grad():
-            past = model(tokens(1, longer))[CACHE]
-        with pytest.raises(
-            ValueError, match=f"{CACHE}: expected fewer tokens in it than the prompt's 3.*, got {longer}"
-        ):
-            model.generate(x, **{CACHE: past}, max_new_tokens=2, **GREEDY)
+        causal().generate_batch([[1, 2, 3]], generation_config=GenerationConfig(max_new_tokens=2, eos_token_id=-1))
 
 
 def compiled(model) -> list[int]:

@@ -26,10 +26,27 @@ def test_resized_vocabularies(name: str, tied: bool, size: int, tmp_path: Path):
         model.config.vocab_size == size
         and (model.get_output_embeddings().weight is model.get_input_embeddings().weight) == tied
     )
-    with pytest.raises(ValueError, match=f"from 0 to {size - 1}"):
-        model(torch.full((1, 2), size))
     model.save_pretrained(tmp_path)
     assert_same(auto.from_pretrained(tmp_path), model, x)
+
+
+@pytest.mark.parametrize("name", ["causal", "masked"])
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("size", [VOCAB + 5, VOCAB - 3])
+def test_tokens_beyond_a_resized_vocabulary(name: str, tied: bool, size: int):
+    model = MODELS[name][0](tie_weights=tied)
+    model.resize_token_embeddings(size)
+    with pytest.raises(ValueError, match=f"from 0 to {size - 1}"):
+        model(torch.full((1, 2), size))
+
+
+@pytest.mark.filterwarnings("ignore:.*gradient_checkpointing.* is deprecated:FutureWarning")
+@pytest.mark.parametrize("name", MODELS)
+def test_checkpointing_keeps_no_attention_weights(name: str):
+    model = MODELS[name][0]().train()
+    model.gradient_checkpointing_enable()
+    with pytest.raises(ValueError, match="gradient checkpointing keeps no attention weights"):
+        model(inputs(name), output_attentions=True)
 
 
 @pytest.mark.filterwarnings("ignore:.*gradient_checkpointing.* is deprecated:FutureWarning")
@@ -51,8 +68,6 @@ def test_gradient_checkpointing(name: str):
     assert gradients[0].keys() == gradients[1].keys()
     for key, gradient in gradients[0].items():
         torch.testing.assert_close(gradient, gradients[1][key])
-    with pytest.raises(ValueError, match="gradient checkpointing keeps no attention weights"):
-        model(x, output_attentions=True)
     model.gradient_checkpointing_disable()
     assert model(x, output_attentions=True).attentions is not None
 

@@ -25,6 +25,7 @@ from dual_attention.hf import (
 from dual_attention.hf.hub import HubLanguageModel
 from tests.library.hf.models import KINDS, causal, config, tokens
 from tests.library.hf.test_hub import GOLDEN, PUBLISHED, assert_published_logits
+from tests.support.refusals import refusals
 
 HUB: dict[str, type[HubLanguageModel]] = {"dat": DualAttnTransformerLM_HFHub, "transformer": TransformerLM_HFHub}
 
@@ -110,30 +111,24 @@ def test_tokens_that_end_a_text_stay_known(tmp_path: Path):
     assert (model.generation_config.eos_token_id, model.generation_config.pad_token_id) == ([3, 4], 0)
 
 
-@pytest.mark.parametrize(
-    ("call", "error", "message"),
-    [
-        (lambda: to_hub(causal().model), ValueError, "config: expected the LanguageModelConfig of the DualAttn"),
-        (lambda: to_hub(causal().model, config(dff=24).language_config()), ValueError, "config: is not that.*linear1"),
-        (
-            lambda: to_transformers(causal().model, config("transformer").language_config()),
-            ValueError,
-            "config: is not that of this DualAttnTransformerLM",
-        ),
-        (
-            lambda: to_hub(causal("transformer").model, config("transformer", n_heads=2).language_config()),
-            ValueError,
-            "config: is not that of this TransformerLM, whose n_heads is 4; expected 2",
-        ),
-        (
-            lambda: to_transformers(causal().model, config(activation="relu").language_config()),
-            ValueError,
-            "config: is not that of this DualAttnTransformerLM, whose activation is 'gelu'; expected 'relu'",
-        ),
-        (lambda: to_hub(torch.nn.Linear(2, 2)), TypeError, "model: expected a language model of this library"),
-        (lambda: to_transformers(to_hub(causal()), config().language_config()), ValueError, "config: is known"),
-        (lambda: convert_checkpoint(GOLDEN / "dat", "never", "onnx"), ValueError, "to: expected 'hub' or 'transf"),
-    ],
+@refusals(
+    (lambda: to_hub(causal().model), "config: expected the LanguageModelConfig of the DualAttn"),
+    (lambda: to_hub(causal().model, config(dff=24).language_config()), "config: is not that.*linear1"),
+    (
+        lambda: to_transformers(causal().model, config("transformer").language_config()),
+        "config: is not that of this DualAttnTransformerLM",
+    ),
+    (
+        lambda: to_hub(causal("transformer").model, config("transformer", n_heads=2).language_config()),
+        "config: is not that of this TransformerLM, whose n_heads is 4; expected 2",
+    ),
+    (
+        lambda: to_transformers(causal().model, config(activation="relu").language_config()),
+        "config: is not that of this DualAttnTransformerLM, whose activation is 'gelu'; expected 'relu'",
+    ),
+    (lambda: to_hub(torch.nn.Linear(2, 2)), TypeError, "model: expected a language model of this library"),
+    (lambda: to_transformers(to_hub(causal()), config().language_config()), "config: is known"),
+    (lambda: convert_checkpoint(GOLDEN / "dat", "never", "onnx"), "to: expected 'hub' or 'transf"),
 )
 def test_bad_input(call, error, message: str):
     with pytest.raises(error, match=message):

@@ -11,6 +11,7 @@ from transformers import BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadMode
 
 from dual_attention.hf import DualAttnForCausalLM, from_transformers, load_language_model, to_hub, to_transformers
 from tests.library.hf.models import GREEDY, matters
+from tests.support.refusals import refusals
 
 SIZES: dict[str, Any] = {"vocab_size": 29, "bos_token_id": None, "eos_token_id": None}
 GPT2: dict[str, Any] = {**SIZES, "n_embd": 16, "n_layer": 2, "n_head": 4, "n_positions": 24}
@@ -117,25 +118,23 @@ def test_more_heads_than_the_model_has_are_refused():
         from_transformers(MODELS["gpt2"](), 5)
 
 
-@pytest.mark.parametrize(
-    ("make", "named"),
-    [
-        (lambda: GPT2LMHeadModel(GPT2Config(**GPT2, layer_norm_epsilon=1e-6)), "layer_norm_epsilon: expected 1e-05"),
-        (lambda: GPT2LMHeadModel(GPT2Config(**GPT2, attn_pdrop=0.3)), "attn_pdrop: expected 0.1"),
-        (lambda: GPT2LMHeadModel(GPT2Config(**GPT2, scale_attn_by_inverse_layer_idx=True)), "expected False"),
-        (lambda: LlamaForCausalLM(LlamaConfig(**{**LLAMA, "rms_norm_eps": 1e-6})), "rms_norm_eps: expected 1e-05"),
-        (lambda: LlamaForCausalLM(LlamaConfig(**LLAMA, hidden_act="gelu")), "hidden_act: expected 'silu'"),
-        (lambda: LlamaForCausalLM(LlamaConfig(**LLAMA, head_dim=8)), "head_dim: expected 4"),
-        (
-            lambda: LlamaForCausalLM(
-                LlamaConfig(**LLAMA, rope_parameters={"rope_type": "linear", "factor": 2.0, "rope_theta": 1e4})
-            ),
-            "rope_parameters: expected rope_type='default'",
+@refusals(
+    (lambda: GPT2LMHeadModel(GPT2Config(**GPT2, layer_norm_epsilon=1e-6)), "layer_norm_epsilon: expected 1e-05"),
+    (lambda: GPT2LMHeadModel(GPT2Config(**GPT2, attn_pdrop=0.3)), "attn_pdrop: expected 0.1"),
+    (lambda: GPT2LMHeadModel(GPT2Config(**GPT2, scale_attn_by_inverse_layer_idx=True)), "expected False"),
+    (lambda: LlamaForCausalLM(LlamaConfig(**{**LLAMA, "rms_norm_eps": 1e-6})), "rms_norm_eps: expected 1e-05"),
+    (lambda: LlamaForCausalLM(LlamaConfig(**LLAMA, hidden_act="gelu")), "hidden_act: expected 'silu'"),
+    (lambda: LlamaForCausalLM(LlamaConfig(**LLAMA, head_dim=8)), "head_dim: expected 4"),
+    (
+        lambda: LlamaForCausalLM(
+            LlamaConfig(**LLAMA, rope_parameters={"rope_type": "linear", "factor": 2.0, "rope_theta": 1e4})
         ),
-    ],
+        "rope_parameters: expected rope_type='default'",
+    ),
+    of="make",
 )
-def test_what_has_no_counterpart_is_refused(make: Any, named: str):
-    with pytest.raises(ValueError, match=named):
+def test_what_has_no_counterpart_is_refused(make: Any, error, message: str):
+    with pytest.raises(error, match=message):
         from_transformers(make())
 
 

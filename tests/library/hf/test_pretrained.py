@@ -22,6 +22,7 @@ from dual_attention._checkpoints.files import warn_of_misspelt
 from dual_attention._models.weights import shared_names
 from dual_attention.hf import DualAttnConfig, DualAttnForCausalLM, DualAttnForSequenceClassification, load_model
 from tests.library.hf.models import IMAGES, KINDS, MODELS, assert_same, causal, inputs, masked, tokens, vision
+from tests.support.refusals import refusals
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -88,23 +89,21 @@ def test_half_precision(tmp_path: Path):
     torch.testing.assert_close(again(x).logits.float(), model(x).logits, atol=0.3, rtol=0.1)
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "named"),
-    [
-        ("config.json", "null", "expected a JSON object, got NoneType"),
-        ("config.json", '{"d_model": 8}', "expected model_type='dual_attn', got None.*load_model"),
-        ("config.json", '{"model_type": "llama", "hidden_size": 8}', "expected model_type='dual_attn', got 'llama'"),
-        ("config.json", '{"model_type": "dual_attn", "d_model": "8"}', "d_model: expected int, got '8'"),
-        ("generation_config.json", "[]", "expected a JSON object, got list"),
-        ("generation_config.json", '{"a', "is not JSON"),
-        ("model.safetensors.index.json", '{"weight_map": {}}', "is no index of files of weights"),
-        ("model.safetensors", "null", "cannot be read as safetensors"),
-    ],
+@refusals(
+    ("config.json", "null", "expected a JSON object, got NoneType"),
+    ("config.json", '{"d_model": 8}', "expected model_type='dual_attn', got None.*load_model"),
+    ("config.json", '{"model_type": "llama", "hidden_size": 8}', "expected model_type='dual_attn', got 'llama'"),
+    ("config.json", '{"model_type": "dual_attn", "d_model": "8"}', "d_model: expected int, got '8'"),
+    ("generation_config.json", "[]", "expected a JSON object, got list"),
+    ("generation_config.json", '{"a', "is not JSON"),
+    ("model.safetensors.index.json", '{"weight_map": {}}', "is no index of files of weights"),
+    ("model.safetensors", "null", "cannot be read as safetensors"),
+    of="name, text",
 )
-def test_damaged_files_are_named(name: str, text: str, named: str, tmp_path: Path):
+def test_damaged_files_are_named(name: str, text: str, error, message: str, tmp_path: Path):
     causal().save_pretrained(tmp_path)
     (tmp_path / name).write_text(text)
-    with pytest.raises(ValueError, match=rf"{re.escape(name)}: {named}"):
+    with pytest.raises(error, match=rf"{re.escape(name)}: {message}"):
         DualAttnForCausalLM.from_pretrained(tmp_path)
 
 

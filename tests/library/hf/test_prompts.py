@@ -63,8 +63,14 @@ def test_past_the_context_the_prompt_stays(length: int):
     read = found[:, -1 - CONTEXT + N_PROMPT : -1]
     embedded = torch.cat([model.get_prompt(batch_size=2), base.get_input_embeddings()(read)], dim=1)
     assert torch.equal(found[:, -1], base(inputs_embeds=embedded).logits[:, -1].argmax(-1))
+
+
+@pytest.mark.parametrize("length", [4, CONTEXT])
+def test_past_the_context_no_prompt_is_looked_up(length: int):
+    model = peft.get_peft_model(causal(), KINDS["prompt tuning"]()).eval()
+    more = {**GREEDY, "max_new_tokens": CONTEXT - length + 3, "prompt_lookup_num_tokens": 2}
     with pytest.raises(ValueError, match=f"at most {CONTEXT - N_PROMPT + 1} tokens.*with the learned prompt"):
-        model.generate(input_ids=x, prompt_lookup_num_tokens=2, **more)
+        model.generate(input_ids=tokens(2, length), **more)
 
 
 def test_a_learned_prefix_is_refused():

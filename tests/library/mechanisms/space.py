@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -90,13 +89,6 @@ def a_mask(n: int = 5) -> Tensor:
     mask = torch.rand(2, 1, n, n) < 0.7
     mask[0, :, 1] = False
     return mask
-
-
-def refuse(*cases: tuple[type[Exception], str, Callable[[], object]]) -> None:
-    """Assert that each call raises its error with a message that matches."""
-    for error, message, call in cases:
-        with pytest.raises(error, match=message):
-            call()
 
 
 def longer_by_two(x: Tensor) -> Tensor:

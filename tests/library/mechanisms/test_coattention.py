@@ -22,9 +22,10 @@ from dual_attention.mechanisms import (
     RotatoryAttention,
     Sparsemax,
 )
+from tests.support.refusals import refusals
 from tests.support.tensors import close, float64, normal
 
-from .space import longer_by_two, refuse
+from .space import longer_by_two
 
 B, N1, N2, D1, D2 = 3, 4, 5, 6, 2
 
@@ -276,23 +277,27 @@ def test_capsules_are_independent():
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
-def test_bad_inputs(name):
-    m = MECHANISMS[name]()
+@refusals(
+    (lambda m, x1, x2, mask1: m(x1, x1), "x2: expected shape"),
+    (lambda m, x1, x2, mask1: m(x1[0], x2), "x1: expected shape"),
+    (lambda m, x1, x2, mask1: m(x1, x2, mask1=mask1.float()), TypeError, "mask1: expected a boolean"),
+    (lambda m, x1, x2, mask1: m(x1, x2, mask2=mask1), "mask2: expected shape"),
+)
+def test_bad_inputs(name, call, error, message):
     x1, x2, mask1, _ = (t.float() if t.is_floating_point() else t for t in inputs())
-    refuse(
-        (ValueError, "x2: expected shape", lambda: m(x1, x1)),
-        (ValueError, "x1: expected shape", lambda: m(x1[0], x2)),
-        (TypeError, "mask1: expected a boolean", lambda: m(x1, x2, mask1=mask1.float())),
-        (ValueError, "mask2: expected shape", lambda: m(x1, x2, mask2=mask1)),
-    )
+    with pytest.raises(error, match=message):
+        call(MECHANISMS[name](), x1, x2, mask1)
 
 
-def test_bad_settings():
-    refuse(
-        (ValueError, "pool", lambda: ParallelCoAttention(D1, D2, pool="mean")),
-        (ValueError, "affinity", lambda: ParallelCoAttention(D1, D2, affinity=lambda a, b: Additive(a, b, d_out=3))),
-        (ValueError, "hops", lambda: RotatoryAttention(D1, hops=0)),
-    )
-    for make in (AlternatingCoAttention, InteractiveCoAttention, ParallelCoAttention, CapsuleAttention):
-        with pytest.raises(ValueError, match="expected a positive number"):
-            make(0, 2)
+@refusals(
+    (lambda: ParallelCoAttention(D1, D2, pool="mean"), "pool"),
+    (lambda: ParallelCoAttention(D1, D2, affinity=lambda a, b: Additive(a, b, d_out=3)), "affinity"),
+    (lambda: RotatoryAttention(D1, hops=0), "hops"),
+    (lambda: AlternatingCoAttention(0, 2), "expected a positive number"),
+    (lambda: InteractiveCoAttention(0, 2), "expected a positive number"),
+    (lambda: ParallelCoAttention(0, 2), "expected a positive number"),
+    (lambda: CapsuleAttention(0, 2), "expected a positive number"),
+)
+def test_bad_settings(call, error, message):
+    with pytest.raises(error, match=message):
+        call()

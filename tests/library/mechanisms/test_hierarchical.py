@@ -12,11 +12,11 @@ from dual_attention.mechanisms import (
     SocialContextualAttention,
     Sparsemax,
 )
+from tests.support.refusals import refusals
 from tests.support.tensors import close, float64, normal
 
-from .space import refuse
-
 B, N, T, D = 2, 3, 4, 5
+TEXT, USER = torch.randn(B, N, T, D), torch.randn(N, 3)
 
 
 # Hierarchical
@@ -64,17 +64,31 @@ def test_padding_encoders_queries_and_levels():
     assert not torch.allclose(changed.context, result.context)
 
 
-def test_bad_hierarchies():
-    with pytest.raises(ValueError, match="score"):
-        HierarchicalAttention(D, score=[])
-    with pytest.raises(ValueError, match="encoders"):
-        HierarchicalAttention(D, encoders=[nn.Identity(), nn.Identity()])
-    m = HierarchicalAttention(D)
-    refuse(
-        (ValueError, "2 levels", lambda: m(torch.randn(B, T, D))),
-        (TypeError, "boolean", lambda: m(torch.randn(B, N, T, D), mask=torch.ones(B, N, T))),
-        (ValueError, "mask", lambda: m(torch.randn(B, N, T, D), mask=torch.ones(B, N, dtype=torch.bool))),
-    )
+@refusals(
+    (lambda: HierarchicalAttention(D, score=[]), "score"),
+    (lambda: HierarchicalAttention(D, encoders=[nn.Identity(), nn.Identity()]), "encoders"),
+    (lambda: HierarchicalAttention(D)(torch.randn(B, T, D)), "2 levels"),
+    (lambda: HierarchicalAttention(D)(TEXT, mask=torch.ones(B, N, T)), TypeError, "boolean"),
+    (lambda: HierarchicalAttention(D)(TEXT, mask=torch.ones(B, N, dtype=torch.bool)), "mask"),
+    (lambda: SocialContextualAttention(3, D, ["a", "b"])(USER, {"a": TEXT[0]}), "groups: expected the aspects"),
+    (lambda: SocialContextualAttention(3, D, ["a"])(USER, {"a": TEXT[0]}, masks={"b": None}), "masks"),
+    *(
+        (
+            lambda wrong=wrong: SocialContextualAttention(3, D, ["posts", wrong]),
+            f"^aspects: expected names .*, got {wrong!r}$",
+        )
+        for wrong in ("items", "training", "a.b", "")
+    ),
+    (
+        lambda: SocialContextualAttention(3, D, ["a", "b", "a"]),
+        r"^aspects: expected names that differ, got \['a', 'b', 'a'\]$",
+    ),
+    (lambda: MultiRepresentationAttention([3, 7], D)([TEXT[..., :3]]), "expected 2"),
+    (lambda: MultiRepresentationAttention([3, 7], D)([TEXT[..., :3]] * 2), r"representations\[1\]"),
+)
+def test_bad_input(call, error, message):
+    with pytest.raises(error, match=message):
+        call()
 
 
 # Social
@@ -93,18 +107,6 @@ def test_social_contextual():
     summaries = torch.cat([uploads, torch.zeros_like(uploads), groups["owner"]], 1)
     present = torch.tensor([[True, False, True]]).expand(B, -1)
     close(output.context, m.aspects(user[:, None], summaries, padding_mask=present).context[:, 0])
-    with pytest.raises(ValueError, match="groups: expected the aspects"):
-        m(user, {"uploads": groups["uploads"]})
-    with pytest.raises(ValueError, match="masks"):
-        m(user, groups, masks={"enemies": masks["friends"]})
-
-
-@pytest.mark.parametrize("wrong", ["items", "training", "a.b", ""])
-def test_names_that_aspects_cannot_have(wrong):
-    with pytest.raises(ValueError, match=f"^aspects: expected names .*, got {wrong!r}$"):
-        SocialContextualAttention(3, D, ["posts", wrong])
-    with pytest.raises(ValueError, match=r"^aspects: expected names that differ, got \['a', 'b', 'a'\]$"):
-        SocialContextualAttention(3, D, ["a", "b", "a"])
 
 
 # Attention via attention
@@ -138,7 +140,3 @@ def test_representations(align):
     if align is None:
         close(output.context[0, 0], t[0, 0, 0])
         close(m([first, second]).weights, (t @ m.attention.score.weight[0]).softmax(-1))
-    with pytest.raises(ValueError, match="expected 2"):
-        m([first])
-    with pytest.raises(ValueError, match=r"representations\[1\]"):
-        m([first, first])

@@ -17,11 +17,13 @@ from dual_attention.mechanisms import (
     replace,
     residual,
 )
+from tests.support.refusals import refusals
 from tests.support.tensors import close, float64, normal
 
 from .space import longer_by_two
 
 B, L, S, D = 2, 3, 5, 4
+Q, K = torch.randn(B, L, D), torch.randn(B, S, D)
 
 
 def test_hops_are_calls_in_a_row():
@@ -89,8 +91,6 @@ def test_feedback_is_the_surveys_form():
     close(output.query, q + first + second)
     of_all, hops = mask[:1], MultiHop(attention, 2, feedback=True)
     close(hops(q, k, padding_mask=of_all).query, hops(q, k, padding_mask=of_all.expand(B, S)).query)
-    with pytest.raises(ValueError, match=r"^padding_mask: expected shape \(2, 5\), got \(1, 1\)"):
-        hops(q, k, padding_mask=of_all[:, :1])
 
 
 def test_padding_and_empty_memories():
@@ -104,18 +104,17 @@ def test_padding_and_empty_memories():
     close(hops(q, k[:, :0]).query, q)
 
 
-def test_bad_hops():
-    attention = GeneralAttention(Dot())
-    for hops in (0, -1):
-        with pytest.raises(ValueError, match="hops"):
-            MultiHop(attention, hops)
-    lists = [attention], nn.ModuleList([attention])
-    for arguments in ((attention, None), ([], None), (nn.ModuleList(), None), *((each, 2) for each in lists)):
-        with pytest.raises(ValueError, match="hops"):
-            MultiHop(*arguments)
-    q, k = normal(B, L, D), normal(B, S, D)
-    with pytest.raises(ValueError, match="key: expected one tensor, or one for each of 3 hops"):
-        MultiHop(attention, 3)(q, [k, k])
-    with pytest.raises(ValueError, match="update"):
-        MultiHop(attention, 2, update=replace)(q, k, normal(B, S, D + 1))
-    assert isinstance(MultiHop(attention, 2), nn.Module)
+@refusals(
+    *((lambda hops=hops: MultiHop(GeneralAttention(Dot()), *hops), "hops") for hops in ((0,), (-1,), (None,))),
+    *((lambda each=each: MultiHop(each, None), "hops") for each in ([], nn.ModuleList())),
+    *((lambda each=each: MultiHop(each([GeneralAttention(Dot())]), 2), "hops") for each in (list, nn.ModuleList)),
+    (lambda: MultiHop(GeneralAttention(Dot()), 3)(Q, [K, K]), "key: expected one tensor, or one for each of 3 hops"),
+    (lambda: MultiHop(GeneralAttention(Dot()), 2, update=replace)(Q, K, torch.randn(B, S, D + 1)), "update"),
+    (
+        lambda: MultiHop(GeneralAttention(Product(D + D, D, 3)), 2, feedback=True)(Q, K, padding_mask=K[:1, :1, 0] > 0),
+        r"^padding_mask: expected shape \(2, 5\), got \(1, 1\)",
+    ),
+)
+def test_bad_input(call, error, message):
+    with pytest.raises(error, match=message):
+        call()

@@ -18,11 +18,11 @@ from dual_attention.mechanisms import (
     Sparsemax,
     recipes,
 )
+from tests.support.refusals import refusals
 from tests.support.tensors import close, float64, normal
 
-from .space import refuse
-
 B, L, S, D, H = 2, 4, 5, 8, 2
+DOT, X = GeneralAttention(Dot()), torch.randn(B, S, 8)
 
 
 @pytest.mark.parametrize("n_kv_heads", [None, 1, 2])
@@ -122,24 +122,22 @@ def test_rotary_positions_can_be_given_by_a_score():
     close(heads(x).context, layer(x, x, x, cos, sin).output)
 
 
-def test_bad_heads():
-    dot = GeneralAttention(Dot())
-    refuse(
-        (ValueError, "d_model: 7", lambda: MultiHead(dot, 7, 2)),
-        (ValueError, "n_kv_heads", lambda: MultiHead(dot, 8, 4, n_kv_heads=3)),
-        (ValueError, "3 heads", lambda: MultiHead(GeneralAttention(General(4, 4, heads=3)), 8, 2)),
-        (ValueError, "query of its own", lambda: MultiHead(GeneralAttention(Dot(), query=LearnedQuery(2, 4)), 8, 2)),
-        (ValueError, "gate", lambda: MultiHead(GeneralAttention(KeyOnly(4)), 8, 2, gate="sigmoid")),
-        (ValueError, "d_out", lambda: MultiHead(dot, 8, 2, out_proj=False, d_out=3)),
-        (ValueError, "softmax", lambda: Elementwise("softmax")),
-    )
-    heads = MultiHead(dot, 8, 2)
-    refuse(
-        (ValueError, "key", lambda: heads()),
-        (ValueError, "query", lambda: heads(None, torch.randn(B, S, 8))),
-        (ValueError, "query", lambda: heads(torch.randn(B, S, 7), torch.randn(B, S, 8))),
-        (ValueError, "key", lambda: heads(torch.randn(S, 8))),
-        (ValueError, "value", lambda: heads(torch.randn(B, S, 8), value=torch.randn(B, S, 7))),
-        (TypeError, "boolean", lambda: heads(torch.randn(B, S, 8), padding_mask=torch.ones(B, S))),
-        (ValueError, "attn_mask", lambda: heads(torch.randn(B, S, 8), attn_mask=torch.ones(B, S, dtype=torch.bool))),
-    )
+@refusals(
+    (lambda: MultiHead(DOT, 7, 2), "d_model: 7"),
+    (lambda: MultiHead(DOT, 8, 4, n_kv_heads=3), "n_kv_heads"),
+    (lambda: MultiHead(GeneralAttention(General(4, 4, heads=3)), 8, 2), "3 heads"),
+    (lambda: MultiHead(GeneralAttention(Dot(), query=LearnedQuery(2, 4)), 8, 2), "query of its own"),
+    (lambda: MultiHead(GeneralAttention(KeyOnly(4)), 8, 2, gate="sigmoid"), "gate"),
+    (lambda: MultiHead(DOT, 8, 2, out_proj=False, d_out=3), "d_out"),
+    (lambda: Elementwise("softmax"), "softmax"),
+    (lambda: MultiHead(DOT, 8, 2)(), "key"),
+    (lambda: MultiHead(DOT, 8, 2)(None, X), "query"),
+    (lambda: MultiHead(DOT, 8, 2)(X[..., :7], X), "query"),
+    (lambda: MultiHead(DOT, 8, 2)(X[0]), "key"),
+    (lambda: MultiHead(DOT, 8, 2)(X, value=X[..., :7]), "value"),
+    (lambda: MultiHead(DOT, 8, 2)(X, padding_mask=torch.ones(B, S)), TypeError, "boolean"),
+    (lambda: MultiHead(DOT, 8, 2)(X, attn_mask=torch.ones(B, S, dtype=torch.bool)), "attn_mask"),
+)
+def test_bad_heads(call, error, message):
+    with pytest.raises(error, match=message):
+        call()

@@ -25,9 +25,10 @@ from dual_attention.mechanisms import (
     TripleProduct,
     recipes,
 )
+from tests.support.refusals import refusals
 from tests.support.tensors import assert_later_tokens_do_not_matter, close, float64, normal
 
-from .space import a_mask, longer_by_two, refuse
+from .space import a_mask, longer_by_two
 from .test_compile import check as check_compiled
 
 B, N, D, H = 2, 5, 8, 2
@@ -111,14 +112,6 @@ def test_sizes_and_asking_for_weights(name):
     again = RIVALS[name]().double().eval()
     again.load_state_dict(rival.state_dict())
     close(again(x, y).context, rival(x, y).context)
-    refuse(
-        (ValueError, "^(query|key): expected", lambda: rival(normal(B, N, D + 1))),
-        (ValueError, "^key: expected", lambda: rival(x, normal(B, N, D + 1))),
-        (TypeError, "^(query|key): expected", lambda: rival(x.float())),
-        (TypeError, "boolean", lambda: rival(x, padding_mask=torch.ones(B, N))),
-        (ValueError, "^padding_mask: expected", lambda: rival(x, padding_mask=torch.ones(B, 2, dtype=torch.bool))),
-        (ValueError, "^(is_causal|causal)", lambda: rival(x, y, is_causal=True)),
-    )
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
@@ -175,10 +168,6 @@ def test_differential_attention_starts_deeper_with_more_subtracted():
     assert size(DifferentialAttention(D, H)) == size(recipes.self_attention(D, 2 * H)) + 4 * (D // H // 2) + D // H
     sparse = float64(DifferentialAttention(D, H, align=Sparsemax()))
     assert (sparse(normal(B, N, D), need_weights=True).weights == 0).any()
-    refuse(
-        (ValueError, "^d_model: expected a multiple of 2 n_heads = 6", lambda: DifferentialAttention(8, 3)),
-        (ValueError, "^layer: expected a positive number", lambda: DifferentialAttention(D, H, layer=0)),
-    )
 
 
 def test_stick_breaking_attention():
@@ -248,29 +237,70 @@ def test_triple_product_of_three_dimensions():
     close(score(q @ turn, torch.cat([k @ turn, other @ turn], -1)), score(q, torch.cat([k, other], -1)), 1e-9)
     zero = torch.zeros(1, 3).double().requires_grad_()
     assert (torch.autograd.grad(score(zero, torch.cat([k, other], -1)).sum(), zero)[0] == 0).all()
-    refuse((ValueError, "^key: expected two of width 3 side by side", lambda: score(q, k)))
 
 
-def test_pairs_that_do_not_fit_are_refused_with_the_number():
-    for rival, options, gib in (
-        (SimplicialAttention(64, 4), {}, "15.3"),
-        (SimplicialAttention(64, 4), {"need_weights": True}, "5,737.3"),
-        (SimplicialAttention(64, 4), {"is_causal": True}, "372.9"),
-        (SimplicialAttention(64, 4, form="volume"), {}, "5,744.9"),
-    ):
-        x = torch.randn(2, 4000, 64, device="meta")
-        with pytest.raises(ValueError, match=rf"^key: pairs of 4,000 keys take {gib} GiB, [0-9,]+ bytes each, more"):
-            rival.to("meta")(x, **options)
+@pytest.mark.parametrize("name", RIVALS)
+@refusals(
+    (lambda rival, x: rival(normal(B, N, D + 1)), "^(query|key): expected"),
+    (lambda rival, x: rival(x, normal(B, N, D + 1)), "^key: expected"),
+    (lambda rival, x: rival(x.float()), TypeError, "^(query|key): expected"),
+    (lambda rival, x: rival(x, padding_mask=torch.ones(B, N)), TypeError, "boolean"),
+    (lambda rival, x: rival(x, padding_mask=torch.ones(B, 2, dtype=torch.bool)), "^padding_mask: expected"),
+    (lambda rival, x: rival(x, normal(B, 3, D), is_causal=True), "^(is_causal|causal)"),
+)
+def test_bad_input_of_all(name, call, error, message):
+    with pytest.raises(error, match=message):
+        call(float64(RIVALS[name]()), normal(B, N, D))
+
+
+@refusals(
+    (lambda x: DifferentialAttention(8, 3), "^d_model: expected a multiple of 2 n_heads = 6"),
+    (lambda x: DifferentialAttention(D, H, layer=0), "^layer: expected a positive number"),
+    (lambda x: TripleProduct()(normal(4, 3), normal(5, 3)), "^key: expected two of width 3 side by side"),
+    (lambda x: SimplicialAttention(D, H, form="cube"), "^form: expected 'product' or 'volume'"),
+    (lambda x: SimplicialAttention(7, H), "^d_model: 7 is not divisible"),
+    (lambda x: SimplicialAttention(D, 0), "^n_heads: expected a positive number"),
+    (lambda x: SimplicialAttention(D, H, max_gib=0), "^max_gib: expected a positive number"),
+    (lambda x: LatentAttention(D, 3, 3), "^d_model: 8 is not divisible"),
+    (lambda x: LatentAttention(D, H, 0), "^d_latent: expected a positive number"),
+    (lambda x: LatentAttention(D, H, 3, 0), "^d_query_latent: expected a positive number"),
+    (lambda x: LatentAttention(D, H, 3)(torch.randn(3, N, D), x), r"^query: expected shape \(2, length, 8\)"),
+    (lambda x: TensorProductProjection(D, H, 4, 0), "^rank: expected a positive number"),
+    (lambda x: recipes.tensor_product_attention(8, 3), "^d_model: 8 is not divisible"),
+    (lambda x: MultiToken(H, key_kernel=4), "^key_kernel: expected an odd number"),
+    (lambda x: MultiToken(H, group=3), "^group: expected a divisor of heads=2, got 3"),
+    (lambda x: GeneralAttention(Dot(), MultiToken(H), block=8), "^block: MultiToken aligns all queries"),
+    (lambda x: MultiToken(H)(normal(B, 3, N, N)), "^scores: expected one number"),
+    (lambda x: MultiHead(GeneralAttention(Dot(), MultiToken(4)), D, H)(x), "^scores: expected one number"),
+    (lambda x: SlotPair(3)(*normal(2, B, 4, N, 2)), r"^key: expected slots \(\.\.\., 3, length, width\)"),
+    (lambda x: SlotPair(4)(*normal(2, N, 2)), "^key: expected slots"),
+    (lambda x: SlotPair(4, shift=-1), "^shift: expected zero or more"),
+    (lambda x: recipes.value_residual_attention(D, H)(x, x, x[:, :2]), "^value: expected"),
+    (lambda x: recipes.value_residual_attention(D, H)(x, x, x[..., :4]), "^value: expected"),
+)
+def test_bad_input(call, error, message):
+    with pytest.raises(error, match=message):
+        call(torch.randn(B, N, D))
+
+
+@refusals(
+    ({}, {}, "15.3"),
+    ({}, {"need_weights": True}, "5,737.3"),
+    ({}, {"is_causal": True}, "372.9"),
+    ({"form": "volume"}, {}, "5,744.9"),
+    of="settings, options",
+)
+def test_pairs_that_do_not_fit_are_refused_with_the_number(settings, options, error, message):
+    rival, x = SimplicialAttention(64, 4, **settings).to("meta"), torch.randn(2, 4000, 64, device="meta")
+    with pytest.raises(error, match=rf"^key: pairs of 4,000 keys take {message} GiB, [0-9,]+ bytes each, more"):
+        rival(x, **options)
+
+
+def test_as_many_keys_as_fit_are_taken():
     rival = SimplicialAttention(64, 4, max_gib=0.001)
+    assert rival(torch.randn(2, 32, 64)).context.shape == (2, 32, 64)
     with pytest.raises(ValueError, match=r"more than max_gib=0\.001; expected at most 32 keys"):
         rival(torch.randn(2, 33, 64))
-    assert rival(torch.randn(2, 32, 64)).context.shape == (2, 32, 64)
-    refuse(
-        (ValueError, "^form: expected 'product' or 'volume'", lambda: SimplicialAttention(D, H, form="cube")),
-        (ValueError, "^d_model: 7 is not divisible", lambda: SimplicialAttention(7, H)),
-        (ValueError, "^n_heads: expected a positive number", lambda: SimplicialAttention(D, 0)),
-        (ValueError, "^max_gib: expected a positive number", lambda: SimplicialAttention(D, H, max_gib=0)),
-    )
 
 
 @pytest.mark.parametrize("queries", [None, 5])
@@ -296,16 +326,10 @@ def test_latent_attention(queries):
     assert torch.linalg.matrix_rank(both) == 3
 
 
-def test_latent_attention_by_other_scores_and_bad_sizes():
+def test_latent_attention_by_other_scores():
     rival = float64(LatentAttention(D, H, 3, score=Cosine(learned=True, heads=H)))
     x = normal(B, N, D)
     assert not torch.allclose(rival(x, is_causal=True).context, rival(x).context)
-    refuse(
-        (ValueError, "^d_model: 8 is not divisible", lambda: LatentAttention(D, 3, 3)),
-        (ValueError, "^d_latent: expected a positive number", lambda: LatentAttention(D, H, 0)),
-        (ValueError, "^d_query_latent: expected a positive number", lambda: LatentAttention(D, H, 3, 0)),
-        (ValueError, r"^query: expected shape \(2, length, 8\)", lambda: rival(normal(3, N, D), x)),
-    )
 
 
 def test_tensor_product_attention():
@@ -335,10 +359,6 @@ def test_tensor_products_stay_where_float16_squares_do_not():
     torch.nn.init.constant_(several.weight, 1.0)
     with torch.autocast("cpu", torch.float16):
         assert (several(x.float()) == 40_000).all() and several(x.float()).dtype == torch.float16
-    refuse(
-        (ValueError, "^rank: expected a positive number", lambda: TensorProductProjection(D, H, 4, 0)),
-        (ValueError, "^d_model: 8 is not divisible", lambda: recipes.tensor_product_attention(8, 3)),
-    )
 
 
 def test_multi_token_attention():
@@ -369,17 +389,6 @@ def test_multi_token_attention_starts_as_self_attention_and_is_whole():
     late = rival(x, is_causal=True).context[:, 250:260]  # beyond a block of 128 queries
     close(late, rival(x, is_causal=True, need_weights=True).context[:, 250:260])
     close(late, rival(x[:, :260], is_causal=True).context[:, 250:])
-    refuse(
-        (ValueError, "^key_kernel: expected an odd number", lambda: MultiToken(H, key_kernel=4)),
-        (ValueError, "^group: expected a divisor of heads=2, got 3", lambda: MultiToken(H, group=3)),
-        (ValueError, "^block: MultiToken aligns all queries", lambda: GeneralAttention(Dot(), MultiToken(H), block=8)),
-        (ValueError, "^scores: expected one number", lambda: MultiToken(H)(normal(B, 3, N, N))),
-        (
-            ValueError,
-            "^scores: expected one number",
-            lambda: MultiHead(GeneralAttention(Dot(), MultiToken(4)), D, H)(x.float()),
-        ),
-    )
 
 
 def test_slot_pair_attention():
@@ -405,11 +414,6 @@ def test_slot_pairs_are_relations_too():
     close(heads(x).context, heads(x, need_weights=True).context)
     q, k = normal(B, 4, N, 2), normal(B, 4, N, 2)
     close(SlotPair(4, shift=0)(q, k), Dot()(q, k))
-    refuse(
-        (ValueError, r"^key: expected slots \(\.\.\., 3, length, width\)", lambda: SlotPair(3)(q, k)),
-        (ValueError, "^key: expected slots", lambda: SlotPair(4)(q[0, 0], k[0, 0])),
-        (ValueError, "^shift: expected zero or more", lambda: SlotPair(4, shift=-1)),
-    )
 
 
 @pytest.mark.parametrize("align", [StickBreaking, lambda: MultiToken(H, query_kernel=3, key_kernel=5)])
@@ -447,7 +451,3 @@ def test_value_residuals():
     names = {name: w for name, w in fresh.state_dict().items() if not name.endswith("mix")}
     plain.load_state_dict({name.replace("attention.message", "features"): w for name, w in names.items()})
     close(fresh(x).context, plain(x).context)  # as the first layer
-    refuse(
-        (ValueError, "^value: expected", lambda: rival(hidden, hidden, v1[:, :2])),
-        (ValueError, "^value: expected", lambda: rival(hidden, hidden, v1[..., :4])),
-    )

@@ -14,11 +14,13 @@ from dual_attention.mechanisms import (
     ReinforcedSubset,
     SubsetSampler,
 )
+from tests.support.refusals import refusals
 from tests.support.tensors import close, float64, normal
 
 from .space import WIDTH, longer_by_two
 
 B, L, S = 2, 5, 6
+SAMPLER, X = SubsetSampler(WIDTH), torch.randn(B, S, WIDTH)
 
 
 @pytest.mark.parametrize("half_width", [S - 1, S, 50])
@@ -76,10 +78,6 @@ def test_the_position_learns_through_the_gaussian_alone():
     select = PredictiveWindow(WIDTH, 2).double()
     GeneralAttention(Dot(), select=select)(q, k).context.sum().backward()
     assert all(p.grad.abs().sum() > 0 for p in select.parameters())
-    with pytest.raises(ValueError, match="gaussian: without it"):
-        PredictiveWindow(WIDTH, 2, gaussian=False)
-    with pytest.raises(ValueError, match="sigma"):
-        PredictiveWindow(WIDTH, 0)
     assert not any(p.requires_grad for p in PredictiveWindow(WIDTH, 0, gaussian=False, trainable=False).parameters())
     PredictiveWindow(WIDTH, 0, sigma=1.0)
 
@@ -117,8 +115,6 @@ def test_drawn_subsets():
     torch.nn.init.zeros_(sampler.logit.bias)
     longer = longer_by_two(mask)
     close(attention(x, padded, padding_mask=longer).context, attention(x, x, padding_mask=mask).context)
-    with pytest.raises(ValueError, match="query: expected as many as keys"):
-        GeneralAttention(Dot(), select=ReinforcedSubset(sampler, sampler))(x, padded)
 
 
 def test_one_padding_mask_for_all_examples():
@@ -131,11 +127,6 @@ def test_one_padding_mask_for_all_examples():
         assert torch.equal(one.selection.mask, full.selection.mask)
         close(one.selection.log_prob, full.selection.log_prob)
         close(one.selection.fraction, full.selection.fraction)
-    for wrong in (mask.expand(B + 1, S), mask[:, :1], mask[0]):
-        with pytest.raises(ValueError, match=r"^padding_mask: expected shape \(2, 6\), got"):
-            sampler(x, wrong)
-    with pytest.raises(TypeError, match=r"^padding_mask: expected a boolean"):
-        sampler(x, mask.double())
 
 
 @pytest.mark.parametrize("select", [lambda: MonotonicWindow(1), lambda: PredictiveWindow(WIDTH, 2)])
@@ -158,3 +149,21 @@ def test_windows_without_keys(select):
     assert output.context.shape == (B, L, WIDTH) and (output.context == 0).all()
     none = torch.zeros(B, S, dtype=torch.bool)
     assert (attention(normal(B, L, WIDTH), normal(B, S, WIDTH), padding_mask=none).context == 0).all()
+
+
+@refusals(
+    (lambda: PredictiveWindow(WIDTH, 2, gaussian=False), "gaussian: without it"),
+    (lambda: PredictiveWindow(WIDTH, 0), "sigma"),
+    (
+        lambda: GeneralAttention(Dot(), select=ReinforcedSubset(SAMPLER, SAMPLER))(X, torch.randn(B, S + 2, WIDTH)),
+        "query: expected as many as keys",
+    ),
+    *(
+        (lambda wrong=wrong: SAMPLER(X, torch.ones(wrong) > 0), r"^padding_mask: expected shape \(2, 6\), got")
+        for wrong in ((B + 1, S), (1, 1), (S,))
+    ),
+    (lambda: SAMPLER(X, torch.ones(B, S)), TypeError, r"^padding_mask: expected a boolean"),
+)
+def test_bad_input(call, error, message):
+    with pytest.raises(error, match=message):
+        call()

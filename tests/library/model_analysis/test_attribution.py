@@ -10,6 +10,7 @@ from dual_attention.model_analysis.attribution import LogitPart, attribute_logit
 from dual_attention.model_analysis.interventions import Ablate, Target, intervene, intervene_directly
 from tests.library.model_analysis.models import FAMILIES, encoder, hooks
 from tests.support.language import close, lm, tokens
+from tests.support.refusals import refusals
 
 
 class Adapted(torch.nn.Linear):
@@ -125,24 +126,21 @@ def test_models_for_transformers():
     close(found.logits().sum(1), model.eval()(x).logits[:, -1].detach(), 1e-10)
 
 
-def test_what_is_refused():
+@refusals(
+    (lambda model, x: attribute_logits(encoder(), x), TypeError, "model: logits are attributed in language models"),
+    (lambda model, x: attribute_logits(model, x[0]), r"tokens: expected token ids \(B, N\)"),
+    (lambda model, x: attribute_logits(model, x, 9), "place: expected a number from -9 to 8, got 9"),
+    (lambda model, x: attribute_logits(model, x).effects(11), "token: expected token ids from 0 to 10, got 11"),
+    (lambda model, x: attribute_logits(model, x).effects(0, 1.5), TypeError, "foil: expected a token id"),
+    (lambda model, x: attribute_logits(model, x).merged("layer"), "by: expected 'head' or 'relation', got 'layer'"),
+    (
+        lambda model, x: model.layers.add_module("norm", torch.nn.GroupNorm(1, 9)) or attribute_logits(model, x),
+        TypeError,
+        "model: expected LayerNorm, RMSNorm or no normalisation of the stream",
+    ),
+)
+def test_what_is_refused(call, error, message):
     model, x = lm("symbolic_attention"), tokens(2, 9)
-    for arguments, error, message in (
-        ((encoder(), x), TypeError, "model: logits are attributed in language models"),
-        ((model, x[0]), ValueError, r"tokens: expected token ids \(B, N\)"),
-        ((model, x, 9), ValueError, "place: expected a number from -9 to 8, got 9"),
-    ):
-        with pytest.raises(error, match=message):
-            attribute_logits(*arguments)
-    found = attribute_logits(model, x)
-    for call, error, message in (
-        (lambda: found.effects(11), ValueError, "token: expected token ids from 0 to 10, got 11"),
-        (lambda: found.effects(0, 1.5), TypeError, "foil: expected a token id"),
-        (lambda: found.merged("layer"), ValueError, "by: expected 'head' or 'relation', got 'layer'"),
-    ):
-        with pytest.raises(error, match=message):
-            call()
-    model.layers.norm = torch.nn.GroupNorm(1, 9).double()
-    with pytest.raises(TypeError, match="model: expected LayerNorm, RMSNorm or no normalisation of the stream"):
-        attribute_logits(model, x)
+    with pytest.raises(error, match=message):
+        call(model, x)
     assert not hooks(model)

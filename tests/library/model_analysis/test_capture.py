@@ -20,6 +20,7 @@ from dual_attention.model_analysis.sites import find_sites
 from tests.library.hf.models import IMAGES, causal, classifier, masked, vision
 from tests.library.model_analysis.models import FAMILIES, call, hooks
 from tests.support.language import close, lm, tokens
+from tests.support.refusals import refusals
 from tests.support.seq2seq import build as seq2seq
 
 
@@ -229,8 +230,6 @@ def test_baselines_that_compare_objects(name, padded):
         if name == "ESBN":
             seen = there[:, None, None] & torch.ones(5, 5, dtype=torch.bool).tril(-1)
     assert torch.equal(record.visible.expand_as(seen), seen)
-    with pytest.raises(ValueError, match="compute no contribution"), capture(model, "contribution"):
-        pass
 
 
 TOOLBOX = {
@@ -309,69 +308,57 @@ def test_padded_batches_of_transformers_classes(make):
 # ---- bad input
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error", "message"),
-    [
-        ({"layers": 2}, ValueError, r"layers: expected some of blocks.0, blocks.1, got 2"),
-        ({"layers": "decoder"}, ValueError, "layers: expected some of blocks.0"),
-        ({"layers": []}, ValueError, "layers: expected at least one"),
-        ({"layers": 1.5}, TypeError, "layers: expected a number or several"),
-        ({"layers": [None]}, TypeError, "layers: expected names or numbers"),
-        ({"heads": 2}, ValueError, "heads: expected numbers from 0 to 1, the sensory heads of blocks.0, got 2"),
-        ({"heads": [-1]}, ValueError, "heads: .* got -1"),
-        ({"heads": {"relational": [3]}}, ValueError, "heads: expected .*, the relational heads of blocks.0, got 3"),
-        ({"heads": "both"}, ValueError, "heads: expected the kinds 'sensory' and 'relational', got 'both'"),
-        ({"heads": [0.5]}, TypeError, "heads: expected numbers, got 0.5"),
-        ({"heads": {}}, ValueError, "heads: expected at least one kind"),
-        ({"relations": 2}, ValueError, "relations: expected numbers from 0 to 1, the relations of blocks.0, got 2"),
-        ({"relations": 0, "heads": "sensory"}, ValueError, "relations: the chosen layers and heads have no relations"),
-        ({"quantities": "keys"}, ValueError, "quantities: expected some of visible"),
-        ({"quantities": []}, ValueError, "quantities: expected at least one"),
-        ({"quantities": "relations", "heads": "sensory"}, ValueError, "quantities: .* compute no relations"),
-    ],
+@refusals(
+    ({"layers": 2}, r"layers: expected some of blocks.0, blocks.1, got 2"),
+    ({"layers": "decoder"}, "layers: expected some of blocks.0"),
+    ({"layers": []}, "layers: expected at least one"),
+    ({"layers": 1.5}, TypeError, "layers: expected a number or several"),
+    ({"layers": [None]}, TypeError, "layers: expected names or numbers"),
+    ({"heads": 2}, "heads: expected numbers from 0 to 1, the sensory heads of blocks.0, got 2"),
+    ({"heads": [-1]}, "heads: .* got -1"),
+    ({"heads": {"relational": [3]}}, "heads: expected .*, the relational heads of blocks.0, got 3"),
+    ({"heads": "both"}, "heads: expected the kinds 'sensory' and 'relational', got 'both'"),
+    ({"heads": [0.5]}, TypeError, "heads: expected numbers, got 0.5"),
+    ({"heads": {}}, "heads: expected at least one kind"),
+    ({"relations": 2}, "relations: expected numbers from 0 to 1, the relations of blocks.0, got 2"),
+    ({"relations": 0, "heads": "sensory"}, "relations: the chosen layers and heads have no relations"),
+    ({"quantities": "keys"}, "quantities: expected some of visible"),
+    ({"quantities": []}, "quantities: expected at least one"),
+    ({"quantities": "relations", "heads": "sensory"}, "quantities: .* compute no relations"),
+    ({"model": nn.Linear(2, 2)}, "model: expected one with attention layers"),
+    ({"model": lm}, TypeError, "model: expected a module, got function"),
+    ({"model": lm("transformer"), "heads": "relational"}, r"heads: expected kinds .* got 'relational'"),
+    ({"model": lm("transformer"), "relations": 0}, "relations: the chosen layers and heads have no relations"),
+    of="arguments",
 )
 def test_wrong_choices(arguments, error, message):
     model = lm("symbolic_attention")
-    with pytest.raises(error, match=message), capture(model, **arguments):
+    with pytest.raises(error, match=message), capture(**{"model": model, **arguments}):
         pass
     assert not hooks(model)
 
 
-def test_models_without_what_is_asked_for():
-    with pytest.raises(ValueError, match="model: expected one with attention layers"), capture(nn.Linear(2, 2)):
-        pass
-    with pytest.raises(TypeError, match="model: expected a module, got function"), capture(lm):
-        pass
-    transformer = lm("transformer")
-    for arguments, message in (
-        ({"heads": "relational"}, r"heads: expected kinds .* got 'relational'"),
-        ({"relations": 0}, "relations: the chosen layers and heads have no relations"),
-    ):
-        with pytest.raises(ValueError, match=message), capture(transformer, **arguments):
-            pass
-
-
-def test_maps_without_what_is_asked_for():
-    model, x = lm("symbolic_attention"), tokens(2, 9)
+@refusals(
+    (lambda maps: Maps()[0], "nothing was captured"),
+    (lambda maps: Maps().joined("example"), "nothing was captured"),
+    (lambda maps: maps["blocks.2"], KeyError, r"expected one of blocks\.0, blocks\.1"),
+    (lambda maps: maps[0].relational.get("relations"), "kept of its relational heads weights, got 'relations'"),
+    (lambda maps: maps[0].relational.get("value"), "expected one of visible"),
+    (lambda maps: maps[0].relational.select("weights", head=5), "head: expected one of"),
+    (lambda maps: maps[0].relational.select("weights", relation=0), "axis: weights has example, head"),
+    (lambda maps: maps.joined("sender"), "'example' or 'receiver'"),
+    (lambda maps: maps.heads("cross"), "kind: expected"),
+)
+def test_maps_without_what_is_asked_for(call, error, message):
+    model = lm("symbolic_attention")
     with capture(model, "weights", heads="relational") as maps:
-        with pytest.raises(ValueError, match="nothing was captured"):
-            maps[0]
-        model(x)
-    with pytest.raises(KeyError, match=r"expected one of blocks\.0, blocks\.1"):
-        maps["blocks.2"]
-    record = maps[0].relational
-    with pytest.raises(ValueError, match="kept of its relational heads weights, got 'relations'"):
-        record.get("relations")
-    with pytest.raises(ValueError, match="expected one of visible"):
-        record.get("value")
-    with pytest.raises(ValueError, match="head: expected one of"):
-        record.select("weights", head=5)
-    with pytest.raises(ValueError, match="axis: weights has example, head"):
-        record.select("weights", relation=0)
-    with pytest.raises(ValueError, match="'example' or 'receiver'"):
-        maps.joined("sender")
-    with pytest.raises(ValueError, match="kind: expected"):
-        maps.heads("cross")
-    with pytest.raises(ValueError, match="nothing was captured"):
-        Maps().joined("example")
-    assert set(QUANTITIES) >= set(record.kept)
+        model(tokens(2, 9))
+    assert set(QUANTITIES) >= set(maps[0].relational.kept)
+    with pytest.raises(error, match=message):
+        call(maps)
+
+
+@pytest.mark.parametrize("name", OBJECTS)
+def test_baselines_compute_no_contribution(name):
+    with pytest.raises(ValueError, match="compute no contribution"), capture(OBJECTS[name](), "contribution"):
+        pass

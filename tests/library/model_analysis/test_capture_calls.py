@@ -7,6 +7,7 @@ import torch
 
 from dual_attention.model_analysis.capture import capture
 from tests.support.language import close, lm, tokens
+from tests.support.refusals import refusals
 from tests.support.seq2seq import build as seq2seq
 
 
@@ -18,17 +19,10 @@ def test_calls_are_kept_apart_and_joined():
         model(x[:3])
         model(x[3:])
     assert len(maps.calls) == 2
-    with pytest.raises(ValueError, match="maps: expected one call, got 2"):
-        maps["blocks.0"]
     joined = maps.joined("example")
     for one, other in zip(whole.heads(), joined.heads(), strict=True):
         for name, values in one.kept.items():
             close(other.get(name).double(), values.expand(other.get(name).shape).double(), 1e-12)
-    with capture(model) as maps:
-        model(x)
-        model(x[:, :5])
-    with pytest.raises(ValueError, match="calls of one size"):
-        maps.joined("example")
 
 
 @pytest.mark.parametrize("kind", ["symbolic_attention", "rel_sym_attn", "positional_symbols", "transformer"])
@@ -81,6 +75,26 @@ def test_an_encoder_is_called_once_and_its_decoder_step_by_step():
     for one, other in zip(whole.heads(), joined.heads(), strict=True):
         close(other.get("weights"), one.get("weights"))
         close(other.get("contribution"), one.get("contribution"))
+
+
+@refusals(
+    (lambda maps: maps["blocks.0"], "maps: expected one call, got 2"),
+    (lambda maps: maps.joined("example"), "calls of one size"),
+)
+def test_calls_that_differ(call, error, message):
+    model, x = lm("symbolic_attention"), tokens(4, 9)
+    with capture(model) as maps:
+        model(x)
+        model(x[:, :5])
+    with pytest.raises(error, match=message):
+        call(maps)
+
+
+def test_calls_of_other_layers_are_not_joined():
+    model, (source, target) = seq2seq("symbolic_attention"), torch.randint(6, (2, 2, 5))
+    with torch.no_grad(), capture(model) as maps:
+        model.decode(target, memory := model.encode(source))
+        model.decode(target, memory)
     with pytest.raises(ValueError, match="call 1 has the layers"):
         maps.joined("example")
 

@@ -16,6 +16,7 @@ from dual_attention.functional import (
 from dual_attention.functional.relational import dense
 from dual_attention.functional.relational.table import IMPLEMENTATIONS
 from dual_attention.functional.triton import support
+from tests.support.refusals import refusals
 from tests.support.tensors import normal
 
 from .inputs import SCALES, assert_same_with_gradients, boolean, draw_inputs, run
@@ -99,9 +100,10 @@ def test_few_pairs_elsewhere_than_on_a_cpu():
     assert explain(leaves) == ("dense", "there are at most 65536 pairs")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error", "message"),
-    [({"impl": "fast"}, ValueError, "impl: expected one of"), ({"dropout": 2.0}, ValueError, "dropout: expected")],
+@refusals(
+    ({"impl": "fast"}, "impl: expected one of"),
+    ({"dropout": 2.0}, "dropout: expected"),
+    of="arguments",
 )
 def test_explaining_refuses_what_the_operation_refuses(arguments, error, message):
     with pytest.raises(error, match=message):

@@ -8,25 +8,24 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from dual_attention.functional import MaskPattern, OffsetSymbols, RelativeSymbols, reference, relational_attention
 from dual_attention.functional.relational import pair_symbols
+from tests.support.refusals import refusals
 from tests.support.tensors import normal
 
 from .inputs import SCALES, assert_same_with_gradients, boolean, draw_inputs, run
 
 
-@pytest.mark.parametrize(
-    "arguments, message",
-    [
-        ({"impl": "linear", "need_weights": True}, "impl='linear'"),
-        ({"impl": "sdpa", "need_weights": True}, "impl='sdpa' needs need_weights=False"),
-        ({"impl": "sdpa", "dropout": 0.1}, "impl='sdpa' .*dropout=0.1"),
-        ({"impl": "sdpa", "rel_activation": "softmax"}, "impl='sdpa' .*'softmax'"),
-        ({"impl": "fast"}, "impl: expected one of"),
-        ({"rel_activation": "swish"}, "^rel_activation: expected one of"),
-    ],
+@refusals(
+    ({"impl": "linear", "need_weights": True}, "impl='linear'"),
+    ({"impl": "sdpa", "need_weights": True}, "impl='sdpa' needs need_weights=False"),
+    ({"impl": "sdpa", "dropout": 0.1}, "impl='sdpa' .*dropout=0.1"),
+    ({"impl": "sdpa", "rel_activation": "softmax"}, "impl='sdpa' .*'softmax'"),
+    ({"impl": "fast"}, "impl: expected one of"),
+    ({"rel_activation": "swish"}, "^rel_activation: expected one of"),
+    of="arguments",
 )
-def test_what_cannot_be_done_is_refused(arguments, message):
+def test_what_cannot_be_done_is_refused(arguments, error, message):
     leaves, index, _ = draw_inputs()
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(error, match=message):
         run(relational_attention, leaves, index, **arguments)
 
 
@@ -34,8 +33,6 @@ def test_a_symbol_for_each_pair_is_dense_by_nature():
     leaves, index, mask = draw_inputs(symbols="of pairs", n=7, m=8)
     ours = run(relational_attention, leaves, index, mask=mask)
     assert_same_with_gradients(ours, run(reference.relational_attention, leaves, index, mask=mask), leaves)
-    with pytest.raises(ValueError, match=r"at most 2 \(N \+ M\)"):
-        run(relational_attention, leaves, index, impl="linear")
 
 
 # q is measured against k, and u against w: the second of each pair is the one that is named
@@ -47,13 +44,37 @@ def test_wrong_shapes_are_named(position, name):
         run(relational_attention, leaves, index)
 
 
-def test_relative_symbols_check_their_parts():
-    with pytest.raises(ValueError, match="index"):
-        RelativeSymbols(torch.zeros(3, 2), torch.zeros(2, 2))
-    with pytest.raises(ValueError, match="library"):
-        RelativeSymbols(torch.zeros(3), torch.zeros(2, 2, dtype=torch.long))
-    with pytest.raises(ValueError, match="position-relative"):
-        RelativeSymbols.from_dense(torch.zeros(3, 2))
+@refusals(
+    (lambda: RelativeSymbols(torch.zeros(3, 2), torch.zeros(2, 2)), "index"),
+    (lambda: RelativeSymbols(torch.zeros(3), torch.zeros(2, 2, dtype=torch.long)), "library"),
+    (lambda: RelativeSymbols.from_dense(torch.zeros(3, 2)), "position-relative"),
+    (lambda: OffsetSymbols(torch.zeros(4, 3), 4, 6), r"2 P \+ 1"),
+    (
+        lambda: run(relational_attention, *draw_inputs(symbols="of pairs", n=7, m=8)[:2], impl="linear"),
+        r"at most 2 \(N \+ M\)",
+    ),
+)
+def test_symbols_that_are_refused(call, error, message):
+    with pytest.raises(error, match=message):
+        call()
+
+
+@pytest.mark.parametrize("impl", ["reference", "dense", "linear"])
+def test_symbols_of_offsets_are_relative_symbols(impl):
+    leaves, _, mask = draw_inputs(symbols="relative")
+    q, k, u, w, s, w_r = leaves
+    s = torch.cat([s, s[:1]])  # an odd number of rows
+    symbols = OffsetSymbols(s, 4, 5)
+    ours = relational_attention(q, k, u, w, symbols, w_r, **SCALES, mask=mask, impl=impl).output
+    theirs = run(reference.relational_attention, [q, k, u, w, s, w_r], symbols.index, mask=mask)
+    assert_same_with_gradients(ours, theirs, leaves)
+
+
+@pytest.mark.parametrize("impl", ["reference", "dense", "linear"])
+def test_symbols_of_other_offsets_are_refused(impl):
+    q, k, u, w, s, w_r = draw_inputs(symbols="relative")[0]
+    with pytest.raises(ValueError, match="symbols: expected pairs"):
+        relational_attention(q, k, u, w, OffsetSymbols(s[:3], 5, 5), w_r, **SCALES, impl=impl)
 
 
 def test_dense_symbols_round_trip():
@@ -78,21 +99,6 @@ def test_symbols_of_offsets(offset):
     assert isinstance(projected, OffsetSymbols) and torch.equal(projected.dense(), 2 * symbols.dense())
     plain = RelativeSymbols(library, symbols.index).with_library(2 * library)
     assert torch.equal(plain.dense(), projected.dense())
-    with pytest.raises(ValueError, match=r"2 P \+ 1"):
-        OffsetSymbols(library[:4], 4, 6)
-
-
-@pytest.mark.parametrize("impl", ["reference", "dense", "linear"])
-def test_symbols_of_offsets_are_relative_symbols(impl):
-    leaves, _, mask = draw_inputs(symbols="relative")
-    q, k, u, w, s, w_r = leaves
-    s = torch.cat([s, s[:1]])  # an odd number of rows
-    symbols = OffsetSymbols(s, 4, 5)
-    ours = relational_attention(q, k, u, w, symbols, w_r, **SCALES, mask=mask, impl=impl).output
-    theirs = run(reference.relational_attention, [q, k, u, w, s, w_r], symbols.index, mask=mask)
-    assert_same_with_gradients(ours, theirs, leaves)
-    with pytest.raises(ValueError, match="symbols: expected pairs"):
-        relational_attention(q, k, u, w, OffsetSymbols(s, 5, 5), w_r, **SCALES, impl=impl)
 
 
 EVERY = ["reference", "dense", "linear", "sdpa"]
@@ -100,32 +106,30 @@ FULL = (2, 4, 4, 5)  # (B, H, N, M) of draw_inputs()
 
 
 @pytest.mark.parametrize("impl", EVERY)
-@pytest.mark.parametrize(
-    "arguments, error, message",
-    [
-        ({"dropout": -0.1}, ValueError, "^dropout: expected a rate"),
-        ({"dropout": 1.0}, ValueError, "^dropout: expected a rate"),
-        ({"mask": torch.ones(FULL)}, TypeError, "^mask: expected a boolean tensor"),
-        ({"mask": boolean(1, 1, 5, 5)}, ValueError, "^mask: expected shape"),
-        ({"mask": boolean(1, 1, 4, 6)}, ValueError, "^mask: expected shape"),
-        ({"mask": boolean(1, 3, 4, 5)}, ValueError, "^mask: expected shape"),
-        ({"mask": boolean(*FULL, device="meta")}, ValueError, "^mask: expected a tensor on cpu"),
-        ({"mask": MaskPattern(5, 9, causal=True)}, ValueError, r"^mask: expected a pattern of \(N, M\) = \(4, 5\)"),
-        ({"mask": MaskPattern(4, 5, padding=boolean(3, 5))}, ValueError, "^padding_mask: expected shape"),
-        ({"bias": boolean(*FULL)}, TypeError, "^bias: expected a floating-point tensor"),
-        ({"bias": torch.zeros(1, 1, 5, 5)}, ValueError, "^bias: expected shape"),
-        ({"bias": torch.zeros(FULL, device="meta")}, ValueError, "^bias: expected a tensor on cpu"),
-        ({"mask": MaskPattern(4, 5, boolean(4, 5))}, ValueError, r"^attn_mask: expected 4 axes, got shape \(4, 5\)"),
-        ({"mask": MaskPattern(4, 5, receiver_segments=torch.zeros(2, 4))}, ValueError, "^segments: .* of senders"),
-        ({"mask": MaskPattern(4, 5, sender_segments=torch.zeros(2, 5))}, ValueError, "^segments: .* of receivers"),
-        ({"scale": None}, TypeError, "^scale: expected a number, got None"),
-        ({"rel_scale": "1"}, TypeError, "^rel_scale: expected a number, got '1'"),
-        ({"scale": float("nan")}, ValueError, "^scale: expected a finite number"),
-        ({"rel_activation": ["tanh"]}, TypeError, "^rel_activation: expected a name or a function"),
-        ({"symbols": None}, TypeError, "^symbols: expected a tensor, got NoneType"),
-        ({"symbols": [[1.0]]}, TypeError, "^symbols: expected a tensor, got list"),
-        ({"symbols": torch.tensor(1.0)}, ValueError, r"^symbols: expected 4 axes, got shape \(\)"),
-    ],
+@refusals(
+    ({"dropout": -0.1}, "^dropout: expected a rate"),
+    ({"dropout": 1.0}, "^dropout: expected a rate"),
+    ({"mask": torch.ones(FULL)}, TypeError, "^mask: expected a boolean tensor"),
+    ({"mask": boolean(1, 1, 5, 5)}, "^mask: expected shape"),
+    ({"mask": boolean(1, 1, 4, 6)}, "^mask: expected shape"),
+    ({"mask": boolean(1, 3, 4, 5)}, "^mask: expected shape"),
+    ({"mask": boolean(*FULL, device="meta")}, "^mask: expected a tensor on cpu"),
+    ({"mask": MaskPattern(5, 9, causal=True)}, r"^mask: expected a pattern of \(N, M\) = \(4, 5\)"),
+    ({"mask": MaskPattern(4, 5, padding=boolean(3, 5))}, "^padding_mask: expected shape"),
+    ({"bias": boolean(*FULL)}, TypeError, "^bias: expected a floating-point tensor"),
+    ({"bias": torch.zeros(1, 1, 5, 5)}, "^bias: expected shape"),
+    ({"bias": torch.zeros(FULL, device="meta")}, "^bias: expected a tensor on cpu"),
+    ({"mask": MaskPattern(4, 5, boolean(4, 5))}, r"^attn_mask: expected 4 axes, got shape \(4, 5\)"),
+    ({"mask": MaskPattern(4, 5, receiver_segments=torch.zeros(2, 4))}, "^segments: .* of senders"),
+    ({"mask": MaskPattern(4, 5, sender_segments=torch.zeros(2, 5))}, "^segments: .* of receivers"),
+    ({"scale": None}, TypeError, "^scale: expected a number, got None"),
+    ({"rel_scale": "1"}, TypeError, "^rel_scale: expected a number, got '1'"),
+    ({"scale": float("nan")}, "^scale: expected a finite number"),
+    ({"rel_activation": ["tanh"]}, TypeError, "^rel_activation: expected a name or a function"),
+    ({"symbols": None}, TypeError, "^symbols: expected a tensor, got NoneType"),
+    ({"symbols": [[1.0]]}, TypeError, "^symbols: expected a tensor, got list"),
+    ({"symbols": torch.tensor(1.0)}, r"^symbols: expected 4 axes, got shape \(\)"),
+    of="arguments",
 )
 def test_wrong_arguments_are_named_whatever_computes(impl, arguments, error, message):
     (q, k, u, w, symbols, w_r), _, _ = draw_inputs()

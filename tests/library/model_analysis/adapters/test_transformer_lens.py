@@ -140,6 +140,13 @@ def test_patching(bridge: Any, monkeypatch):
     for name, patched in found.items():  # the last layer's other positions have no effect, every head has one
         assert (patched.unique().numel() > 2) and not torch.isclose(patched, without).all(), name
     assert not torch.isclose(found["attn_head_out_all_pos"], without).any()
+
+
+@torch.no_grad()
+def test_patches_of_hooks_that_there_are_not(bridge: Any, monkeypatch):
+    monkeypatch.setattr(patching, "tqdm", lambda rows: rows)
+    _, cache = bridge.run_with_cache(CLEAN)
+    given = (bridge, CORRUPTED, cache, lambda logits: logits[:, -1, 3].sum())
     with pytest.raises(KeyError, match=r"blocks\.0\.attn\.hook_q"):
         patching.get_act_patch_attn_head_all_pos_every(*given)
     with pytest.raises(NotImplementedError, match="hook"):

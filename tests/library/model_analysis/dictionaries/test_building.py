@@ -13,8 +13,12 @@ from dual_attention.model_analysis.dictionaries import DictionarySettings, build
 from dual_attention.model_analysis.dictionaries.pairs import rounded
 from tests.library.model_analysis.models import FAMILIES
 from tests.support import language
+from tests.support.refusals import refusals
 
 SETTINGS = DictionarySettings(top=5, counterexamples=2, context=2)
+
+
+EMPTY = torch.zeros(0, dtype=torch.long)
 
 
 class Corpus(list):
@@ -165,20 +169,19 @@ def test_a_changed_state_is_refused(model, documents, tmp_path):
             build_dictionary(model, documents, SETTINGS, folder=tmp_path)
 
 
-def test_bad_input(model, documents):
-    with pytest.raises(ValueError, match="documents: expected at least one"):
-        build_dictionary(model, [])
-    with pytest.raises(ValueError, match="documents: expected one with tokens, got 2 empty ones"):
-        build_dictionary(model, [torch.zeros(0, dtype=torch.long)] * 2)
-    with pytest.raises(ValueError, match=r"documents: expected ids of shape \(N,\), got torch.float32 \(3,\)"):
-        build_dictionary(model, [torch.zeros(3)])
-    with pytest.raises(ValueError, match="batch_size: expected at least 1, got 0"):
-        build_dictionary(model, documents, batch_size=0)
-    with pytest.raises(ValueError, match="kinds"):
-        build_dictionary(FAMILIES["encoder transformer"](), documents)
-    with pytest.raises(ValueError, match="top: expected at least 1, got 0"):
-        DictionarySettings(top=0)
-    with pytest.raises(ValueError, match=r"ends: expected some of high, low, got \['middle'\]"):
-        DictionarySettings(ends=["middle"])
-    with pytest.raises(ValueError, match="context: expected at least 0, got -1"):
-        DictionarySettings(context=-1)
+@refusals(
+    (lambda model: build_dictionary(model, []), "documents: expected at least one"),
+    (lambda model: build_dictionary(model, [EMPTY] * 2), "documents: expected one with tokens, got 2 empty ones"),
+    (
+        lambda model: build_dictionary(model, [torch.zeros(3)]),
+        r"documents: .* of shape \(N,\), got torch.float32 \(3,\)",
+    ),
+    (lambda model: build_dictionary(model, [EMPTY], batch_size=0), "batch_size: expected at least 1, got 0"),
+    (lambda model: build_dictionary(FAMILIES["encoder transformer"](), [torch.arange(3)]), "kinds"),
+    (lambda model: DictionarySettings(top=0), "top: expected at least 1, got 0"),
+    (lambda model: DictionarySettings(ends=["middle"]), r"ends: expected some of high, low, got \['middle'\]"),
+    (lambda model: DictionarySettings(context=-1), "context: expected at least 0, got -1"),
+)
+def test_bad_input(model, call, error, message):
+    with pytest.raises(error, match=message):
+        call(model)

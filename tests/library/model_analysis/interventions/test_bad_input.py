@@ -10,35 +10,30 @@ from dual_attention.model_analysis.interventions import Ablate, Patch, Scale, St
 from tests.library.model_analysis.interventions.support import MEDIATORS
 from tests.library.model_analysis.models import hooks
 from tests.support.language import lm, tokens
+from tests.support.refusals import refusals
 
 
-@pytest.mark.parametrize(
-    ("make", "error", "message"),
-    [
-        (lambda: Target("key"), ValueError, "mediator: expected 'head', 'relation', 'symbol', 'selection' or 'value'"),
-        (lambda: Target("relation", heads=0), ValueError, "heads: expected None for 'relation'"),
-        (lambda: Target("head", senders=[0]), ValueError, "senders: expected None for 'head'"),
-        (lambda: Target("symbol", receivers=[0]), ValueError, "receivers: expected None for 'symbol'"),
-        (lambda: Target("selection", relations=0), ValueError, "relations: expected None for 'selection'"),
-        (lambda: Target("relation", receivers=[-1]), ValueError, "receivers: expected places"),
-        (lambda: Target("relation", receivers=1.5), TypeError, "receivers: expected places"),
-        (lambda: Target("relation", receivers=[]), ValueError, "receivers: expected at least one"),
-        (lambda: Target("relation", pairs=[(1, 2, 3)]), ValueError, "pairs: expected pairs"),
-        (lambda: Target("relation", pairs=[(1, 2)], senders=1), ValueError, "pairs: expected either pairs"),
-        (lambda: Ablate("head"), TypeError, "target: expected a Target, got str"),
-        (
-            lambda: Ablate(Target("head"), "noise"),
-            ValueError,
-            "how: expected 'zero', 'mean' or 'resample', got 'noise'",
-        ),
-        (lambda: Ablate(Target("head"), seed=-1), ValueError, "seed: expected a number of 0 or more"),
-        (lambda: Ablate(Target("selection"), direction=[1.0]), ValueError, "direction: expected None"),
-        (lambda: Ablate(Target("head"), direction=[0.0]), ValueError, "direction: expected a vector other than zero"),
-        (lambda: Ablate(Target("head"), strength=float("nan")), ValueError, "strength: expected a finite number"),
-        (lambda: Scale(Target("head"), "2"), TypeError, "factor: expected a number"),
-        (lambda: Steer(Target("selection"), 1.0), ValueError, "target: expected no selection"),
-        (lambda: Steer(Target("head"), 1.0), ValueError, "direction: expected a vector to steer a head by"),
-    ],
+@refusals(
+    (lambda: Target("key"), "mediator: expected 'head', 'relation', 'symbol', 'selection' or 'value'"),
+    (lambda: Target("relation", heads=0), "heads: expected None for 'relation'"),
+    (lambda: Target("head", senders=[0]), "senders: expected None for 'head'"),
+    (lambda: Target("symbol", receivers=[0]), "receivers: expected None for 'symbol'"),
+    (lambda: Target("selection", relations=0), "relations: expected None for 'selection'"),
+    (lambda: Target("relation", receivers=[-1]), "receivers: expected places"),
+    (lambda: Target("relation", receivers=1.5), TypeError, "receivers: expected places"),
+    (lambda: Target("relation", receivers=[]), "receivers: expected at least one"),
+    (lambda: Target("relation", pairs=[(1, 2, 3)]), "pairs: expected pairs"),
+    (lambda: Target("relation", pairs=[(1, 2)], senders=1), "pairs: expected either pairs"),
+    (lambda: Ablate("head"), TypeError, "target: expected a Target, got str"),
+    (lambda: Ablate(Target("head"), "noise"), "how: expected 'zero', 'mean' or 'resample', got 'noise'"),
+    (lambda: Ablate(Target("head"), seed=-1), "seed: expected a number of 0 or more"),
+    (lambda: Ablate(Target("selection"), direction=[1.0]), "direction: expected None"),
+    (lambda: Ablate(Target("head"), direction=[0.0]), "direction: expected a vector other than zero"),
+    (lambda: Ablate(Target("head"), strength=float("nan")), "strength: expected a finite number"),
+    (lambda: Scale(Target("head"), "2"), TypeError, "factor: expected a number"),
+    (lambda: Steer(Target("selection"), 1.0), "target: expected no selection"),
+    (lambda: Steer(Target("head"), 1.0), "direction: expected a vector to steer a head by"),
+    of="make",
 )
 def test_wrong_interventions(make, error, message):
     with pytest.raises(error, match=message):

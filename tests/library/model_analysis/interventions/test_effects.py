@@ -29,9 +29,12 @@ from dual_attention.model_analysis.interventions import (
 from tests.library.hf.models import causal
 from tests.library.model_analysis.models import FAMILIES, call, hooks
 from tests.support.language import VOCAB, close, lm, tokens
+from tests.support.refusals import refusals
 from tests.support.seq2seq import build as seq2seq
 
 HEAD = Ablate(Target("head", layers=0, heads={"relational": 1}))
+X = tokens(2, 9)
+EFFECTS = [Effect("0", "loss", (1.0, 2.0)), Effect("0", "kl", (1.0, 2.0))]
 SOME = {
     "head": HEAD,
     "relation": Ablate(Target("relation", layers=0, relations=1), "mean"),
@@ -161,12 +164,6 @@ def test_intervals():
     assert (low, high) == effect.interval(0.9, method="bootstrap")
     assert str(effect).startswith("head: loss +") and "12 documents" in str(effect)
     assert str(Effect("head", "loss", (0.5,))) == "head: loss +0.5000 (one document)"
-    for wrong, message in (({"level": 1.0}, "level"), ({"method": "z"}, "method")):
-        with pytest.raises(ValueError, match=message):
-            effect.interval(**wrong)
-    for method in ("t", "bootstrap"):
-        with pytest.raises(ValueError, match="values: expected at least 2, got 1"):
-            Effect("head", "loss", (0.5,)).interval(method=method)
 
 
 # ---- direct effects
@@ -333,42 +330,55 @@ def test_faithfulness():
     assert found.slope == pytest.approx(np.linalg.lstsq(x[:, None], y, rcond=None)[0][0])
     assert found.mean_error == pytest.approx(np.abs(x - y).mean())
     assert found.mean_size == pytest.approx(np.abs(y).mean())
-    for one, other, message in (
-        (exact, approximate[:3], "approximate: expected effects of"),
-        (exact[:1], approximate[:1], "at least two"),
-        ([exact[0], Effect("0", "kl", (1.0, 2.0))], [approximate[0], Effect("0", "kl", (1.0, 2.0))], "by one metric"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            faithfulness(one, other)
 
 
 # ---- bad input
 
 
+def predict_nothing(model, x):
+    return Prediction(model(x).logits, torch.full_like(x, -1))
+
+
 @pytest.mark.parametrize("measure", [measure_effects, approximate_effects])
-def test_wrong_measurements(measure):
-    model, x = lm("symbolic_attention"), tokens(2, 9)
-    for documents, interventions, how, error, message in (
-        ([x], {}, {}, ValueError, "interventions: expected at least one"),
-        ([], {"head": HEAD}, {}, ValueError, "documents: expected at least one"),
-        ([x], {"head": HEAD}, {"metrics": ["accuracy"]}, ValueError, "metrics: expected some of loss"),
-        ([x], {"head": HEAD}, {"metrics": "loss"}, TypeError, "metrics: expected several names"),
-        ([x], {"head": HEAD}, {"metrics": []}, ValueError, "metrics: expected at least one"),
-        ([x], {"head": HEAD}, {"metrics": ["logit_difference"]}, ValueError, "foils: a logit difference needs"),
-        ([x[0]], {"head": HEAD}, {}, ValueError, "document: expected token ids"),
-        ([x], {"head": Patch(Target("head"))}, {}, ValueError, "source: Patch needs maps"),
-        ([x], {"head": Ablate(Target("head", receivers=[30]))}, {}, ValueError, "was never given the places"),
-    ):
-        with pytest.raises(error, match=message):
-            measure(model, documents, interventions, **how)
-        assert not hooks(model)
-    with pytest.raises(TypeError, match=r"model: expected a language model, .*got Tensor from Embedding; name a func"):
-        predict_next_tokens(torch.nn.Embedding(20, 4), x)
-    with pytest.raises(ValueError, match="metrics: expected some of loss, logit_difference, got 'kl'"):
-        approximate_effects(model, [x], {"head": HEAD}, metrics=["kl"])
-    with pytest.raises(ValueError, match="targets: expected shape"):
-        Prediction(torch.zeros(2, 8, 11), torch.zeros(2, 9, dtype=torch.long))
-    with pytest.raises(ValueError, match="targets: expected something that is scored"):
-        measure(
-            model, [x], {"head": HEAD}, predict=lambda model, x: Prediction(model(x).logits, torch.full_like(x, -1))
-        )
+@refusals(
+    ([X], {}, {}, "interventions: expected at least one"),
+    ([], {"head": HEAD}, {}, "documents: expected at least one"),
+    ([X], {"head": HEAD}, {"metrics": ["accuracy"]}, "metrics: expected some of loss"),
+    ([X], {"head": HEAD}, {"metrics": "loss"}, TypeError, "metrics: expected several names"),
+    ([X], {"head": HEAD}, {"metrics": []}, "metrics: expected at least one"),
+    ([X], {"head": HEAD}, {"metrics": ["logit_difference"]}, "foils: a logit difference needs"),
+    ([X], {"head": HEAD}, {"predict": predict_nothing}, "targets: expected something that is scored"),
+    ([X[0]], {"head": HEAD}, {}, "document: expected token ids"),
+    ([X], {"head": Patch(Target("head"))}, {}, "source: Patch needs maps"),
+    ([X], {"head": Ablate(Target("head", receivers=[30]))}, {}, "was never given the places"),
+    of="documents, interventions, how",
+)
+def test_wrong_measurements(measure, documents, interventions, how, error, message):
+    model = lm("symbolic_attention")
+    with pytest.raises(error, match=message):
+        measure(model, documents, interventions, **how)
+    assert not hooks(model)
+
+
+@refusals(
+    (lambda: Effect("head", "loss", (0.5, 1.0)).interval(level=1.0), "level"),
+    (lambda: Effect("head", "loss", (0.5, 1.0)).interval(method="z"), "method"),
+    (lambda: Effect("head", "loss", (0.5,)).interval(method="t"), "values: expected at least 2, got 1"),
+    (lambda: Effect("head", "loss", (0.5,)).interval(method="bootstrap"), "values: expected at least 2, got 1"),
+    (lambda: faithfulness(EFFECTS, EFFECTS[:1]), "approximate: expected effects of"),
+    (lambda: faithfulness(EFFECTS[:1], EFFECTS[:1]), "at least two"),
+    (lambda: faithfulness(EFFECTS, EFFECTS), "by one metric"),
+    (
+        lambda: approximate_effects(lm("transformer"), [X], {"head": HEAD}, metrics=["kl"]),
+        "of loss, logit_difference, got 'kl'",
+    ),
+    (lambda: Prediction(torch.zeros(2, 8, 11), X), "targets: expected shape"),
+    (
+        lambda: predict_next_tokens(torch.nn.Embedding(20, 4), X),
+        TypeError,
+        r"model: expected a language model, .*got Tensor from Embedding; name a func",
+    ),
+)
+def test_bad_input(call, error, message):
+    with pytest.raises(error, match=message):
+        call()

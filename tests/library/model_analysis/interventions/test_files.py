@@ -19,6 +19,7 @@ from dual_attention.model_analysis.interventions import (
 )
 from tests.library.model_analysis.interventions.support import logits
 from tests.support.language import lm, tokens
+from tests.support.refusals import refusals
 
 
 def test_files(tmp_path):
@@ -56,26 +57,24 @@ def test_rotations_within_each_other_are_bounded(tmp_path, depth, allowed):
         load_interventions(tmp_path / "nested.json")
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("[]", "object"),
-        ('{"format": 2, "interventions": []}', "expected a format of 1"),
-        ('{"format": 1, "interventions": [3]}', "intervention: expected an object"),
-        ('{"format": 1, "interventions": [{"kind": "remove"}]}', "kind: expected one of ablate, scale, patch, steer"),
-        ('{"format": 1, "interventions": [{"kind": "patch"}]}', "target: expected an object"),
-        (
-            '{"format": 1, "interventions": [{"kind": "scale", "target": {"mediator": "head"}, "factr": 2}]}',
-            "got 'factr'; did you mean factor",
-        ),
-        (
-            '{"format": 1, "interventions": [{"kind": "scale", "target": {"mediator": "heads"}}]}',
-            "mediator: expected 'head'",
-        ),
-    ],
+@refusals(
+    ("[]", "object"),
+    ('{"format": 2, "interventions": []}', "expected a format of 1"),
+    ('{"format": 1, "interventions": [3]}', "intervention: expected an object"),
+    ('{"format": 1, "interventions": [{"kind": "remove"}]}', "kind: expected one of ablate, scale, patch, steer"),
+    ('{"format": 1, "interventions": [{"kind": "patch"}]}', "target: expected an object"),
+    (
+        '{"format": 1, "interventions": [{"kind": "scale", "target": {"mediator": "head"}, "factr": 2}]}',
+        "got 'factr'; did you mean factor",
+    ),
+    (
+        '{"format": 1, "interventions": [{"kind": "scale", "target": {"mediator": "heads"}}]}',
+        "mediator: expected 'head'",
+    ),
+    of="content",
 )
-def test_wrong_files(tmp_path, content, message):
+def test_wrong_files(tmp_path, content, error, message):
     (tmp_path / "wrong.json").write_text(content)
-    with pytest.raises(ValueError, match=message) as error:
+    with pytest.raises(error, match=message) as error:
         load_interventions(tmp_path / "wrong.json")
     assert "wrong.json" in str(error.value)

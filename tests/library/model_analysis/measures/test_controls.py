@@ -30,8 +30,6 @@ def test_cosines_and_attention():
     assert cosine_scores(torch.zeros(1, 2, 3)).eq(0).all()
     weights = torch.rand(2, 6, 3, 4)
     assert attention_scores(weights)[1, 2, 3, 5] == weights[1, 5, 2, 3]
-    with pytest.raises(ValueError, match=r"weights: expected shape \(B, H, N, M\)"):
-        attention_scores(weights[0])
 
 
 def test_random_relations_are_those_of_a_layer_with_random_projections():
@@ -52,8 +50,6 @@ def test_random_relations_are_those_of_a_layer_with_random_projections():
     with torch.autocast("cpu", dtype=torch.bfloat16):
         narrow = random_relations(x, 4, 3, symmetric=True, rel_score="squared_distance")
     assert (narrow.diagonal(dim1=1, dim2=2).abs() < 1e-5).all()
-    with pytest.raises(ValueError, match="rel_score: expected 'dot' or 'squared_distance', got 'cosine'"):
-        random_relations(x, 4, 3, rel_score="cosine")
     pairs = symmetric.diagonal(dim1=1, dim2=2)
     torch.testing.assert_close(
         random_relations(x, 4, 3, symmetric=True, rel_score="squared_distance"),
@@ -151,5 +147,3 @@ def test_examples_on_which_the_best_is_chosen_can_be_named():
     (found,) = compare({"relations": values}, labels, mask, permutations=0, chosen_on=first)
     on, other = (float(detect(values[part], labels[part], mask).auc[found.score]) for part in (first, ~first))
     assert found.sign == -1 and (found.chosen_auc, found.auc) == (pytest.approx(1 - on), pytest.approx(1 - other))
-    with pytest.raises(ValueError, match=r"chosen_on: expected booleans \(8,\), got torch.int64 \(8,\)"):
-        compare({"relations": values}, labels, mask, chosen_on=torch.arange(8))

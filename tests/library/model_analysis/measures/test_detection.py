@@ -108,17 +108,3 @@ def test_shuffling_leaves_generators_alone():
     one, other = (detect(values, labels, mask, permutations=5, seed=3).null for _ in range(2))
     assert torch.equal(one, other)
     assert torch.equal(torch.get_rng_state(), before)
-
-
-def test_bad_input():
-    values, labels, mask = planted(0.0)
-    with pytest.raises(ValueError, match=r"scores: expected shape \(B, N, N, R\), got \(6, 10, 9, 4\)"):
-        detect(values[:, :, :9], labels, mask)
-    with pytest.raises(TypeError, match="labels"):
-        detect(values, labels.float(), mask)
-    with pytest.raises(ValueError, match=r"labels: expected a shape broadcastable to \(6, 10, 10\), got \(6, 9, 9\)"):
-        detect(values, labels[:, :9, :9], mask)
-    with pytest.raises(ValueError, match="labels: expected both kinds in one stratum"):
-        detect(values, torch.zeros_like(labels), mask)
-    with pytest.raises(ValueError, match="shuffle: expected 'objects' or 'pairs', got 'rows'"):
-        detect(values, labels, mask, shuffle="rows")

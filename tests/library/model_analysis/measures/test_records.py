@@ -15,6 +15,7 @@ from dual_attention.model_analysis.measures import (
     written_by,
 )
 from tests.library.model_analysis.models import FAMILIES, call
+from tests.support.refusals import refusals
 
 NAMES = [name for name in FAMILIES if "transformer" not in name and "rca" not in name]
 
@@ -77,22 +78,28 @@ def test_contributions_add_up_to_what_relations_write():
     torch.testing.assert_close(readings.contribution[0, 2, 1], single.norm(dim=-1))
 
 
-def test_bad_input():
+def captured(*quantities, **heads):
+    """A model and what it computed on three tokens."""
     model = FAMILIES["language symbolic_attention"]()
-    tokens = torch.tensor([[3, 1, 4]])
-    with capture(model, "weights") as maps:
-        model(tokens)
-    with pytest.raises(ValueError, match="maps: expected a layer with relations"):
-        measure_layers(maps)
-    with capture(model, ["relations", "visible"]) as maps:
-        model(tokens)
-    with pytest.raises(ValueError, match=r"quantity: blocks\.0 kept of its relational heads"):
-        measure_layers(maps)
-    with pytest.raises(ValueError, match="got 'weights'"):
-        read_relations(model, maps["blocks.0"].relational)
-    with capture(model, heads={"relational": [0]}) as maps:
-        model(tokens)
-    with pytest.raises(ValueError, match=r"heads: expected all 2 relational heads, got \(0,\)"):
-        read_relations(model, maps["blocks.0"].relational)
-    with pytest.raises(ValueError, match="expected one with RelationalAttention, got RelationalCrossAttention"):
-        written_by(FAMILIES["language rca"](), 0)
+    with capture(model, *quantities, **heads) as maps:
+        model(torch.tensor([[3, 1, 4]]))
+    return maps
+
+
+def read(maps):
+    return read_relations(FAMILIES["language symbolic_attention"](), maps["blocks.0"].relational)
+
+
+@refusals(
+    (lambda: measure_layers(captured("weights")), "maps: expected a layer with relations"),
+    (lambda: measure_layers(captured(["relations", "visible"])), r"quantity: blocks\.0 kept of its relational heads"),
+    (lambda: read(captured(["relations", "visible"])), "got 'weights'"),
+    (lambda: read(captured(heads={"relational": [0]})), r"heads: expected all 2 relational heads, got \(0,\)"),
+    (
+        lambda: written_by(FAMILIES["language rca"](), 0),
+        "expected one with RelationalAttention, got RelationalCrossAtten",
+    ),
+)
+def test_bad_input(call, error, message):
+    with pytest.raises(error, match=message):
+        call()

@@ -22,8 +22,6 @@ def test_message_share_is_a_ratio_of_norms():
     share = message_share(relational, symbolic)
     torch.testing.assert_close(share[:2], torch.tensor([0.5, 0.0], dtype=torch.float64))
     assert share[2].isnan()
-    with pytest.raises(ValueError, match=r"symbolic: expected shape \(3, 2\), got \(1, 2\)"):
-        message_share(relational, symbolic[:1])
 
 
 def test_rank_counts_directions():
@@ -39,8 +37,6 @@ def test_rank_agrees_with_numpy_under_a_mask():
     relations, mask = torch.randn(2, 5, 7, 4) @ torch.randn(4, 4), torch.rand(2, 5, 7) < 0.5
     values = np.linalg.eigvalsh(np.cov(relations[mask].numpy().T.astype(float), bias=True))
     assert relation_rank(relations, mask).item() == pytest.approx(values.sum() ** 2 / (values**2).sum())
-    with pytest.raises(ValueError, match="at least two pairs"):
-        relation_rank(relations, torch.zeros(2, 5, 7, dtype=torch.bool))
 
 
 def test_asymmetry_of_symmetric_antisymmetric_and_unrelated_relations():
@@ -56,13 +52,6 @@ def test_asymmetry_of_symmetric_antisymmetric_and_unrelated_relations():
     wanted = np.linalg.norm((values - values.transpose(0, 2, 1))[both])
     wanted /= np.linalg.norm((values + values.transpose(0, 2, 1))[both])
     assert relation_asymmetry(relations, mask)[2].item() == pytest.approx(wanted)
-    with pytest.raises(ValueError, match="in both directions"):
-        relation_asymmetry(relations, torch.ones(40, 40, dtype=torch.bool).tril(-1))
-
-
-def test_asymmetry_needs_the_same_objects_on_both_sides():
-    with pytest.raises(ValueError, match=r"relations: expected shape \(B, N, N, R\), got \(1, 3, 4, 2\)"):
-        relation_asymmetry(torch.zeros(1, 3, 4, 2))
 
 
 def test_contributions_are_norms_of_what_is_written():
@@ -77,13 +66,3 @@ def test_contributions_are_norms_of_what_is_written():
         heads = [attention[example, k, i, j] * relations[index] * wr[k, :, relation] for k in range(h)]
         wanted[index] = (wo @ torch.cat(heads)).norm()
     torch.testing.assert_close(found, wanted)
-
-
-def test_contributions_refuse_what_does_not_fit():
-    relations, attention = torch.zeros(1, 3, 3, 2), torch.zeros(1, 4, 3, 3)
-    with pytest.raises(ValueError, match=r"attention: expected \(1, heads, 3, 3\), got \(1, 2, 3, 4\)"):
-        relation_contributions(relations, torch.zeros(1, 2, 3, 4), torch.zeros(2, 2, 8))
-    with pytest.raises(ValueError, match=r"written: expected \(4, 2, d\), got \(2, 4, 8\)"):
-        relation_contributions(relations, attention, torch.zeros(2, 4, 8))
-    with pytest.raises(TypeError, match="relations: expected a floating-point tensor"):
-        relation_contributions(relations.long(), attention, torch.zeros(4, 2, 8))
