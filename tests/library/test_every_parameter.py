@@ -112,8 +112,12 @@ def test_weights_of_retrievers_that_nothing_reads_are_left_out(family: str):
     for loaded in (again, files):
         assert loaded.state_dict().keys() == model.state_dict().keys()
         assert all(torch.equal(loaded.state_dict()[name], tensor) for name, tensor in model.state_dict().items())
+
+
+@pytest.mark.parametrize("family", OLD)
+def test_weights_of_other_retrievers_are_refused(family: str):
+    model, relational = (build(family, "symbolic_attention", *heads)[0] for heads in ((2, 0), (1, 1)))
     with pytest.raises(RuntimeError, match="Unexpected key"):
-        again.load_state_dict({**state, "symbols": torch.zeros(3)})
-    relational, _ = build(family, "symbolic_attention", 1, 1)
+        model.load_state_dict({**model.state_dict(), "symbols": torch.zeros(3)})
     with pytest.raises(RuntimeError, match="size mismatch"):
         relational.load_state_dict({**relational.state_dict(), OLD[family][0]: torch.zeros(3)})

@@ -19,6 +19,7 @@ from tests.support.language import (
     tokens,
     with_attention,
 )
+from tests.support.refusals import refusals
 
 # ---- forward
 
@@ -182,10 +183,6 @@ def test_packed_rows_may_be_longer_than_the_context(kind, pos_enc_type):
     x, segments = pack(examples)
     alone = torch.cat([model(example[None]).logits[0] for example in examples])
     close(model(x, segments=segments).logits[0], alone)
-    with pytest.raises(
-        ValueError, match=r"positions: expected 0 to 23 \(the context, max_block_size=24\), got 0 to 28"
-    ):
-        model(x, segments=torch.zeros_like(segments))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -197,12 +194,25 @@ def test_positions_may_be_given(kind, pos_enc_type):
     for positions in (counted, counted.expand(2, -1)):
         close(model(x, positions=positions).logits, wanted)
     if kind == "rel_sym_attn":
-        with pytest.raises(ValueError, match="positions: expected 0 to 5"):
-            model(x, positions=counted + 3)
-    elif pos_enc_type == "pos_emb" or kind == "positional_symbols":
+        return  # whose neighbourhoods are counted from the first token
+    if pos_enc_type == "pos_emb" or kind == "positional_symbols":
         assert (model(x, positions=counted + 3).logits - wanted).abs().max() > 1e-3
     else:  # rotary positions are relative, but for the rounding of their tables to float32
         close(model(x, positions=counted + 3).logits, wanted, 1e-5)
+
+
+LONG = {"x": tokens(1, CONTEXT + 5), "segments": torch.zeros(1, CONTEXT + 5, dtype=torch.long)}
+
+
+@pytest.mark.parametrize("pos_enc_type", POSITIONS)
+@refusals(
+    *((kind, LONG, r"positions: expected 0 to 23 \(the context, max_block_size=24\), got 0 to 28") for kind in KINDS),
+    ("rel_sym_attn", {"x": tokens(2, 6), "positions": torch.arange(6)[None] + 3}, "positions: expected 0 to 5"),
+    of="kind, arguments",
+)
+def test_positions_that_there_are_not(pos_enc_type, kind, arguments, error, message):
+    with pytest.raises(error, match=message):
+        lm(kind, pos_enc_type=pos_enc_type)(**arguments)
 
 
 # ---- where values cannot be read

@@ -241,18 +241,22 @@ def test_kinds_of_symbols_are_never_guessed_from_a_shape(cls):
     relative.load_state_dict(shared.state_dict())
     assert not torch.allclose(shared(x, s)[0], relative(x, s)[0])
     torch.testing.assert_close(relative(x, s)[0], relative(x, RelativeSymbols.from_dense(s))[0])
-    with pytest.raises(TypeError, match="use_relative_positional_symbols=True"):
-        shared(x, RelativeSymbols.from_dense(s))
-    with pytest.raises(ValueError, match=r"symbols: expected relative ones \(N, M, d\)"):
-        relative(x, normal(2, 4, 8))
+
+
+def relative(cls):
+    return cls(8, 2, use_relative_positional_symbols=True)
 
 
 @pytest.mark.parametrize("cls", LAYERS)
-def test_senders_of_another_batch_are_refused(cls):
+@refusals(
+    (lambda cls, x: cls(8, 2)(x, x, y=x[:1]), r"y: .*got \(1, 3, 8\)"),
+    (lambda cls, x: cls(8, 2)(x, RelativeSymbols.from_dense(x)), TypeError, "use_relative_positional_symbols=True"),
+    (lambda cls, x: relative(cls)(x, torch.zeros(2, 4, 8)), r"symbols: expected relative ones \(N, M, d\)"),
+)
+def test_bad_input(cls, call, error, message):
     """Other bad inputs are those of test_bad_inputs."""
-    x = torch.zeros(2, 3, 8)
-    with pytest.raises(ValueError, match=r"y: .*got \(1, 3, 8\)"):
-        cls(8, 2)(x, x, y=x[:1])
+    with pytest.raises(error, match=message):
+        call(cls, torch.zeros(3, 3, 8))
 
 
 @refusals(

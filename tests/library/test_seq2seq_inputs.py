@@ -21,6 +21,7 @@ from tests.support.tensors import normal
 
 @refusals(
     ("plain", {"input_spec": {"type": "image"}}, "input_spec: expected 'type' to be .* got 'image'"),
+    ("plain", {"input_spec": "token"}, TypeError, r"input_spec: expected a mapping .* got 'token'"),
     ("plain", {"input_spec": {}}, "input_spec: expected 'type'"),
     ("plain", {"output_spec": {"type": "token"}}, "output_spec: expected 'vocab_size' .* got None"),
     ("plain", {"output_spec": {"type": "vector", "dim": 0}}, "output_spec: expected 'dim' .* got 0"),
@@ -67,9 +68,39 @@ def test_bad_constructions_are_refused(kind, arguments, error, message):
         build(kind, **arguments)
 
 
-def test_a_specification_is_a_mapping():
-    with pytest.raises(TypeError, match=r"input_spec: expected a mapping .* got 'token'"):
-        build(input_spec="token")
+X, V = torch.zeros(3, 4, dtype=torch.long), normal(3, 4, 3)
+
+
+@torch.no_grad()
+def decode_with(cached, **options):
+    """Continue from the cache of another model."""
+    model, (x, y) = build(**options), words()
+    model.decode(y, model.encode(x), cache=build(cached, **options).new_cache())
+
+
+@refusals(
+    (lambda: build(decoder={"causal": False}).generate(X, 3, start_token=0), "needs a causal decoder"),
+    (lambda: build(**VECTORS).generate(V, 3, start_token=0), "generate_vectors is for vectors"),
+    (
+        lambda: build(out_dim=9, tie_weights=False).generate(X, 3, start_token=0),
+        "the decoder reads 6 tokens, fewer than out_dim=9",
+    ),
+    (
+        lambda: build().generate_vectors(X, 3, start=V[:, :1, :2]),
+        "generate_vectors: needs a decoder that reads vectors",
+    ),
+    (
+        lambda: build(**{**VECTORS, "out_dim": 4}).generate_vectors(V, 3, start=V[:, :1, :2]),
+        r"generate_vectors: needs .*out_dim=4",
+    ),
+    (lambda: build(**VECTORS).generate_vectors(V, 8, start=V[:, :1, :2]), "length: expected at most 7"),
+    (lambda: build(**VECTORS).generate_vectors(V, 2, start=V[:, :1]), r"start: expected shape \(batch, length, 2\)"),
+    (lambda: decode_with("plain", decoder={"causal": False}), "cache: needs is_causal=True"),
+    (lambda: decode_with("positional_symbols"), "cache: expected the parts"),
+)
+def test_models_that_cannot_generate_say_so(call, error, message):
+    with pytest.raises(error, match=message):
+        call()
 
 
 def test_arguments_are_not_changed():
@@ -159,33 +190,3 @@ def test_bad_generations_are_refused(arguments, error, message):
     x = torch.zeros(3, 4, dtype=torch.long)
     with pytest.raises(error, match=message):
         build().generate(x, **{"max_new_tokens": 3, "start_token": 0, **arguments})
-
-
-def test_models_that_cannot_generate_say_so():
-    x, vectors = torch.zeros(3, 4, dtype=torch.long), normal(3, 4, 3)
-    with pytest.raises(ValueError, match="needs a causal decoder"):
-        build(decoder={"causal": False}).generate(x, 3, start_token=0)
-    with pytest.raises(ValueError, match="generate_vectors is for vectors"):
-        build(**VECTORS).generate(vectors, 3, start_token=0)
-    with pytest.raises(ValueError, match="the decoder reads 6 tokens, fewer than out_dim=9"):
-        build(out_dim=9, tie_weights=False).generate(x, 3, start_token=0)
-    with pytest.raises(ValueError, match="generate_vectors: needs a decoder that reads vectors"):
-        build().generate_vectors(x, 3, start=normal(3, 1, 2))
-    with pytest.raises(ValueError, match=r"generate_vectors: needs .*out_dim=4"):
-        build(**{**VECTORS, "out_dim": 4}).generate_vectors(vectors, 3, start=normal(3, 1, 2))
-    with pytest.raises(ValueError, match="length: expected at most 7"):
-        build(**VECTORS).generate_vectors(vectors, 8, start=normal(3, 1, 2))
-    with pytest.raises(ValueError, match=r"start: expected shape \(batch, length, 2\)"):
-        build(**VECTORS).generate_vectors(vectors, 2, start=normal(3, 1, 3))
-
-
-def test_a_cache_of_a_decoder_that_is_not_causal_is_refused():
-    model, (x, y) = build(decoder={"causal": False}), words()
-    with torch.no_grad(), pytest.raises(ValueError, match="cache: needs is_causal=True"):
-        model.decode(y, model.encode(x), cache=model.new_cache())
-
-
-def test_a_cache_of_another_model_is_refused():
-    model, (x, y) = build(), words()
-    with torch.no_grad(), pytest.raises(ValueError, match="cache: expected the parts"):
-        model.decode(y, model.encode(x), cache=build("positional_symbols").new_cache())

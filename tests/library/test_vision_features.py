@@ -6,6 +6,7 @@ import torch
 from dual_attention._models.vision import VisionModel
 from dual_attention.vision_models import VisionTransformer
 from tests.library.test_vision_models import COMMON, SYMBOLS, dual
+from tests.support.refusals import refusals
 from tests.support.tensors import float64, normal
 
 
@@ -83,15 +84,40 @@ def test_features_only_shares_what_it_needs_and_every_parameter_gets_a_gradient(
     assert [features.model.get_submodule(name) for name in info.module_name()] == [*model.encoder_blocks[:2]]
 
 
+X, WITHOUT_A_BLOCK = torch.randn(IMAGES), (0, 3, [2], [-3], [], [0, -2], [0.5])
+
+
 @KINDS
-@pytest.mark.parametrize("indices", [0, 3, [2], [-3], [], [0, -2], [0.5]])
-def test_indices_without_a_block_are_refused(build, indices):
-    model = build()
-    for call in (model.forward_intermediates, lambda x, indices: model.features_only(indices)):
-        with pytest.raises(ValueError, match="indices: expected"):
-            call(torch.randn(IMAGES), indices=indices)
-    with pytest.raises(ValueError, match=r"output_fmt: .*'NHWC'"):
-        model.forward_intermediates(torch.randn(IMAGES), output_fmt="NHWC")
+@refusals(
+    *((lambda model, at=at: model.forward_intermediates(X, indices=at), "indices: expected") for at in WITHOUT_A_BLOCK),
+    *((lambda model, at=at: model.features_only(at), "indices: expected") for at in WITHOUT_A_BLOCK),
+    (lambda model: model.forward_intermediates(X, output_fmt="NHWC"), r"output_fmt: .*'NHWC'"),
+    (lambda model: model.reset_classifier(2, "max"), r"global_pool: .*'max'"),
+    (lambda model: model.reset_classifier(-1), r"num_classes: .*-1"),
+    (lambda model: model.set_input_size((9, 12)), "do not tile"),
+    (lambda model: model.set_input_size((8, 12, 3)), r"img_size: expected 2 sizes"),
+    (lambda model: model.set_input_size(patch_size=0), "patch_size: .*0"),
+    (lambda model: vit(n_registers=-1), r"n_registers: .*-1"),
+    (
+        lambda model: vidat(
+            n_registers=2, symbol_retrieval_kwargs={"symbol_dim": 8, "max_rel_pos": 3, "n_prefix_tokens": 1}
+        ),
+        r"symbol_retrieval_kwargs: expected n_prefix_tokens=3.*got 1",
+    ),
+    (
+        lambda model: dual("symbolic_attention", sa_kwargs={"shaw_max_rel_pos": 3}).set_input_size((8, 16)),
+        r"img_size: encoder_blocks\.0\..*rel_pos_keys",
+    ),
+    (
+        lambda model: dual(
+            symbol_retrieval_kwargs={"symbol_dim": 8, "max_length": 30, "sinusoidal": True}
+        ).set_input_size((20, 12)),
+        r"img_size: 31 tokens .*max_length=30",
+    ),
+)
+def test_bad_input(build, call, error, message):
+    with pytest.raises(error, match=message):
+        call(build())
 
 
 @KINDS
@@ -107,10 +133,6 @@ def test_another_classifier(build):
     assert torch.equal(model(images), tokens[:, 0])
     model.reset_classifier(2, "")
     assert torch.equal(model(images), model.final_out(tokens))
-    with pytest.raises(ValueError, match=r"global_pool: .*'max'"):
-        model.reset_classifier(2, "max")
-    with pytest.raises(ValueError, match=r"num_classes: .*-1"):
-        model.reset_classifier(-1)
 
 
 @pytest.mark.parametrize("symbols", SYMBOLS)
@@ -235,18 +257,6 @@ def test_what_cannot_be_resized_is_refused_by_name():
         assert model.grid_size == (4, 3) and all(torch.equal(v, before[k]) for k, v in model.state_dict().items())
         model.set_input_size((12, 12))  # only more rows
         assert model(torch.randn(2, 3, 12, 12)).shape == (2, 5)
-    with pytest.raises(ValueError, match=r"img_size: 31 tokens .*max_length=30"):
-        model.set_input_size((20, 12))
-    model = dual("symbolic_attention", sa_kwargs={"shaw_max_rel_pos": 3})
-    with pytest.raises(ValueError, match=r"img_size: encoder_blocks\.0\..*rel_pos_keys"):
-        model.set_input_size((8, 16))
-    for arguments, message in (
-        ({"img_size": (9, 12)}, "do not tile"),
-        ({"img_size": (8, 12, 3)}, r"img_size: expected 2 sizes"),
-        ({"patch_size": 0}, "patch_size: .*0"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            vit().set_input_size(**arguments)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -297,11 +307,3 @@ def test_another_size_leaves_registers_and_their_symbols_as_they_are(symbols):
     (table,), (old,) = model.symbol_retriever.state_dict().values(), ahead.values()
     kept = slice(3) if symbols == "positional_symbols" else slice(-3, None)
     assert torch.equal(table[kept], old[kept])
-
-
-def test_wrong_numbers_of_registers_are_refused():
-    with pytest.raises(ValueError, match=r"n_registers: .*-1"):
-        vit(n_registers=-1)
-    symbols = {"symbol_dim": 8, "max_rel_pos": 3, "n_prefix_tokens": 1}
-    with pytest.raises(ValueError, match=r"symbol_retrieval_kwargs: expected n_prefix_tokens=3.*got 1"):
-        vidat(n_registers=2, symbol_retrieval_kwargs=symbols)

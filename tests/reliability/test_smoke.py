@@ -91,8 +91,12 @@ def test_each_run_writes_its_own_section(tmp_path):
     assert text.startswith(f"by hand\n\n{OF_WORKERS}") and text.endswith(f"\n{BEGIN}\n\nkept\n") and "old" not in text
     assert "| another number of processes | 3 | 2 | 1 | 1 |" in text and "at most 2.0e-03" in text
     assert "1.0 s in the middle, at most 4.0 s" in text and "| seed 5 |" in text
+
+
+def test_a_section_that_there_is_not(tmp_path):
+    (tmp_path / "page.md").write_text("by hand")
     with pytest.raises(ValueError, match="expected a line"):
-        write_section(page, "## Unknown\n")
+        write_section(tmp_path / "page.md", "## Unknown\n")
 
 
 @pytest.mark.parametrize(

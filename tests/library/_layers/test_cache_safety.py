@@ -133,6 +133,15 @@ def test_a_layer_that_fails_late_undoes_its_parts():
         close(block(x[:, 3:], x[:, 3:], cache=cache), block(x, x)[:, 3:])
 
 
+DUAL = DualAttention(8, 2, 2)
+
+
+def uneven():
+    cache = DUAL.new_cache()
+    cache["self_attention"].append(1, 1, k=torch.zeros(1, 2, 1, 2), v=torch.zeros(1, 2, 1, 2))
+    return cache
+
+
 @refusals(
     (Attention(8, 2), Attention(8, 4).new_cache(), r"cache: expected .*\(2, 4\).*got .*\(4, 2\)"),
     (Attention(8, 2), Attention(8, 2, window=3).new_cache(), "window=None, got .*window=3"),
@@ -140,34 +149,29 @@ def test_a_layer_that_fails_late_undoes_its_parts():
     (Attention(8, 2), CacheGroup({"a": Attention(8, 2).new_cache()}), TypeError, "got CacheGroup"),
     (Attention(8, 2), {"k": 1}, TypeError, "cache: .*got dict"),
     (Attention(8, 2), Attention(8, 2).new_context_cache(), "needs no is_causal"),
+    (DUAL, DUAL.new_cache()["self_attention"], TypeError, "expected a CacheGroup"),
+    (DUAL, DualAttention(8, 4, 0).new_cache(), r"expected the parts .*got \['self_attention'\]"),
+    (DUAL, uneven(), "lengths {'self_attention': 1, 'relational_attention': 0}"),
     of="layer, cache",
 )
 def test_caches_of_other_layers_are_refused(layer, cache, error, message):
     x = torch.zeros(1, 2, 8)
+    given = (x, x) if layer is DUAL else (x, x, x)
     with torch.no_grad(), pytest.raises(error, match=message):
-        layer(x, x, x, is_causal=True, cache=cache)
+        layer(*given, is_causal=True, cache=cache)
 
 
-def test_groups_of_other_layers_are_refused():
-    x, layer = torch.zeros(1, 2, 8), DualAttention(8, 2, 2)
-    uneven = layer.new_cache()
-    uneven["self_attention"].append(1, 1, k=torch.zeros(1, 2, 1, 2), v=torch.zeros(1, 2, 1, 2))
-    for cache, error, message in (
-        (layer.new_cache()["self_attention"], TypeError, "expected a CacheGroup"),
-        (DualAttention(8, 4, 0).new_cache(), ValueError, r"expected the parts .*got \['self_attention'\]"),
-        (uneven, ValueError, "lengths {'self_attention': 1, 'relational_attention': 0}"),
-    ):
-        with torch.no_grad(), pytest.raises(error, match=message):
-            layer(x, x, is_causal=True, cache=cache)
+def test_a_block_that_is_not_causal_takes_no_cache():
     block = EncoderBlock(8, 2, **{**COMMON, "causal": False})
     with torch.no_grad(), pytest.raises(ValueError, match="cache: needs is_causal=True"):
-        block(x, cache=block.new_cache())
+        block(torch.zeros(1, 2, 8), cache=block.new_cache())
 
 
 @refusals(
     (lambda cache: cache.append(1, 1), r"expected the tensors \['k'\], got \[\]"),
     (lambda cache: cache.append(1, 2, k=torch.zeros(1, 2, 1, 3)), r"k: expected shape \(1, 2, 2, 3\)"),
     (lambda cache: cache.append(1, 1, k=torch.zeros(1, 2, 1, 3).double()), TypeError, "k: .*float32.*float64"),
+    (lambda cache: cache.reserve(0), "length: expected a positive number"),
     (lambda cache: TokenCache({}, window=0), "window: .*got 0"),
     (lambda cache: TokenCache({}, max_length=0), "max_length: .*got 0"),
     (lambda cache: CacheGroup({}), "caches: expected one or more"),

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dual_attention.baselines import ESBN, PrediNet
-from dual_attention.model_analysis.capture import capture
 from dual_attention.model_analysis.interventions import Ablate, Patch, Scale, Steer, Target, intervene
-from tests.library.model_analysis.interventions.support import MEDIATORS
+from tests.library.model_analysis.interventions.support import MEDIATORS, captured
 from tests.library.model_analysis.models import hooks
 from tests.support.language import lm, tokens
 from tests.support.refusals import refusals
@@ -40,46 +39,63 @@ def test_wrong_interventions(make, error, message):
         make()
 
 
-def test_wrong_applications():
-    model, x = lm("symbolic_attention"), tokens(2, 9)
+MODEL, X = lm("symbolic_attention"), tokens(2, 9)
+SHORTER = {"source": captured(MODEL, X[:, :5], (), layers=0)}
+ONE_RELATION = {"source": captured(MODEL, X, (), "relations", relations=[0])}
 
-    def fails(interventions, message, error=ValueError, source=None, inputs=x):
-        with pytest.raises(error, match=message), intervene(model, interventions, source=source):
-            model(inputs)
-        assert not hooks(model)
 
-    with capture(model, layers=0) as shorter:
-        model(x[:, :5])
-    with capture(model, "relations", relations=[0]) as one_relation:
-        model(x)
-    with capture(model) as three:
-        model(tokens(3, 9))
-    fails(["head"], "interventions: expected interventions, got str", TypeError)
-    fails(Ablate(Target("head", layers=5)), "layers: expected some of blocks.0")
-    fails(
+@refusals(
+    (["head"], {}, TypeError, "interventions: expected interventions, got str"),
+    (Ablate(Target("head", layers=5)), {}, "layers: expected some of blocks.0"),
+    (
         Ablate(Target("relation", relations=2)),
+        {},
         "relations: expected numbers from 0 to 1, the relations of blocks.0, got 2",
-    )
-    fails(Patch(Target("head")), "source: Patch needs maps of other inputs")
-    fails(Patch(Target("head")), "source: expected maps of a capture, got str", TypeError, source="maps")
-    for mediator in MEDIATORS:
-        fails(Patch(Target(mediator, layers=0)), "source: expected .* of the same lengths", source=shorter)
-    fails(Patch(Target("relation", layers=1)), "source: expected maps with relations", source=shorter)
-    fails(Patch(Target("relation")), r"source: expected the relations \(0, 1\)", source=one_relation)
-    fails(Patch(Target("relation")), "source: expected 2 examples or one, got 3", source=three)
-    fails(Ablate(Target("relation"), "resample"), "how: 'resample' takes another example", inputs=x[:1])
-    fails(Ablate(Target("symbol"), "resample"), "how: 'resample' takes another example", inputs=x[:1])
-    fails(Ablate(Target("relation", pairs=[(9, 0), (1, 0)])), r"was never given the places \[\(9, 0\)\]")
-    fails(Ablate(Target("head", receivers=[12])), r"was never given the places \[12\]")
-    fails(Steer(Target("head"), 1.0, [1.0]), "direction: expected 4 numbers, got 1")
-    relative = lm("position_relative")
-    for places in ({"pairs": [(1, 0)]}, {"senders": [2]}):
-        message = rf"{next(iter(places))}: expected None, as pairs share relative symbols in blocks\.0"
-        with pytest.raises(ValueError, match=message), intervene(relative, Ablate(Target("symbol", **places))):
-            pass
-    with pytest.raises(ValueError, match="target: expected layers with heads that have a head, got none"):
-        Target("head").locate(ESBN(6))
-    with pytest.raises(ValueError, match="target: expected layers with relational heads that have a relation"):
-        Target("relation").locate(PrediNet(6, 5, 3, 2))
-    with intervene(model, Ablate(Target("head", receivers=[12]))):
-        pass  # no call, no complaint
+    ),
+    (Patch(Target("head")), {}, "source: Patch needs maps of other inputs"),
+    (Patch(Target("head")), {"source": "maps"}, TypeError, "source: expected maps of a capture, got str"),
+    *((Patch(Target(name, layers=0)), SHORTER, "source: expected .* of the same lengths") for name in MEDIATORS),
+    (Patch(Target("relation", layers=1)), SHORTER, "source: expected maps with relations"),
+    (Patch(Target("relation")), ONE_RELATION, r"source: expected the relations \(0, 1\)"),
+    (
+        Patch(Target("relation")),
+        {"source": captured(MODEL, tokens(3, 9), ())},
+        "source: expected 2 examples or one, got 3",
+    ),
+    (Ablate(Target("relation"), "resample"), {"x": X[:1]}, "how: 'resample' takes another example"),
+    (Ablate(Target("symbol"), "resample"), {"x": X[:1]}, "how: 'resample' takes another example"),
+    (Ablate(Target("relation", pairs=[(9, 0), (1, 0)])), {}, r"was never given the places \[\(9, 0\)\]"),
+    (Ablate(Target("head", receivers=[12])), {}, r"was never given the places \[12\]"),
+    (Steer(Target("head"), 1.0, [1.0]), {}, "direction: expected 4 numbers, got 1"),
+    of="interventions, how",
+)
+def test_wrong_applications(interventions, how, error, message):
+    x, source = how.get("x", X), how.get("source")
+    with pytest.raises(error, match=message), intervene(MODEL, interventions, source=source):
+        MODEL(x)
+    assert not hooks(MODEL)
+
+
+@pytest.mark.parametrize("places", [{"pairs": [(1, 0)]}, {"senders": [2]}])
+def test_pairs_that_share_symbols(places):
+    message = rf"{next(iter(places))}: expected None, as pairs share relative symbols in blocks\.0"
+    change = Ablate(Target("symbol", **places))
+    with pytest.raises(ValueError, match=message), intervene(lm("position_relative"), change):
+        pass
+
+
+@refusals(
+    (lambda: Target("head").locate(ESBN(6)), "target: expected layers with heads that have a head, got none"),
+    (
+        lambda: Target("relation").locate(PrediNet(6, 5, 3, 2)),
+        "target: expected layers with relational heads that have a relation",
+    ),
+)
+def test_models_without_the_target(call, error, message):
+    with pytest.raises(error, match=message):
+        call()
+
+
+def test_without_a_call_there_is_no_complaint():
+    with intervene(MODEL, Ablate(Target("head", receivers=[12]))):
+        pass

@@ -78,4 +78,3 @@ def test_what_fills_up_documents_does_not_count():
     for other in found[1:]:
         assert other.difference == pytest.approx(found[0].difference)
         assert other.with_label == pytest.approx(found[0].with_label)
-    mask = torch.ones(5, 8, 8, dtype=torch.bool)
