@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from functools import partial
 
 import pytest
 import torch
@@ -271,37 +272,18 @@ def test_neighbourhoods_keep_no_more_than_their_reach():
         assert cache.held == min(length, 3)
 
 
+X, NEAR, AT = torch.zeros(1, 3, 8), partial(RelationalSymbolicAttention, 8, 2, 2, 4, 2), PositionalSymbolRetriever(8, 4)
+
+
 @refusals(
     (lambda: PositionRelativeSymbolRetriever2D(8, 2)(torch.zeros(1, 5, 8), (2, 2), cache=TokenCache({})), "grid"),
-    (lambda: RelationalSymbolicAttention(8, 2, 2, 4, 2, causal_nbhd=False).new_cache(), "causal_nbhd=True"),
-    (
-        lambda: RelationalSymbolicAttention(8, 2, 2, 4, 2, causal_nbhd=False)(
-            torch.zeros(1, 3, 8), cache=TokenCache({})
-        ),
-        "causal_nbhd=True",
-    ),
-    (
-        lambda: RelationalSymbolicAttention(8, 2, 2, 4, 2, causal_nbhd=False)(
-            torch.zeros(1, 3, 8), positions=torch.zeros(1, 3, dtype=torch.long)
-        ),
-        "positions: needs causal_nbhd=True",
-    ),
-    (
-        lambda: RelationalSymbolicAttention(8, 2, 2, 4, 2)(torch.zeros(1, 3, 8), positions=torch.tensor([[0, 2, 2]])),
-        "positions: expected no more than the tokens before",
-    ),
-    (
-        lambda: PositionRelativeSymbolRetriever(8, 2)(torch.zeros(1, 3, 8), torch.zeros(1, 3, 8), cache=TokenCache({})),
-        "y: with a cache",
-    ),
-    (
-        lambda: PositionalSymbolRetriever(8, 4)(torch.zeros(1, 3, 8), positions=torch.tensor([[0, 1, 4]])),
-        r"positions: expected 0 to 3 \(max_length=4\), got 0 to 4",
-    ),
-    (
-        lambda: PositionalSymbolRetriever(8, 4)(torch.zeros(1, 3, 8), positions=torch.zeros(1, 3)),
-        r"positions: expected integers \(1, 3\) .*, got torch.float32 \(1, 3\)",
-    ),
+    (lambda: PositionRelativeSymbolRetriever(8, 2)(X, X, cache=TokenCache({})), "y: with a cache"),
+    (lambda: NEAR(causal_nbhd=False).new_cache(), "causal_nbhd=True"),
+    (lambda: NEAR(causal_nbhd=False)(X, cache=TokenCache({})), "causal_nbhd=True"),
+    (lambda: NEAR(causal_nbhd=False)(X, positions=X[..., 0].long()), "positions: needs causal_nbhd=True"),
+    (lambda: NEAR()(X, positions=torch.tensor([[0, 2, 2]])), "positions: expected no more than the tokens before"),
+    (lambda: AT(X, positions=torch.tensor([[0, 1, 4]])), r"positions: expected 0 to 3 \(max_length=4\), got 0 to 4"),
+    (lambda: AT(X, positions=X[..., 0]), r"positions: expected integers \(1, 3\) .*, got torch.float32 \(1, 3\)"),
 )
 def test_symbols_that_cannot_be_continued(call, error, message):
     with pytest.raises(error, match=message):

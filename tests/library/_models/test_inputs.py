@@ -12,8 +12,6 @@ from tests.support.refusals import refusals
 
 @refusals(
     ("transformer", {"pos_enc_type": "rope"}, "pos_enc_type: expected 'pos_emb', 'RoPE' or 'none', got 'rope'"),
-    ("transformer", {"n_layers": 0}, "n_layers: expected a positive number, got 0"),
-    ("transformer", {"vocab_size": 0}, "vocab_size: expected a positive number, got 0"),
     ("transformer", {"max_block_size": 0}, "max_block_size: expected a positive number, got 0"),
     ("transformer", {"n_heads": 3}, "d_model: 16 is not divisible by the total number of heads, 3"),
     ("transformer", {"norm_type": "batch"}, "norm_type: expected"),

@@ -21,23 +21,18 @@ def test_rows_of_a_tensor_are_prompts():
 
 
 @refusals(
-    ([], "prompts: expected at least one"),
-    ([[1], []], r"prompts\[1\]: expected a vector of at least one token id"),
-    ([[[1]]], r"prompts\[0\]: expected a vector"),
-    ([1, 2], r"prompts\[0\]: expected a vector"),
-    ("text", TypeError, "prompts: expected a list"),
-    (["text"], TypeError, r"prompts\[0\]: expected token ids, got str"),
-    ([[1.5]], TypeError, r"prompts\[0\]: expected integer token ids"),
-    ([[True]], TypeError, r"prompts\[0\]: expected integer token ids"),
-    ([[None]], TypeError, r"prompts\[0\]: expected token ids"),
-    (None, TypeError, "prompts: expected a list"),
-    of="prompts",
+    (lambda: left_pad([]), "prompts: expected at least one"),
+    (lambda: left_pad([[1], []]), r"prompts\[1\]: expected a vector of at least one token id"),
+    (lambda: left_pad([[[1]]]), r"prompts\[0\]: expected a vector"),
+    (lambda: left_pad([1, 2]), r"prompts\[0\]: expected a vector"),
+    (lambda: left_pad("text"), TypeError, "prompts: expected a list"),
+    (lambda: left_pad(["text"]), TypeError, r"prompts\[0\]: expected token ids, got str"),
+    (lambda: left_pad([[1.5]]), TypeError, r"prompts\[0\]: expected integer token ids"),
+    (lambda: left_pad([[True]]), TypeError, r"prompts\[0\]: expected integer token ids"),
+    (lambda: left_pad([[None]]), TypeError, r"prompts\[0\]: expected token ids"),
+    (lambda: left_pad(None), TypeError, "prompts: expected a list"),
+    (lambda: left_pad([[1]], pad_token=-1), "pad_token"),
 )
-def test_bad_prompts(prompts, error, message):
+def test_bad_prompts(call, error, message):
     with pytest.raises(error, match=message):
-        left_pad(prompts)
-
-
-def test_bad_pad_token():
-    with pytest.raises(ValueError, match="pad_token"):
-        left_pad([[1]], pad_token=-1)
+        call()

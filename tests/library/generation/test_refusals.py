@@ -65,17 +65,21 @@ def test_bad_arguments(function, arguments, error, message):
     assert model.calls == []
 
 
-def test_models_that_lack_something():
-    with pytest.raises(TypeError, match=r"model: AllLogits has no new_cache\(\); generate with use_cache=False"):
-        generate(AllLogits(), IDX, 3)
-    with pytest.raises(TypeError, match="model: expected a language model with an integer block_size, got Linear"):
-        generate(torch.nn.Linear(2, 2), IDX, 3)
-
-
-def test_a_diverged_model():
+@refusals(
+    (
+        lambda model: generate(AllLogits(), IDX, 3),
+        TypeError,
+        r"model: AllLogits has no new_cache\(\); generate with use_cache=False",
+    ),
+    (
+        lambda model: generate(torch.nn.Linear(2, 2), IDX, 3),
+        TypeError,
+        "model: expected a language model with an integer block_size, got Linear",
+    ),
+    *((lambda model, at=at: generate(model, IDX, 3, at), "logits: expected finite ones") for at in (0, 1)),
+)
+def test_models_that_cannot_generate(call, error, message):
     model = small_lm()
-    with torch.no_grad():
-        model.out.bias.fill_(math.nan)
-    for temperature in (0, 1):
-        with pytest.raises(ValueError, match="logits: expected finite ones"):
-            generate(model, IDX, 3, temperature)
+    torch.nn.init.constant_(model.out.bias, math.nan)  # as after training that diverged
+    with pytest.raises(error, match=message):
+        call(model)

@@ -208,16 +208,23 @@ def test_bad_options(arguments, error, message):
         Sampling(**arguments)
 
 
-@pytest.mark.parametrize("temperature", [0, 1])
-@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
-def test_logits_that_tell_nothing(temperature, bad):
-    logits = torch.zeros(2, 3)
-    logits[1, :] = bad
-    with pytest.raises(ValueError, match="logits: expected finite ones, got"):
-        Sampling(temperature).choose(logits, torch.zeros(2, 1, dtype=torch.long))
+ONE = torch.zeros(2, 1, dtype=torch.long)
 
 
-@pytest.mark.parametrize("wrong", [lambda t, x: x[:, :-1], lambda t, x: None])
-def test_processors_return_logits(wrong):
-    with pytest.raises(ValueError, match="logits_processors: expected logits"):
-        Sampling(processors=[wrong]).process(torch.zeros(1, 3), torch.zeros(1, 1, dtype=torch.long))
+@refusals(
+    *(
+        (
+            lambda bad=bad, at=at: Sampling(at).choose(torch.tensor([[0.0] * 3, [bad] * 3]), ONE),
+            "logits: expected finite ones, got",
+        )
+        for bad in (math.nan, math.inf, -math.inf)
+        for at in (0, 1)
+    ),
+    *(
+        (lambda f=f: Sampling(processors=[f]).process(torch.zeros(1, 3), ONE[:1]), "logits_processors: expected logits")
+        for f in (lambda t, x: x[:, :-1], lambda t, x: None)
+    ),
+)
+def test_logits_that_tell_nothing(call, error, message):
+    with pytest.raises(error, match=message):
+        call()
