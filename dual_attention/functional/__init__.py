@@ -13,7 +13,16 @@ from .attention import attention
 from .combination import combine, masked_mean
 from .losses import cross_entropy, linear_cross_entropy
 from .masks import MaskPattern, causal_mask, combine_masks, directional_mask, mask_pattern, padding_mask
-from .measures import attention_correctness, attention_entropy, structured_attention_penalty
+from .measures import (
+    alignment_error_rate,
+    attention_correctness,
+    attention_entropy,
+    coverage_loss,
+    doubly_stochastic_penalty,
+    rank_correlation,
+    structured_attention_penalty,
+    supervised_attention_loss,
+)
 from .positions import (
     positions_from_padding,
     positions_from_segments,
@@ -52,6 +61,7 @@ __all__ = [
     "RelativeSymbols",
     "activation_function",
     "additive_score",
+    "alignment_error_rate",
     "apply_rotary",
     "attention",
     "attention_correctness",
@@ -61,10 +71,12 @@ __all__ = [
     "combine",
     "combine_masks",
     "cosine_score",
+    "coverage_loss",
     "cross_entropy",
     "directional_mask",
     "disentangled_relational_cross_attention",
     "dot_score",
+    "doubly_stochastic_penalty",
     "entmax",
     "euclidean_score",
     "explain_relational_attention",
@@ -87,6 +99,7 @@ __all__ = [
     "positions_from_segments",
     "predicted_position",
     "product_score",
+    "rank_correlation",
     "reference",
     "reinforce_loss",
     "relational_attention",
@@ -100,6 +113,7 @@ __all__ = [
     "squared_distance_queries",
     "stick_breaking",
     "structured_attention_penalty",
+    "supervised_attention_loss",
     "trilinear_score",
     "uniform_alignment",
 ]
