@@ -103,32 +103,6 @@ def test_no_folder():
         find_pictures("nowhere")
 
 
-def one_class(folder):
-    shutil.rmtree(folder / "dog")
-
-
-def no_class(folder):
-    one_class(folder)
-    shutil.rmtree(folder / "cat")
-
-
-def an_empty_class(folder):
-    (folder / "bird").mkdir()
-
-
-def no_picture(folder):
-    (folder / "cat" / "bad.png").write_bytes(b"not a picture")
-
-
-def damaged(folder):
-    path = folder / "cat" / "0.png"
-    path.write_bytes(path.read_bytes()[:200])
-
-
-def twice(folder):
-    shutil.copy(folder / "cat" / "0.png", folder / "dog" / "0.png")
-
-
 def leaking(folder):
     split(folder)
     shutil.copy(folder / "train" / "cat" / "0.png", folder / "test" / "cat" / "again.png")
@@ -140,25 +114,25 @@ def an_unknown_class(folder):
     picture(folder / "test" / "cat" / "2.png", 8)
 
 
-def two_to_test_on(folder):
-    split(folder)
-    shutil.copytree(folder / "test", folder / "val")
-
-
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (one_class, r"two classes or more in .*pets, got only cat"),
-        (no_class, r"two classes or more in .*pets, got none"),
-        (an_empty_class, r"expected pictures \(.*\.png.*\) in .*bird, found none"),
-        (no_picture, r"cat.bad\.png: image: expected an image .*got a file that is none"),
-        (damaged, r"cat.0\.png: image: the file is damaged"),
-        (twice, r"cat.0\.png and .*dog.0\.png are the same picture at 8 x 8 pixels"),
+        (lambda folder: shutil.rmtree(folder / "dog"), r"two classes or more in .*pets, got only cat"),
+        (lambda folder: [shutil.rmtree(folder / name) for name in ("cat", "dog")],
+         r"two classes or more in .*pets, got none"),
+        (lambda folder: (folder / "bird").mkdir(), r"expected pictures \(.*\.png.*\) in .*bird, found none"),
+        (lambda folder: (folder / "cat" / "bad.png").write_bytes(b"not a picture"),
+         r"cat.bad\.png: image: expected an image .*got a file that is none"),
+        (lambda folder: (folder / "cat" / "0.png").write_bytes((folder / "cat" / "0.png").read_bytes()[:200]),
+         r"cat.0\.png: image: the file is damaged"),
+        (lambda folder: shutil.copy(folder / "cat" / "0.png", folder / "dog" / "0.png"),
+         r"cat.0\.png and .*dog.0\.png are the same picture at 8 x 8 pixels"),
         (leaking, r"train.cat.0\.png and .*test.cat.again\.png are the same picture"),
         (an_unknown_class, r"test has the classes owl, which train has not"),
-        (two_to_test_on, r"expected train and test, or train and val, in .*pets, got all three"),
+        (lambda folder: (split(folder), shutil.copytree(folder / "test", folder / "val")),
+         r"expected train and test, or train and val, in .*pets, got all three"),
     ],
-)
+)  # fmt: skip
 def test_what_is_refused_by_name(folder, spoil, message):
     spoil(folder)
     with pytest.raises(ValueError, match=rf"data\.folder: .*{message}"):

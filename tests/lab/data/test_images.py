@@ -49,60 +49,38 @@ def test_the_published_sums():
     }
 
 
-def test_another_file_than_the_official_one(make):
-    path = make("cifar10", "binary", genuine=False)
-    with pytest.raises(
-        ValueError, match=r"cifar-10-binary\.tar\.gz: expected the official archive with the MD5 c32a1d"
-    ):
-        official.cifar_images("cifar10", str(path.parent))
-
-
-def test_no_archive(tmp_path):
-    with pytest.raises(ValueError, match=r"data\.folder: cifar10 needs the folder that holds .* from https://www\.cs"):
-        official.cifar_images("cifar10", None)
-    (tmp_path / "cifar-10-batches-py").mkdir()
-    with pytest.raises(FileNotFoundError, match=r"expected cifar-10-python\.tar\.gz or .*; found cifar-10-batches-py"):
-        official.cifar_images("cifar10", str(tmp_path))
-
-
 @pytest.mark.parametrize("layout", ["python", "binary"])
-def test_an_archive_cut_off(make, monkeypatch, layout):
+@pytest.mark.parametrize(
+    ("checked", "message"),
+    [
+        (True, r"got [\d,]+ bytes with [0-9a-f]+: incomplete, damaged or another file"),
+        (False, r"cifar-100-.*tar\.gz: cannot be read"),
+    ],
+)
+def test_an_archive_cut_off(make, monkeypatch, layout, checked, message):
     path = make("cifar100", layout)
     path.write_bytes(path.read_bytes()[:-2000])
-    with pytest.raises(ValueError, match=r"got [\d,]+ bytes with [0-9a-f]+: incomplete, damaged or another file"):
-        official.cifar_images("cifar100", str(path.parent))
-    monkeypatch.setattr(official, "check_md5", lambda path, expected: None)
-    with pytest.raises(ValueError, match=r"cifar-100-.*tar\.gz: cannot be read"):
+    if not checked:
+        monkeypatch.setattr(official, "check_md5", lambda path, expected: None)
+    with pytest.raises(ValueError, match=message):
         official.cifar_images("cifar100", str(path.parent))
 
 
 CALLS = pickle.dumps({b"data": __import__("os").system}, 2)
 WRONG = [
     ("cifar-10-batches-bin/data_batch_1.bin", None, r"found no cifar-10-batches-bin/data_batch_1\.bin"),
-    (
-        "cifar-100-python/train",
-        pickled({b"data": pixels(10, 0), b"fine_labels": [300] * 10}),
-        "expected labels from 0 to 99 in cifar-100-python/train, got 300 to 300",
-    ),
-    (
-        "cifar-10-batches-bin/test_batch.bin",
-        b"\0" * 4000,
-        r"test_batch\.bin: expected images and labels, found none \(4,000 bytes, where a record has 3,073\)",
-    ),
-    (
-        "cifar-100-binary/test.bin",
-        b"\0" * 3074,
-        r"expected 4 images and as many labels in cifar-100-binary/test\.bin, got 1 and 1",
-    ),
+    ("cifar-100-python/train", pickled({b"data": pixels(10, 0), b"fine_labels": [300] * 10}),
+     "expected labels from 0 to 99 in cifar-100-python/train, got 300 to 300"),
+    ("cifar-10-batches-bin/test_batch.bin", b"\0" * 4000,
+     r"test_batch\.bin: expected images and labels, found none \(4,000 bytes, where a record has 3,073\)"),
+    ("cifar-100-binary/test.bin", b"\0" * 3074,
+     r"expected 4 images and as many labels in cifar-100-binary/test\.bin, got 1 and 1"),
     ("cifar-100-python/test", CALLS, r"found none \(it names posix\.system\)"),
     ("cifar-100-python/test", b"text", "test: expected images and labels, found none"),
     ("cifar-100-python/test", pickled({b"data": pixels(4, 0)}), r"found none \(b'fine_labels'\)"),
-    (
-        "cifar-100-python/test",
-        pickled({b"data": pixels(4, 0)[:, :9]}),
-        r"data: torch\.uint8 \(4, 9\), not uint8 \(n, 3072\)",
-    ),
-]
+    ("cifar-100-python/test", pickled({b"data": pixels(4, 0)[:, :9]}),
+     r"data: torch\.uint8 \(4, 9\), not uint8 \(n, 3072\)"),
+]  # fmt: skip
 """A file in the archive, its wrong contents (None if it is missing), and the expected error."""
 
 
@@ -122,8 +100,6 @@ def test_digits():
     scaled = found.images.double() / 255
     about = IMAGE_SETS["digits"]
     assert (float(scaled.mean()), float(scaled.std())) == pytest.approx((about.mean[0], about.std[0]), abs=2e-4)
-    with pytest.raises(ValueError, match="source: expected one of digits, mnist, got 'usps'"):
-        digit_images("usps")
 
 
 def test_mnist():
@@ -152,24 +128,37 @@ def test_official_test_images_are_kept(make):
     assert found["test"].labels.tolist() == [0, 1, 2] and len(rows(found["train"]) | rows(found["val"])) <= 10
 
 
+def split_up(name: str, n_train: int, n_val: int, n_test: int):
+    return split_images(name, n_train=n_train, n_val=n_val, n_test=n_test, seed=0)
+
+
 @pytest.mark.parametrize(
-    ("name", "sizes", "message"),
+    ("call", "message"),
     [
-        ("digits", (1500, 100, 300), r"data\.n_train: expected from 1 to 1,397, .* without data\.n_val \+ n_test=400"),
-        ("digits", (0, 100, 300), r"data\.n_train: expected from 1 to 1,397"),
-        (
-            "digits",
-            (-3, 1500, 300),
-            r"data\.n_val \+ n_test: expected fewer than the 1,797 images .* got 1,800",
-        ),
-        ("cifar10", (50_000, 1, 10_000), r"data\.n_train: expected from 1 to 49,999, .* without data\.n_val=1"),
-        ("cifar100", (10, 0, 10_001), r"data\.n_test: expected at most 10,000"),
+        (lambda _: split_up("digits", 1500, 100, 300),
+         r"data\.n_train: expected from 1 to 1,397, .* without data\.n_val \+ n_test=400"),
+        (lambda _: split_up("digits", 0, 100, 300), r"data\.n_train: expected from 1 to 1,397"),
+        (lambda _: split_up("digits", -3, 1500, 300),
+         r"data\.n_val \+ n_test: expected fewer than the 1,797 images .* got 1,800"),
+        (lambda _: split_up("cifar10", 50_000, 1, 10_000),
+         r"data\.n_train: expected from 1 to 49,999, .* without data\.n_val=1"),
+        (lambda _: split_up("cifar100", 10, 0, 10_001), r"data\.n_test: expected at most 10,000"),
+        (lambda _: digit_images("usps"), "source: expected one of digits, mnist, got 'usps'"),
+        (lambda _: official.cifar_images("cifar10", None),
+         r"data\.folder: cifar10 needs the folder that holds .* from https://www\.cs"),
+        (lambda make: official.cifar_images("cifar10", str(make("cifar10", "binary", genuine=False).parent)),
+         r"cifar-10-binary\.tar\.gz: expected the official archive with the MD5 c32a1d"),
     ],
-)
-def test_more_images_than_there_are(name, sizes, message):
-    n_train, n_val, n_test = sizes
+)  # fmt: skip
+def test_what_there_is_not(make, call, message):
     with pytest.raises(ValueError, match=message):
-        split_images(name, n_train=n_train, n_val=n_val, n_test=n_test, seed=0)
+        call(make)
+
+
+def test_no_archive(tmp_path):
+    (tmp_path / "cifar-10-batches-py").mkdir()
+    with pytest.raises(FileNotFoundError, match=r"expected cifar-10-python\.tar\.gz or .*; found cifar-10-batches-py"):
+        official.cifar_images("cifar10", str(tmp_path))
 
 
 def hub_set(n, label="label", side=32):
@@ -180,42 +169,51 @@ def hub_set(n, label="label", side=32):
     return datasets.Dataset.from_dict({"img": images, label: list(range(n))}, features=features)
 
 
-def test_from_the_hub(monkeypatch):
+@pytest.fixture
+def hub(monkeypatch):
+    """What the hub has, in splits, and who was asked for."""
     datasets = pytest.importorskip("datasets")
-    asked = []
-    found = {"train": hub_set(5), "test": hub_set(3)}
+    found, asked = {"train": hub_set(5), "test": hub_set(3)}, []
     monkeypatch.setattr(datasets, "load_dataset", lambda path, config, **_: asked.append(path) or found)
     monkeypatch.setattr(hub_datasets, "hub_answers", lambda: True)
+    return found, asked
+
+
+def test_from_the_hub(hub):
     train, test = hub_images("cifar10")
-    assert asked == ["uoft-cs/cifar10"] and train.images.shape == (5, 3, 32, 32) and train.images.is_contiguous()
+    assert hub[1] == ["uoft-cs/cifar10"] and train.images.shape == (5, 3, 32, 32) and train.images.is_contiguous()
     assert train.images[4].unique().tolist() == [4] and test.labels.tolist() == [0, 1, 2]
-    with pytest.raises(
-        ValueError, match=r"data\.from_hub: expected columns img and fine_label in uoft-cs/cifar100, got"
-    ):
-        hub_images("cifar100")
-    found["test"] = hub_set(12)
-    with pytest.raises(ValueError, match="expected labels from 0 to 9 in uoft-cs/cifar10, got 0 to 11"):
-        hub_images("cifar10")
-    found["test"] = hub_set(3, side=16)
-    with pytest.raises(ValueError, match="expected images of 32 x 32 x 3 bytes"):
-        hub_images("cifar10")
-    del found["test"]
-    with pytest.raises(ValueError, match="expected splits train and test in uoft-cs/cifar10, got train"):
-        hub_images("cifar10")
 
 
-def test_a_hub_out_of_reach(monkeypatch):
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("cifar100", lambda _: None, r"data\.from_hub: expected columns img and fine_label in uoft-cs/cifar100, got"),
+        ("cifar10", lambda found: found.update(test=hub_set(12)), "labels from 0 to 9 in uoft-cs/cifar10, got 0 to 11"),
+        ("cifar10", lambda found: found.update(test=hub_set(3, side=16)), "expected images of 32 x 32 x 3 bytes"),
+        ("cifar10", lambda found: found.pop("test"), "expected splits train and test in uoft-cs/cifar10, got train"),
+    ],
+)
+def test_other_data_sets_of_the_hub(hub, name, change, message):
+    change(hub[0])
+    with pytest.raises(ValueError, match=message):
+        hub_images(name)
+
+
+@pytest.mark.parametrize(
+    ("answers", "message"),
+    [
+        (False, "is not kept here, and the Hugging Face hub .* be"),
+        (True, r"could not be loaded \(no network\)"),
+    ],
+)
+def test_a_hub_out_of_reach(monkeypatch, answers, message):
     datasets = pytest.importorskip("datasets")
 
     def fails(path, config, **_):
         raise ConnectionError("no network")
 
     monkeypatch.setattr(datasets, "load_dataset", fails)
-    monkeypatch.setattr(hub_datasets, "hub_answers", lambda: False)
-    with pytest.raises(
-        OSError, match=r"data\.from_hub: uoft-cs/cifar10 is not kept here, and the Hugging Face hub .* be"
-    ):
-        hub_images("cifar10")
-    monkeypatch.setattr(hub_datasets, "hub_answers", lambda: True)
-    with pytest.raises(OSError, match=r"data\.from_hub: uoft-cs/cifar10 could not be loaded \(no network\)"):
+    monkeypatch.setattr(hub_datasets, "hub_answers", lambda: answers)
+    with pytest.raises(OSError, match=rf"data\.from_hub: uoft-cs/cifar10 {message}"):
         hub_images("cifar10")

@@ -69,12 +69,7 @@ def test_a_smaller_split_is_a_prefix_and_a_seed_settles_all():
 @pytest.mark.parametrize(
     ("task", "canvas", "error", "message"),
     [
-        (
-            "same",
-            SMALLEST_CANVAS - 1,
-            ValueError,
-            r"canvas: expected 29 \(three .*\) to 256 pixels, got 28",
-        ),
+        ("same", SMALLEST_CANVAS - 1, ValueError, r"canvas: expected 29 \(three .*\) to 256 pixels, got 28"),
         ("same", 10**6, ValueError, r"canvas: expected 29 \("),
         ("same", 40.0, TypeError, "canvas: expected an integer, got 40.0"),
         *(

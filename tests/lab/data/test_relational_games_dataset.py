@@ -110,11 +110,8 @@ def test_another_process_draws_the_same_images_and_import_stays_light():
     [
         ({"task": "sane"}, ValueError, "task: expected one of same, occurs, .*, got 'sane'"),
         ({"objects": "stars"}, ValueError, "objects: expected one of pentominoes, .*, got 'stars'"),
-        (
-            {"task": "colour_and_or_shape", "objects": "stripes"},
-            ValueError,
-            "objects: expected one of pentominoes, hexominoes for task 'colour_and_or_shape', got 'stripes'",
-        ),
+        ({"task": "colour_and_or_shape", "objects": "stripes"}, ValueError,
+         "objects: expected one of pentominoes, hexominoes for task 'colour_and_or_shape', got 'stripes'"),
         ({"n": -1}, ValueError, "n: expected at least 0, got -1"),
         ({"n": 2.0}, TypeError, "n: expected an integer, got 2.0 of type float"),
         ({"n": True}, TypeError, "n: expected an integer, got True of type bool"),
@@ -122,7 +119,7 @@ def test_another_process_draws_the_same_images_and_import_stays_light():
         ({"independent_share": 1.5}, ValueError, "independent_share: expected a number between 0 and 1, got 1.5"),
         ({"independent_share": float("nan")}, ValueError, "independent_share"),
     ],
-)
+)  # fmt: skip
 def test_bad_arguments(arguments, error, message):
     with pytest.raises(error, match=message):
         generate_images(**({"task": "same", "n": 4, "seed": 0} | arguments))

@@ -1,5 +1,6 @@
 """Official files: small ones of the same form are written here and read back."""
 
+import io
 import sys
 import tracemalloc
 import zipfile
@@ -85,46 +86,62 @@ def test_memory_stays_near_the_size_of_the_result(tmp_path):
 @pytest.mark.parametrize(
     ("replaced", "message"),
     [
-        ({"images": None}, "expected the key 'images', got labels, tasks"),
-        ({"labels": None}, "expected the key 'labels'"),
-        ({"tasks": None}, "expected the key 'tasks'"),
-        (
-            {"images": np.zeros((40, 3, 36, 36), np.int64)},
-            r"expected images of shape \(n, 36, .*got \(40, 3, 36, 36\)",
-        ),
-        ({"images": np.zeros((40, 36, 36), np.int64)}, r"expected images of shape .*got \(40, 36, 36\)"),
-        (
-            {"images": np.zeros((40, 36, 36, 3))},
-            r"expected images to be an integer array .*got dtype float64",
-        ),
-        ({"images": np.asfortranarray(np.zeros((40, 36, 36, 3), np.int64))}, "row-major"),
-        ({"images": np.full((40, 36, 36, 3), 256)}, "expected images with values from 0 to 255, got 0 to 256"),
-        ({"images": np.full((40, 36, 36, 3), -1)}, "expected images with values from 0 to 255, got -1 to"),
-        ({"labels": np.zeros((40, 2), np.int64)}, r"expected labels of shape \(n, 1\), got \(40, 2\)"),
-        ({"labels": np.full((40, 1), 2)}, "expected labels with values from 0 to 1, got 2 to 2"),
-        ({"tasks": np.full((40, 1), 3)}, "expected tasks with values from 0 to 2, got 3 to 3"),
-        ({"labels": np.zeros((39, 1), np.int64)}, "got 40 images, 39 labels and 40 tasks"),
-        ({"labels": np.array([["a"]] * 40)}, "expected labels to be an integer array"),
-        ({"labels": np.array(1)}, "expected labels to be .*got dtype int64, shape"),
+        ({"images": None}, "the key 'images', got labels, tasks"),
+        ({"labels": None}, "the key 'labels'"),
+        ({"tasks": None}, "the key 'tasks'"),
+        ({"images": np.zeros((40, 3, 36, 36), np.int64)}, r"images of shape \(n, 36, .*got \(40, 3, 36, 36\)"),
+        ({"images": np.zeros((40, 36, 36), np.int64)}, r"images of shape .*got \(40, 36, 36\)"),
+        ({"images": np.zeros((40, 36, 36, 3))}, r"images to be an integer array .*got dtype float64"),
+        ({"images": np.asfortranarray(np.zeros((40, 36, 36, 3), np.int64))}, ".*row-major"),
+        ({"images": np.full((40, 36, 36, 3), 256)}, "images with values from 0 to 255, got 0 to 256"),
+        ({"images": np.full((40, 36, 36, 3), -1)}, "images with values from 0 to 255, got -1 to"),
+        ({"labels": np.zeros((40, 2), np.int64)}, r"labels of shape \(n, 1\), got \(40, 2\)"),
+        ({"labels": np.full((40, 1), 2)}, "labels with values from 0 to 1, got 2 to 2"),
+        ({"tasks": np.full((40, 1), 3)}, "tasks with values from 0 to 2, got 3 to 3"),
+        ({"labels": np.zeros((39, 1), np.int64)}, ".*got 40 images, 39 labels and 40 tasks"),
+        ({"labels": np.array([["a"]] * 40)}, "labels to be an integer array"),
+        ({"labels": np.array(1)}, "labels to be .*got dtype int64, shape"),
+        ({"labels": np.array([object()] * 40)}, "labels to be .*got dtype object"),
     ],
 )
 def test_malformed_files(tmp_path, replaced, message):
     write(tmp_path, "3task_col_patts_pentos.npz", task="column_patterns", **replaced)
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=f"expected {message}"):
         load_official(tmp_path, "column_patterns")
 
 
-def test_damaged_files(tmp_path):
-    path = tmp_path / "same_pentos.npz"
-    path.write_bytes(b"not an archive")
-    with pytest.raises(ValueError, match="expected an npz file"):
-        load_official(tmp_path, "same")
-    write(tmp_path, path.name, task="same", compressed=True)
-    content = bytearray(path.read_bytes())
-    content[200:400] = bytes(200)
-    path.write_bytes(content)
-    with pytest.raises(ValueError, match=r"same_pentos\.npz"):
-        load_official(tmp_path, "same")
+BY_RULE = r"images of task '{}', by whose rule the label of image \d+ is .* got \d; is this another"
+BY_CELLS = r"images of task '{}', .* image \d+; is this another task's file"
+ZEROS = np.zeros((40, 1), np.int64)
+TWO_LABELS = generate_images("colour_and_or_shape", 40, seed=0).labels.numpy()[:, None] % 2
+
+
+@pytest.mark.parametrize(
+    ("task", "split", "written", "message"),
+    [
+        ("occurs", "pentominoes", {"task": "xoccurs"}, BY_RULE),
+        ("between", "pentominoes", {"task": "column_patterns"}, BY_RULE),
+        ("between", "pentominoes", {"task": "row_patterns"}, BY_RULE),
+        ("same", "pentominoes", {"task": "colour_and_or_shape", "labels": TWO_LABELS}, BY_RULE),
+        ("colour_and_or_shape", "pentominoes", {"task": "same"}, BY_RULE),
+        ("same", "pentominoes", {"task": "occurs", "tasks": ZEROS}, BY_CELLS),
+        ("occurs", "pentominoes", {"task": "between", "tasks": ZEROS}, BY_CELLS),
+        ("column_patterns", "pentominoes", {"task": "row_patterns", "tasks": ZEROS}, BY_CELLS),
+        ("same", "stripes", {}, "stripes in the cells, got something else in cell"),
+        ("same", "hexominoes", {"objects": "stripes"}, "hexominoes in the cells, got something else"),
+        (
+            "same",
+            "pentominoes",
+            {"objects": "hexominoes"},
+            "pentominoes in the cells, got hexominoes; is this another s",
+        ),
+        ("same", "pentominoes_valid", {"objects": "stripes"}, "pentominoes in the cells, got stripes"),
+    ],
+)
+def test_files_of_something_else_are_refused(tmp_path, task, split, written, message):
+    write(tmp_path, official_path(tmp_path, task, split).name, **{"task": task, **written})
+    with pytest.raises(ValueError, match=f"expected {message.format(task)}"):
+        load_official(tmp_path, task, split)
 
 
 @pytest.mark.parametrize("rows", ["2**50", str(2**22), "-1", "True", "1" + 30 * "0", "1.5", "'a'"])
@@ -136,22 +153,42 @@ def test_absurd_shapes(tmp_path, rows):
         load_official(tmp_path, "same")
 
 
-def test_archives_of_other_kinds(tmp_path):
-    """Encrypted, compressed in a way that is not known, or garbage instead of what was compressed."""
-    path = tmp_path / "same_pentos.npz"
-    for kind, place, value in (("encrypted", 6, 1), ("another method", 8, 77), ("garbage", None, zipfile.ZIP_BZIP2)):
-        method = zipfile.ZIP_BZIP2 if kind == "garbage" else zipfile.ZIP_STORED
-        with zipfile.ZipFile(path, "w", method) as archive:
-            archive.writestr("images.npy", bytes(500))
-        content = bytearray(path.read_bytes())
-        if place is None:
-            content[44:54] = b"garbage..."
-        else:
-            content[place] = value
-            content[content.index(b"PK\x01\x02") + place + 2] = value
-        path.write_bytes(content)
-        with pytest.raises(ValueError, match=r"same_pentos\.npz: expected an npz file, but it cannot be read \("):
-            load_official(tmp_path, "same")
+def archive(method: int = zipfile.ZIP_STORED, place: int | None = None, value: int = 0) -> bytes:
+    """One with another value in both of its headers."""
+    with zipfile.ZipFile(file := io.BytesIO(), "w", method) as written:
+        written.writestr("images.npy", bytes(500))
+    content = bytearray(file.getvalue())
+    if place is not None:
+        content[place] = content[content.index(b"PK\x01\x02") + place + 2] = value
+    return bytes(content)
+
+
+PACKED = archive(zipfile.ZIP_BZIP2)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"not an archive",
+        archive(place=6, value=1),
+        archive(place=8, value=77),
+        PACKED[:44] + b"garbage..." + PACKED[54:],
+    ],
+    ids=["none", "encrypted", "another method", "garbage instead of what was compressed"],
+)
+def test_archives_of_other_kinds(tmp_path, content):
+    (tmp_path / "same_pentos.npz").write_bytes(content)
+    with pytest.raises(ValueError, match=r"same_pentos\.npz: expected an npz file, but it cannot be read \("):
+        load_official(tmp_path, "same")
+
+
+def test_damaged_files(tmp_path):
+    write(tmp_path, "same_pentos.npz", task="same", compressed=True)
+    content = bytearray((tmp_path / "same_pentos.npz").read_bytes())
+    content[200:400] = bytes(200)
+    (tmp_path / "same_pentos.npz").write_bytes(content)
+    with pytest.raises(ValueError, match=r"same_pentos\.npz"):
+        load_official(tmp_path, "same")
 
 
 @pytest.mark.parametrize("split", ["pentominoes", "hexominoes", "stripes", "pentominoes_valid"])
@@ -171,75 +208,6 @@ def test_the_rules_give_the_labels_of_generated_images(task, objects):
         assert found is None
     else:
         assert torch.equal(found, games.labels)
-
-
-@pytest.mark.parametrize(
-    ("task", "others", "n_tasks"),
-    [
-        ("occurs", "xoccurs", None),
-        ("between", "column_patterns", None),
-        ("between", "row_patterns", None),
-        ("same", "colour_and_or_shape", 2),
-        ("colour_and_or_shape", "same", None),
-    ],
-)
-def test_labels_that_the_rule_of_the_task_would_not_give_are_refused(tmp_path, task, others, n_tasks):
-    path = official_path(tmp_path, task, "pentominoes")
-    games = generate_images(others, 40, seed=0)
-    labels = (games.labels if n_tasks is None else games.labels % n_tasks).numpy()[:, None]
-    write(tmp_path, path.name, task=others, labels=labels)
-    message = rf"expected images of task '{task}', by whose rule the label of image \d+ is .* got \d; is this another"
-    with pytest.raises(ValueError, match=message):
-        load_official(tmp_path, task)
-
-
-@pytest.mark.parametrize(
-    ("split", "objects", "message"),
-    [
-        ("stripes", "pentominoes", "expected stripes in the cells, got something else in cell"),
-        ("hexominoes", "stripes", "expected hexominoes in the cells, got something else"),
-        (
-            "pentominoes",
-            "hexominoes",
-            "expected pentominoes in the cells, got hexominoes; is this another split's",
-        ),
-        ("pentominoes_valid", "stripes", "expected pentominoes in the cells, got stripes"),
-    ],
-)
-def test_other_objects_than_those_of_the_split_are_refused(tmp_path, split, objects, message):
-    write(tmp_path, official_path(tmp_path, "same", split).name, task="same", objects=objects)
-    with pytest.raises(ValueError, match=message):
-        load_official(tmp_path, "same", split)
-
-
-@pytest.mark.parametrize(
-    ("task", "others"), [("same", "occurs"), ("occurs", "between"), ("column_patterns", "row_patterns")]
-)
-def test_files_of_another_task_are_refused(tmp_path, task, others):
-    path = official_path(tmp_path, task, "pentominoes")
-    write(tmp_path, path.name, task=others, tasks=np.zeros((40, 1), np.int64))
-    message = rf"expected images of task '{task}', .* image \d+; is this another task's file"
-    with pytest.raises(ValueError, match=message):
-        load_official(tmp_path, task)
-
-
-def test_pickled_arrays_are_refused(tmp_path):
-    write(tmp_path, "same_pentos.npz", task="same", labels=np.array([object()] * 40))
-    with pytest.raises(ValueError, match=r"expected labels to be .*got dtype object"):
-        load_official(tmp_path, "same")
-
-
-def test_missing_file_and_unknown_names(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"expected the official file xoccurs_hexos\.npz in "):
-        load_official(tmp_path, "xoccurs", "hexominoes")
-    with pytest.raises(FileNotFoundError, match=r"xoccurs_pentos\.npz"):
-        official_splits(tmp_path, "xoccurs", 5, seed=0)
-    with pytest.raises(ValueError, match=r"split: expected one of pentominoes, hexominoes, .*, got 'train'"):
-        load_official(tmp_path, "xoccurs", "train")
-    with pytest.raises(ValueError, match=r"task: expected one of same, .*, got '1task_between'"):
-        load_official(tmp_path, "1task_between")
-    with pytest.raises(ValueError, match="limit: expected at least 0, got -1"):
-        load_official(tmp_path, "xoccurs", limit=-1)
 
 
 def test_missing_numpy_is_named(tmp_path, monkeypatch):
@@ -298,10 +266,28 @@ def test_official_splits_do_not_follow_the_order_of_the_file(tmp_path):
     assert train.labels.float().mean() == pytest.approx(0.5, abs=0.2)
 
 
-def test_official_splits_refuse_what_the_file_does_not_hold(folder):
-    with pytest.raises(ValueError, match=r"n_test: expected at most \d+, .* of the 1500 images .*got 1400"):
-        official_splits(folder, "same", 10, n_val=10, n_test=1400, seed=0)
-    with pytest.raises(ValueError, match="n_heldout: expected at least 0, got -1"):
-        official_splits(folder, "same", 10, n_val=10, n_test=10, seed=0, n_heldout=-1)
-    with pytest.raises(ValueError, match="shares: expected three positive numbers"):
-        official_splits(folder, "same", 10, n_val=10, n_test=10, seed=0, shares=(0.5, 0.6, 0.1))
+def split_up(folder, task="same", **changes):
+    return official_splits(folder, task, **{"n_train": 10, "n_val": 10, "n_test": 10, "seed": 0, **changes})
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda folder: load_official(folder, "xoccurs", "hexominoes"), FileNotFoundError,
+         r"expected the official file xoccurs_hexos\.npz in "),
+        (lambda folder: split_up(folder, "xoccurs"), FileNotFoundError, r"xoccurs_pentos\.npz"),
+        (lambda folder: load_official(folder, "xoccurs", "train"), ValueError,
+         r"split: expected one of pentominoes, hexominoes, .*, got 'train'"),
+        (lambda folder: load_official(folder, "1task_between"), ValueError,
+         r"task: expected one of same, .*, got '1task_between'"),
+        (lambda folder: load_official(folder, "xoccurs", limit=-1), ValueError, "limit: expected at least 0, got -1"),
+        (lambda folder: split_up(folder, n_test=1400), ValueError,
+         r"n_test: expected at most \d+, .* of the 1500 images .*got 1400"),
+        (lambda folder: split_up(folder, n_heldout=-1), ValueError, "n_heldout: expected at least 0, got -1"),
+        (lambda folder: split_up(folder, shares=(0.5, 0.6, 0.1)), ValueError,
+         "shares: expected three positive numbers"),
+    ],
+)  # fmt: skip
+def test_what_the_folder_does_not_hold(folder, call, error, message):
+    with pytest.raises(error, match=message):
+        call(folder)

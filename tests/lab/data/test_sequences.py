@@ -115,18 +115,29 @@ def test_gaps_follow_the_power_law():
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("draw", "arguments", "message"),
     [
-        ({"pairs": 0}, "pairs: expected at least 1, got 0"),
-        ({"length": 14}, "length: expected at least 16, twice the 4 pairs"),
-        ({"length": 33}, "length: expected an even number, got 33"),
-        ({"vocab_size": 8}, "vocab_size: expected at least 10 for 4 pairs, got 8"),
-        ({"vocab_size": 25}, "vocab_size: expected an even number, got 25"),
+        (mqar, {"pairs": 0, "length": 32, "vocab_size": 24}, "pairs: expected at least 1, got 0"),
+        (mqar, {"pairs": 4, "length": 14, "vocab_size": 24}, "length: expected at least 16, twice the 4 pairs"),
+        (mqar, {"pairs": 4, "length": 33, "vocab_size": 24}, "length: expected an even number, got 33"),
+        (mqar, {"pairs": 4, "length": 32, "vocab_size": 8}, "vocab_size: expected at least 10 for 4 pairs, got 8"),
+        (mqar, {"pairs": 4, "length": 32, "vocab_size": 25}, "vocab_size: expected an even number, got 25"),
+        (selective_copying, {"remembered": 6, "length": 11, "alphabet": 2}, "length: expected at least"),
+        (selective_copying, {"remembered": 2, "length": 11, "alphabet": 0}, "alphabet: expected at"),
+        (in_context_copying, {"length": 3, "vocab_size": 9}, "length: expected at least 4"),
+        (in_context_copying, {"length": 32, "vocab_size": 23}, "vocab_size: expected at least 24"),
+        (in_context_copying, {"length": 9, "vocab_size": 9, "shortest": 1}, "shortest: expected at"),
+        (permutation_states, {"degree": 7, "length": 3}, "degree: expected 2 to 6, got 7"),
+        (parity, {"length": 0}, "length: expected at least 1, got 0"),
+        (argsort, {"shortest": 3, "longest": 2, "objects": 9, "places": 9}, "longest: expected at least 3"),
+        (argsort, {"shortest": 1, "longest": 9, "objects": 8, "places": 9}, "objects: expected at least 9"),
+        (argsort, {"shortest": 1, "longest": 9, "objects": 9, "places": 8}, "places: expected at least 9"),
+        (linear_equation, {"shortest": 0, "longest": 2}, "shortest: expected at least 1, got 0"),
     ],
 )
-def test_associations_that_do_not_fit(changes, message):
+def test_sequences_that_there_are_not(draw, arguments, message):
     with pytest.raises(ValueError, match=message):
-        mqar(2, generator=seeded(), **{"pairs": 4, "length": 32, "vocab_size": 24, **changes})
+        draw(1, generator=seeded(), **arguments)
 
 
 # Copying ------------------------------------------------------------------------------------------------------------
@@ -159,21 +170,6 @@ def test_what_repeats_is_told_by_its_one_earlier_place():
                 assert target == UNSCORED
         parts.add(1 + sum(target != UNSCORED for target in targets))
     assert parts == {*range(8, 17)}  # of a random length, so that no distance tells
-
-
-@pytest.mark.parametrize(
-    ("draw", "message"),
-    [
-        (lambda g: selective_copying(1, remembered=6, length=11, alphabet=2, generator=g), "length: expected at least"),
-        (lambda g: selective_copying(1, remembered=2, length=11, alphabet=0, generator=g), "alphabet: expected at"),
-        (lambda g: in_context_copying(1, length=3, vocab_size=9, generator=g), "length: expected at least 4"),
-        (lambda g: in_context_copying(1, length=32, vocab_size=23, generator=g), "vocab_size: expected at least 24"),
-        (lambda g: in_context_copying(1, length=9, vocab_size=9, generator=g, shortest=1), "shortest: expected at"),
-    ],
-)
-def test_copies_that_do_not_fit(draw, message):
-    with pytest.raises(ValueError, match=message):
-        draw(seeded())
 
 
 # State --------------------------------------------------------------------------------------------------------------
@@ -211,13 +207,6 @@ def test_products_form_a_group():
     assert not torch.equal(products, products.T)
 
 
-def test_states_that_there_are_not():
-    with pytest.raises(ValueError, match="degree: expected 2 to 6, got 7"):
-        permutation_states(1, degree=7, length=3, generator=seeded())
-    with pytest.raises(ValueError, match="length: expected at least 1, got 0"):
-        parity(1, length=0, generator=seeded())
-
-
 # Order and equations ------------------------------------------------------------------------------------------------
 
 
@@ -252,17 +241,3 @@ def test_the_unknown_solves_its_equation():
         assert not any(tokens[equals + 2 :])
         seen.add((len(constants), left.index(multiples[0])))
     assert seen == {(k, place) for k in range(2, 7) for place in range(k + 1)}
-
-
-@pytest.mark.parametrize(
-    ("draw", "message"),
-    [
-        (lambda g: argsort(1, shortest=3, longest=2, objects=9, places=9, generator=g), "longest: expected at least 3"),
-        (lambda g: argsort(1, shortest=1, longest=9, objects=8, places=9, generator=g), "objects: expected at least 9"),
-        (lambda g: argsort(1, shortest=1, longest=9, objects=9, places=8, generator=g), "places: expected at least 9"),
-        (lambda g: linear_equation(1, shortest=0, longest=2, generator=g), "shortest: expected at least 1, got 0"),
-    ],
-)
-def test_lengths_that_do_not_fit(draw, message):
-    with pytest.raises(ValueError, match=message):
-        draw(seeded())

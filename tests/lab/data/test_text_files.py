@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dat.data.text import files
-from dat.data.text.files import find_files, read_pieces
+from dat.data.text.files import find_files
 from dat.data.text.formats import read_documents
 from dat.data.text.tokens import text_of_files, tokenize
 from dual_attention.generation.tokenizer import ByteTokenizer
@@ -47,12 +47,23 @@ def test_a_folder_stands_for_its_text(tmp_path):
     )
     matched = find_files([str(tmp_path / "*")], "data.path")
     assert {path.name for path in matched.left_out} == {"sub", "linked", ".hidden", "broken.txt", "pipe.txt"}
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("empty", r"the folder .*empty holds no file of text$"),
+        ("tokens", r"holds no file of text, only t\.npy$"),
+        ("none.txt", r"data\.path: no such file or folder: .*none"),
+        ("none*", r"data\.path: no such file or folder: .*none"),
+    ],
+)
+def test_a_folder_without_text(tmp_path, name, message):
     (tmp_path / "empty").mkdir()
-    with pytest.raises(FileNotFoundError, match=r"the folder .*empty holds no file of text$"):
-        find_files([str(tmp_path / "empty")], "data.path")
-    (tmp_path / "empty" / "t.npy").write_bytes(b"\x93NUMPY")
-    with pytest.raises(FileNotFoundError, match=r"holds no file of text, only t\.npy$"):
-        find_files([str(tmp_path / "empty")], "data.path")
+    (tmp_path / "tokens").mkdir()
+    (tmp_path / "tokens" / "t.npy").write_bytes(b"\x93NUMPY")
+    with pytest.raises(FileNotFoundError, match=message):
+        find_files([str(tmp_path / name)], "data.path")
 
 
 @pytest.mark.parametrize("path", [".", "closed", "closed/*.txt", "*/*.txt", "**/*.txt", "c?osed/**/*.txt"])
@@ -106,23 +117,25 @@ def test_wrong_lines_are_named(tmp_path, line, message):
         texts(path)
 
 
-def test_marks_and_zeros(tmp_path):
-    path = tmp_path / "t.rst"
-    path.write_bytes(b"\xef\xbb\xbfone")
-    assert texts(path) == ["one"]
-    path.write_bytes(b"\xef\xbb\xbfone\xff")
-    with pytest.raises(ValueError, match="byte 6"):
-        list(read_pieces(path, ""))
-    for form in ("utf-16", "utf-16-le", "utf-16-be"):
-        path.write_text("\ufeffone" if "-" in form[4:] else "one", encoding=form)
-        with pytest.raises(ValueError, match=r"t\.rst: UTF-16 text, expected UTF-8"):
-            texts(path)
-    path.write_text("café", encoding="latin-1")
-    with pytest.raises(ValueError, match=r"t\.rst: not UTF-8 text \(byte 3"):
-        texts(path)
-    path.write_bytes(b"one\x00two")
-    with pytest.raises(ValueError, match=r"t\.rst: not text \(a zero at byte 3\)"):
-        texts(path)
+def test_a_byte_order_mark_is_no_text(tmp_path):
+    (tmp_path / "t.rst").write_bytes(b"\xef\xbb\xbfone")
+    assert texts(tmp_path / "t.rst") == ["one"]
+
+
+@pytest.mark.parametrize(
+    ("contents", "message"),
+    [
+        (b"\xef\xbb\xbfone\xff", r".*byte 6"),
+        *(("\ufeffone".encode(form), "UTF-16 text, expected UTF-8") for form in ("utf-16-le", "utf-16-be")),
+        ("one".encode("utf-16"), "UTF-16 text, expected UTF-8"),
+        ("café".encode("latin-1"), r"not UTF-8 text \(byte 3"),
+        (b"one\x00two", r"not text \(a zero at byte 3\)"),
+    ],
+)
+def test_marks_and_zeros(tmp_path, contents, message):
+    (tmp_path / "t.rst").write_bytes(contents)
+    with pytest.raises(ValueError, match=rf"t\.rst: {message}"):
+        texts(tmp_path / "t.rst")
 
 
 NESTED = '''
