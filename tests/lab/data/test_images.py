@@ -13,6 +13,7 @@ from dat.data.images import IMAGE_SETS, digit_images, hub_images, load_images, s
 from dat.data.images import cifar as official
 from dat.data.text import hub_datasets
 from tests.support.cifar_archives import contents, make_official, pickled, pixels
+from tests.support.refusals import refusals
 
 
 @pytest.fixture(autouse=True)
@@ -50,19 +51,17 @@ def test_the_published_sums():
 
 
 @pytest.mark.parametrize("layout", ["python", "binary"])
-@pytest.mark.parametrize(
-    ("checked", "message"),
-    [
-        (True, r"got [\d,]+ bytes with [0-9a-f]+: incomplete, damaged or another file"),
-        (False, r"cifar-100-.*tar\.gz: cannot be read"),
-    ],
+@refusals(
+    (True, r"got [\d,]+ bytes with [0-9a-f]+: incomplete, damaged or another file"),
+    (False, r"cifar-100-.*tar\.gz: cannot be read"),
+    of="checked",
 )
-def test_an_archive_cut_off(make, monkeypatch, layout, checked, message):
+def test_an_archive_cut_off(make, monkeypatch, layout, checked, error, message):
     path = make("cifar100", layout)
     path.write_bytes(path.read_bytes()[:-2000])
     if not checked:
         monkeypatch.setattr(official, "check_md5", lambda path, expected: None)
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(error, match=message):
         official.cifar_images("cifar100", str(path.parent))
 
 
@@ -132,26 +131,23 @@ def split_up(name: str, n_train: int, n_val: int, n_test: int):
     return split_images(name, n_train=n_train, n_val=n_val, n_test=n_test, seed=0)
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda _: split_up("digits", 1500, 100, 300),
-         r"data\.n_train: expected from 1 to 1,397, .* without data\.n_val \+ n_test=400"),
-        (lambda _: split_up("digits", 0, 100, 300), r"data\.n_train: expected from 1 to 1,397"),
-        (lambda _: split_up("digits", -3, 1500, 300),
-         r"data\.n_val \+ n_test: expected fewer than the 1,797 images .* got 1,800"),
-        (lambda _: split_up("cifar10", 50_000, 1, 10_000),
-         r"data\.n_train: expected from 1 to 49,999, .* without data\.n_val=1"),
-        (lambda _: split_up("cifar100", 10, 0, 10_001), r"data\.n_test: expected at most 10,000"),
-        (lambda _: digit_images("usps"), "source: expected one of digits, mnist, got 'usps'"),
-        (lambda _: official.cifar_images("cifar10", None),
-         r"data\.folder: cifar10 needs the folder that holds .* from https://www\.cs"),
-        (lambda make: official.cifar_images("cifar10", str(make("cifar10", "binary", genuine=False).parent)),
-         r"cifar-10-binary\.tar\.gz: expected the official archive with the MD5 c32a1d"),
-    ],
+@refusals(
+    (lambda _: split_up("digits", 1500, 100, 300),
+     r"data\.n_train: expected from 1 to 1,397, .* without data\.n_val \+ n_test=400"),
+    (lambda _: split_up("digits", 0, 100, 300), r"data\.n_train: expected from 1 to 1,397"),
+    (lambda _: split_up("digits", -3, 1500, 300),
+     r"data\.n_val \+ n_test: expected fewer than the 1,797 images .* got 1,800"),
+    (lambda _: split_up("cifar10", 50_000, 1, 10_000),
+     r"data\.n_train: expected from 1 to 49,999, .* without data\.n_val=1"),
+    (lambda _: split_up("cifar100", 10, 0, 10_001), r"data\.n_test: expected at most 10,000"),
+    (lambda _: digit_images("usps"), "source: expected one of digits, mnist, got 'usps'"),
+    (lambda _: official.cifar_images("cifar10", None),
+     r"data\.folder: cifar10 needs the folder that holds .* from https://www\.cs"),
+    (lambda make: official.cifar_images("cifar10", str(make("cifar10", "binary", genuine=False).parent)),
+     r"cifar-10-binary\.tar\.gz: expected the official archive with the MD5 c32a1d"),
 )  # fmt: skip
-def test_what_there_is_not(make, call, message):
-    with pytest.raises(ValueError, match=message):
+def test_what_there_is_not(make, call, error, message):
+    with pytest.raises(error, match=message):
         call(make)
 
 
@@ -185,29 +181,26 @@ def test_from_the_hub(hub):
     assert train.images[4].unique().tolist() == [4] and test.labels.tolist() == [0, 1, 2]
 
 
-@pytest.mark.parametrize(
-    ("name", "change", "message"),
-    [
-        ("cifar100", lambda _: None, r"data\.from_hub: expected columns img and fine_label in uoft-cs/cifar100, got"),
-        ("cifar10", lambda found: found.update(test=hub_set(12)), "labels from 0 to 9 in uoft-cs/cifar10, got 0 to 11"),
-        ("cifar10", lambda found: found.update(test=hub_set(3, side=16)), "expected images of 32 x 32 x 3 bytes"),
-        ("cifar10", lambda found: found.pop("test"), "expected splits train and test in uoft-cs/cifar10, got train"),
-    ],
+@refusals(
+    ("cifar100", lambda _: None, r"data\.from_hub: expected columns img and fine_label in uoft-cs/cifar100, got"),
+    ("cifar10", lambda found: found.update(test=hub_set(12)), "labels from 0 to 9 in uoft-cs/cifar10, got 0 to 11"),
+    ("cifar10", lambda found: found.update(test=hub_set(3, side=16)), "expected images of 32 x 32 x 3 bytes"),
+    ("cifar10", lambda found: found.pop("test"), "expected splits train and test in uoft-cs/cifar10, got train"),
+    of="name, change",
 )
-def test_other_data_sets_of_the_hub(hub, name, change, message):
+def test_other_data_sets_of_the_hub(hub, name, change, error, message):
     change(hub[0])
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(error, match=message):
         hub_images(name)
 
 
-@pytest.mark.parametrize(
-    ("answers", "message"),
-    [
-        (False, "is not kept here, and the Hugging Face hub .* be"),
-        (True, r"could not be loaded \(no network\)"),
-    ],
+@refusals(
+    (False, "is not kept here, and the Hugging Face hub .* be"),
+    (True, r"could not be loaded \(no network\)"),
+    of="answers",
+    error=OSError,
 )
-def test_a_hub_out_of_reach(monkeypatch, answers, message):
+def test_a_hub_out_of_reach(monkeypatch, answers, error, message):
     datasets = pytest.importorskip("datasets")
 
     def fails(path, config, **_):
@@ -215,5 +208,5 @@ def test_a_hub_out_of_reach(monkeypatch, answers, message):
 
     monkeypatch.setattr(datasets, "load_dataset", fails)
     monkeypatch.setattr(hub_datasets, "hub_answers", lambda: answers)
-    with pytest.raises(OSError, match=rf"data\.from_hub: uoft-cs/cifar10 {message}"):
+    with pytest.raises(error, match=rf"data\.from_hub: uoft-cs/cifar10 {message}"):
         hub_images("cifar10")

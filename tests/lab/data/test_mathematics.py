@@ -33,6 +33,7 @@ from dat.data.mathematics.files import LEVELS, path_of, shares
 from dat.data.mathematics.generator import draw_pairs
 from dat.training.lock import LOCK
 from tests.support.questions import write_official
+from tests.support.refusals import refusals
 
 LINEAR = MODULES[0]
 
@@ -224,22 +225,21 @@ def test_what_is_in_another_set_is_not_trained_on(tmp_path):
     assert found.origin["questions"] == {"train": 10, "interpolate": 2}
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("What is 1 + 1?\n", "cut short: expected an answer after each question, got none after line 1"),
-        ("What is 1 + 1?\n2\n", "expected at least 2 questions, found 1"),
-        (None, "there is no such file; expected the unpacked archive mathematics_dataset-v1.0, which https://github"),
-        (b"\xff\xfe", "expected text, question and answer on alternating lines"),
-    ],
+@refusals(
+    ("What is 1 + 1?\n", "cut short: expected an answer after each question, got none after line 1"),
+    ("What is 1 + 1?\n2\n", "expected at least 2 questions, found 1"),
+    (None, "there is no such file; expected the unpacked archive mathematics_dataset-v1.0, which https://github"),
+    (b"\xff\xfe", "expected text, question and answer on alternating lines"),
+    of="text",
+    error=(ValueError, FileNotFoundError),
 )
-def test_files_that_are_no_use(tmp_path, text, message):
+def test_files_that_are_no_use(tmp_path, text, error, message):
     path = write_official(tmp_path) / "interpolate" / f"{LINEAR}.txt"
     if text is None:
         path.unlink()
     else:
         path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    with pytest.raises((ValueError, FileNotFoundError), match=re.escape(message)) as error:
+    with pytest.raises(error, match=re.escape(message)) as error:
         load_questions(tmp_path, LINEAR, n_train=3, n_val=0, n_test=2)
     assert str(path) in str(error.value)
 
@@ -262,15 +262,13 @@ def test_texts_become_indices_and_texts_again():
     assert encode_questions([]).shape == (0, 161)
 
 
-@pytest.mark.parametrize(
-    ("texts", "message"),
-    [
-        (["ok", "a;b"], "question: expected characters of the vocabulary, got ';' in 'a;b'"),
-        (["x^2"], "question: expected characters of the vocabulary, got '^' in 'x^2'"),
-        (["π"], "question: expected characters of the vocabulary, got 'π' in 'π'"),
-        (["a" * 161], "question: expected at most 160 characters, got 161"),
-    ],
+@refusals(
+    (["ok", "a;b"], "question: expected characters of the vocabulary, got ';' in 'a;b'"),
+    (["x^2"], "question: expected characters of the vocabulary, got '^' in 'x^2'"),
+    (["π"], "question: expected characters of the vocabulary, got 'π' in 'π'"),
+    (["a" * 161], "question: expected at most 160 characters, got 161"),
+    of="texts",
 )
-def test_texts_that_do_not_fit(texts, message):
-    with pytest.raises(ValueError, match=re.escape(message)):
+def test_texts_that_do_not_fit(texts, error, message):
+    with pytest.raises(error, match=re.escape(message)):
         encode_questions(texts)

@@ -11,6 +11,7 @@ from dat.data.relational_games import EXTRA_TASKS, TASKS, generate_images, make_
 from dat.data.relational_games.canvas import FREE_TASKS, SMALLEST_CANVAS, STEP, positions_on_canvas
 from dat.data.relational_games.objects import object_set
 from dat.data.relational_games.tasks import ObjectSource, get_task
+from tests.support.refusals import refusals
 
 
 def scenes_of(task: str, n: int = 2000) -> torch.Tensor:
@@ -66,18 +67,16 @@ def test_a_smaller_split_is_a_prefix_and_a_seed_settles_all():
     assert not torch.equal(small["train"].images, other["train"].images)
 
 
-@pytest.mark.parametrize(
-    ("task", "canvas", "error", "message"),
-    [
-        ("same", SMALLEST_CANVAS - 1, ValueError, r"canvas: expected 29 \(three .*\) to 256 pixels, got 28"),
-        ("same", 10**6, ValueError, r"canvas: expected 29 \("),
-        ("same", 40.0, TypeError, "canvas: expected an integer, got 40.0"),
-        *(
-            (task, 40, ValueError, "canvas: expected null, or one of the tasks same, .*, got 40 with")
-            for task in (*TASKS, *EXTRA_TASKS)
-            if task not in FREE_TASKS
-        ),
-    ],
+@refusals(
+    ("same", SMALLEST_CANVAS - 1, r"canvas: expected 29 \(three .*\) to 256 pixels, got 28"),
+    ("same", 10**6, r"canvas: expected 29 \("),
+    ("same", 40.0, TypeError, "canvas: expected an integer, got 40.0"),
+    *(
+        (task, 40, "canvas: expected null, or one of the tasks same, .*, got 40 with")
+        for task in (*TASKS, *EXTRA_TASKS)
+        if task not in FREE_TASKS
+    ),
+    of="task, canvas",
 )
 def test_bad_input(task, canvas, error, message):
     with pytest.raises(error, match=message):

@@ -21,6 +21,7 @@ from dat.data.sequences import (
     permutation_states,
     selective_copying,
 )
+from tests.support.refusals import refusals
 
 
 def seeded(seed: int = 0) -> torch.Generator:
@@ -114,29 +115,27 @@ def test_gaps_follow_the_power_law():
     torch.testing.assert_close(counts, torch.full((places,), 4 / places), atol=0.015, rtol=0)
 
 
-@pytest.mark.parametrize(
-    ("draw", "arguments", "message"),
-    [
-        (mqar, {"pairs": 0, "length": 32, "vocab_size": 24}, "pairs: expected at least 1, got 0"),
-        (mqar, {"pairs": 4, "length": 14, "vocab_size": 24}, "length: expected at least 16, twice the 4 pairs"),
-        (mqar, {"pairs": 4, "length": 33, "vocab_size": 24}, "length: expected an even number, got 33"),
-        (mqar, {"pairs": 4, "length": 32, "vocab_size": 8}, "vocab_size: expected at least 10 for 4 pairs, got 8"),
-        (mqar, {"pairs": 4, "length": 32, "vocab_size": 25}, "vocab_size: expected an even number, got 25"),
-        (selective_copying, {"remembered": 6, "length": 11, "alphabet": 2}, "length: expected at least"),
-        (selective_copying, {"remembered": 2, "length": 11, "alphabet": 0}, "alphabet: expected at"),
-        (in_context_copying, {"length": 3, "vocab_size": 9}, "length: expected at least 4"),
-        (in_context_copying, {"length": 32, "vocab_size": 23}, "vocab_size: expected at least 24"),
-        (in_context_copying, {"length": 9, "vocab_size": 9, "shortest": 1}, "shortest: expected at"),
-        (permutation_states, {"degree": 7, "length": 3}, "degree: expected 2 to 6, got 7"),
-        (parity, {"length": 0}, "length: expected at least 1, got 0"),
-        (argsort, {"shortest": 3, "longest": 2, "objects": 9, "places": 9}, "longest: expected at least 3"),
-        (argsort, {"shortest": 1, "longest": 9, "objects": 8, "places": 9}, "objects: expected at least 9"),
-        (argsort, {"shortest": 1, "longest": 9, "objects": 9, "places": 8}, "places: expected at least 9"),
-        (linear_equation, {"shortest": 0, "longest": 2}, "shortest: expected at least 1, got 0"),
-    ],
+@refusals(
+    (mqar, {"pairs": 0, "length": 32, "vocab_size": 24}, "pairs: expected at least 1, got 0"),
+    (mqar, {"pairs": 4, "length": 14, "vocab_size": 24}, "length: expected at least 16, twice the 4 pairs"),
+    (mqar, {"pairs": 4, "length": 33, "vocab_size": 24}, "length: expected an even number, got 33"),
+    (mqar, {"pairs": 4, "length": 32, "vocab_size": 8}, "vocab_size: expected at least 10 for 4 pairs, got 8"),
+    (mqar, {"pairs": 4, "length": 32, "vocab_size": 25}, "vocab_size: expected an even number, got 25"),
+    (selective_copying, {"remembered": 6, "length": 11, "alphabet": 2}, "length: expected at least"),
+    (selective_copying, {"remembered": 2, "length": 11, "alphabet": 0}, "alphabet: expected at"),
+    (in_context_copying, {"length": 3, "vocab_size": 9}, "length: expected at least 4"),
+    (in_context_copying, {"length": 32, "vocab_size": 23}, "vocab_size: expected at least 24"),
+    (in_context_copying, {"length": 9, "vocab_size": 9, "shortest": 1}, "shortest: expected at"),
+    (permutation_states, {"degree": 7, "length": 3}, "degree: expected 2 to 6, got 7"),
+    (parity, {"length": 0}, "length: expected at least 1, got 0"),
+    (argsort, {"shortest": 3, "longest": 2, "objects": 9, "places": 9}, "longest: expected at least 3"),
+    (argsort, {"shortest": 1, "longest": 9, "objects": 8, "places": 9}, "objects: expected at least 9"),
+    (argsort, {"shortest": 1, "longest": 9, "objects": 9, "places": 8}, "places: expected at least 9"),
+    (linear_equation, {"shortest": 0, "longest": 2}, "shortest: expected at least 1, got 0"),
+    of="draw, arguments",
 )
-def test_sequences_that_there_are_not(draw, arguments, message):
-    with pytest.raises(ValueError, match=message):
+def test_sequences_that_there_are_not(draw, arguments, error, message):
+    with pytest.raises(error, match=message):
         draw(1, generator=seeded(), **arguments)
 
 

@@ -16,6 +16,7 @@ from dat.data.text.files import find_files
 from dat.data.text.formats import read_documents
 from dat.data.text.tokens import text_of_files, tokenize
 from dual_attention.generation.tokenizer import ByteTokenizer
+from tests.support.refusals import refusals
 
 
 def texts(path, field="text") -> list[str]:
@@ -49,20 +50,19 @@ def test_a_folder_stands_for_its_text(tmp_path):
     assert {path.name for path in matched.left_out} == {"sub", "linked", ".hidden", "broken.txt", "pipe.txt"}
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("empty", r"the folder .*empty holds no file of text$"),
-        ("tokens", r"holds no file of text, only t\.npy$"),
-        ("none.txt", r"data\.path: no such file or folder: .*none"),
-        ("none*", r"data\.path: no such file or folder: .*none"),
-    ],
+@refusals(
+    ("empty", r"the folder .*empty holds no file of text$"),
+    ("tokens", r"holds no file of text, only t\.npy$"),
+    ("none.txt", r"data\.path: no such file or folder: .*none"),
+    ("none*", r"data\.path: no such file or folder: .*none"),
+    of="name",
+    error=FileNotFoundError,
 )
-def test_a_folder_without_text(tmp_path, name, message):
+def test_a_folder_without_text(tmp_path, name, error, message):
     (tmp_path / "empty").mkdir()
     (tmp_path / "tokens").mkdir()
     (tmp_path / "tokens" / "t.npy").write_bytes(b"\x93NUMPY")
-    with pytest.raises(FileNotFoundError, match=message):
+    with pytest.raises(error, match=message):
         find_files([str(tmp_path / name)], "data.path")
 
 
@@ -97,23 +97,21 @@ def test_json_lines(tmp_path):
     assert source.arrays[0].tolist()[:4] == [256, *b"one"]
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("{", "line 2: not JSON"),
-        ("[1]", "line 2: expected a text under the key 'text', got list"),
-        ('{"body": "x"}', "line 2: expected a text under the key 'text', got the keys 'body'"),
-        ('{"text": 3}', "line 2: expected a text under the key 'text'"),
-        ('"text"', "line 2: expected a text under the key 'text', got str"),
-        ('{"text": "\\ud800"}', "line 2: not a text that UTF-8 can write"),
-        ('{"text": ' + 100_000 * "[", "line 2: not JSON"),
-        (b"\xff", "line 2: not JSON"),
-    ],
+@refusals(
+    ("{", "line 2: not JSON"),
+    ("[1]", "line 2: expected a text under the key 'text', got list"),
+    ('{"body": "x"}', "line 2: expected a text under the key 'text', got the keys 'body'"),
+    ('{"text": 3}', "line 2: expected a text under the key 'text'"),
+    ('"text"', "line 2: expected a text under the key 'text', got str"),
+    ('{"text": "\\ud800"}', "line 2: not a text that UTF-8 can write"),
+    ('{"text": ' + 100_000 * "[", "line 2: not JSON"),
+    (b"\xff", "line 2: not JSON"),
+    of="line",
 )
-def test_wrong_lines_are_named(tmp_path, line, message):
+def test_wrong_lines_are_named(tmp_path, line, error, message):
     path = tmp_path / "t.ndjson"
     path.write_bytes(b'{"text": "a"}\n' + (line if isinstance(line, bytes) else line.encode()))
-    with pytest.raises(ValueError, match=rf"t\.ndjson, {message}"):
+    with pytest.raises(error, match=rf"t\.ndjson, {message}"):
         texts(path)
 
 
@@ -122,19 +120,17 @@ def test_a_byte_order_mark_is_no_text(tmp_path):
     assert texts(tmp_path / "t.rst") == ["one"]
 
 
-@pytest.mark.parametrize(
-    ("contents", "message"),
-    [
-        (b"\xef\xbb\xbfone\xff", r".*byte 6"),
-        *(("\ufeffone".encode(form), "UTF-16 text, expected UTF-8") for form in ("utf-16-le", "utf-16-be")),
-        ("one".encode("utf-16"), "UTF-16 text, expected UTF-8"),
-        ("café".encode("latin-1"), r"not UTF-8 text \(byte 3"),
-        (b"one\x00two", r"not text \(a zero at byte 3\)"),
-    ],
+@refusals(
+    (b"\xef\xbb\xbfone\xff", r".*byte 6"),
+    *(("\ufeffone".encode(form), "UTF-16 text, expected UTF-8") for form in ("utf-16-le", "utf-16-be")),
+    ("one".encode("utf-16"), "UTF-16 text, expected UTF-8"),
+    ("café".encode("latin-1"), r"not UTF-8 text \(byte 3"),
+    (b"one\x00two", r"not text \(a zero at byte 3\)"),
+    of="contents",
 )
-def test_marks_and_zeros(tmp_path, contents, message):
+def test_marks_and_zeros(tmp_path, contents, error, message):
     (tmp_path / "t.rst").write_bytes(contents)
-    with pytest.raises(ValueError, match=rf"t\.rst: {message}"):
+    with pytest.raises(error, match=rf"t\.rst: {message}"):
         texts(tmp_path / "t.rst")
 
 

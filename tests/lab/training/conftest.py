@@ -5,8 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from dat.experiments.relational_games.config import GamesDataConfig, GamesModelConfig, RelationalGamesConfig
 from dat.training.configs import LoopConfig, MachineConfig, OptimConfig, OutputConfig
+
+from .test_placement import Endless
 
 TINY_MODEL = GamesModelConfig(name="tiny", d_model=16, dff=16, n_layers=1, n_relations=2, rel_proj_dim=4)
 
@@ -23,3 +27,9 @@ def tiny_config(folder: Path, name: str, **changes) -> RelationalGamesConfig:
         output=OutputConfig(folder=str(folder), name=name, tensorboard=False, progress=False),
     )
     return replace(config, **changes)
+
+
+@pytest.fixture
+def endless(monkeypatch) -> None:
+    """Texts whose sequences go on without an end."""
+    monkeypatch.setattr("tests.lab.training.test_placement.Texts", Endless)

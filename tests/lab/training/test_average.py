@@ -8,15 +8,15 @@ import pytest
 import torch
 
 from dat.training.configs import OptimConfig
-from dat.training.interrupt import Interrupted
 from dat.training.measuring import mean_measures
 from dat.training.metrics import MetricsLog, read_rows
-from tests.support.runs import without_time
+from tests.support.refusals import refusals
+from tests.support.runs import fit_until_stopped, without_time
 
 from .test_loop import LOOP, make_trainer, squared_error, stop_after, weights
-from .test_placement import OPTIM, Endless
+from .test_placement import OPTIM
 from .test_placement import make_trainer as make_language_trainer
-from .test_saved_state import FIRST, GROUP, changed, newest
+from .test_saved_state import FIRST, GROUP, changed, newest, stopped_checkpoints
 
 AVERAGED = OptimConfig(lr=0.01, average_decay=0.5)
 
@@ -62,8 +62,8 @@ def test_stopped_anywhere_and_resumed(tmp_path, looks):
     """Looks fall between steps, and between batches of evaluations, while the model has the average."""
     whole = make_trainer(optim=AVERAGED)
     expected = whole.fit(MetricsLog(tmp_path / "whole.jsonl"))
-    with pytest.raises(Interrupted):
-        make_trainer(tmp_path / "c", stop_after(looks), optim=AVERAGED).fit(MetricsLog(tmp_path / "parts.jsonl"))
+    first = make_trainer(tmp_path / "c", stop_after(looks), optim=AVERAGED)
+    fit_until_stopped(first, MetricsLog(tmp_path / "parts.jsonl"))
     again = make_trainer(tmp_path / "c", optim=AVERAGED)
     assert again.resume()
     assert again.fit(MetricsLog(tmp_path / "parts.jsonl", epochs_done=again.epoch)) == expected
@@ -89,26 +89,20 @@ def test_decays_that_are_none(decay):
 
 @pytest.fixture
 def stopped(tmp_path):
-    with pytest.raises(Interrupted):
-        make_trainer(tmp_path / "c", stop_after(6), optim=AVERAGED).fit()
-    for path in (tmp_path / "c").glob("*/checksums.json"):
-        path.unlink()
-    return tmp_path / "c"
+    return stopped_checkpoints(tmp_path, optim=AVERAGED)
 
 
-@pytest.mark.parametrize(
-    ("keys", "to", "message"),
-    [
-        ((*FIRST, "average"), torch.zeros(1), r"average: expected torch.float32 \(16, 6\)"),
-        ((*FIRST, "average"), torch.full((16, 6), float("nan")), "average: expected finite"),
-        (FIRST, lambda entry: {k: v for k, v in entry.items() if k != "average"}, "the entries average, exp_avg"),
-        ((*GROUP, "average_decay"), 0.9, r"average_decay: expected 0\.5, got 0\.9"),
-    ],
+@refusals(
+    ((*FIRST, "average"), torch.zeros(1), r"average: expected torch.float32 \(16, 6\)"),
+    ((*FIRST, "average"), torch.full((16, 6), float("nan")), "average: expected finite"),
+    (FIRST, lambda entry: {k: v for k, v in entry.items() if k != "average"}, "the entries average, exp_avg"),
+    ((*GROUP, "average_decay"), 0.9, r"average_decay: expected 0\.5, got 0\.9"),
+    of="keys, to",
 )
-def test_an_average_that_does_not_fit(stopped, keys, to, message):
+def test_an_average_that_does_not_fit(stopped, keys, to, error, message):
     path = newest(stopped)
     torch.save(changed(torch.load(path), *keys, to=to), path)
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(error, match=message):
         make_trainer(stopped, optim=AVERAGED).resume()
 
 
@@ -118,17 +112,15 @@ def test_a_run_goes_on_as_it_was_begun(stopped):
         make_trainer(stopped, optim=OptimConfig(lr=0.01)).resume()
 
 
-def test_parts_of_it(tmp_path, monkeypatch):
+def test_parts_of_it(tmp_path, endless, monkeypatch):
     """A process that writes and reads its checkpoints in parts."""
-    monkeypatch.setattr("tests.lab.training.test_placement.Texts", Endless)
     monkeypatch.setattr("dat.training.placement.Placement.saves_parts", True)
     optim = replace(OPTIM, average_decay=0.9)
     whole = make_language_trainer(optim=optim, loop=LOOP)
     expected = whole.fit()
     first = make_language_trainer(optim=optim, loop=LOOP, folder=tmp_path / "c")
     first.stop = lambda: first.step >= 5
-    with pytest.raises(Interrupted):
-        first.fit()
+    fit_until_stopped(first)
     again = make_language_trainer(optim=optim, loop=LOOP, folder=tmp_path / "c")
     assert again.resume() and (min((tmp_path / "c").iterdir()) / "shards").is_dir()
     assert again.fit() == expected

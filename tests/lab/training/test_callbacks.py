@@ -16,17 +16,17 @@ from dat import _own_code
 from dat.experiments.language.experiment import LanguageModelling
 from dat.training.callbacks import Callback, Callbacks, RunView
 from dat.training.configs import OutputConfig
-from dat.training.interrupt import Interrupted
 from dat.training.metrics import MetricsLog, read_rows
 from dat.training.runs import resume_run, start_run
 from dat.training.trackers import WANDB_ID, TensorBoard
 from tests.lab.experiments.language.conftest import named, tiny_config
 from tests.support.processes import together
-from tests.support.runs import assert_same_run, stopping
+from tests.support.refusals import refusals
+from tests.support.runs import assert_same_run, fit_until_stopped, interrupted
 
 from .test_loop import make_trainer as make_small_trainer
 from .test_loop import stop_after, weights
-from .test_placement import COPIED, SHARDED, Endless
+from .test_placement import COPIED, SHARDED
 from .test_placement import make_trainer as make_language_trainer
 
 LANGUAGE = LanguageModelling()
@@ -109,8 +109,7 @@ def test_stopped_and_resumed(tmp_path, looks):
     whole = make_small_trainer()
     expected = whole.fit(MetricsLog(tmp_path / "whole.jsonl"))
     first = make_small_trainer(tmp_path / "c", stop_after(looks))
-    with pytest.raises(Interrupted):
-        first.fit(MetricsLog(tmp_path / "parts.jsonl"), Callbacks([("notes", Notes())], view()))
+    fit_until_stopped(first, MetricsLog(tmp_path / "parts.jsonl"), Callbacks([("notes", Notes())], view()))
     assert kept("end") == [("end", first.step, None)]
     again = make_small_trainer(tmp_path / "c")
     assert again.resume()
@@ -146,20 +145,17 @@ def test_one_that_fails(tmp_path, capsys, monkeypatch, method):
     assert [note[1] for note in kept("step")][-1] == 7 and len(kept("end")) == 1
 
 
-def test_those_that_are_refused(tmp_path):
-    config = tiny_config(tmp_path)
-    with pytest.raises(ValueError, match=r"output\.callbacks: .*Spoils: expected a callback that leaves the weights"):
-        start_run(LANGUAGE, called(config, Spoils))
-    with pytest.raises(ValueError, match=r"output\.callbacks: .*Unmade: .*missing 1 required positional argument"):
-        start_run(LANGUAGE, called(named(config, "unmade"), Unmade))
-    with pytest.raises(ValueError, match=r"output\.callbacks: .*Notes is run only if you name it \(read it first\)"):
-        _own_code._given.clear()
-        start_run(LANGUAGE, called(named(config, "not"), Notes))
-    assert not (tmp_path / "runs" / "not").exists()
-    with pytest.raises(ValueError, match=r"output\.callbacks: expected different classes"):
-        OutputConfig(callbacks=("a.py:A", "a.py:A"))
-    with pytest.raises(ValueError, match=r"output\.project: expected a text to print with output\.tracker"):
-        OutputConfig(project="mine")
+@refusals(
+    (lambda run: start_run(LANGUAGE, called(run, Spoils)), ".*Spoils: expected a callback that leaves the weights"),
+    (lambda run: start_run(LANGUAGE, called(run, Unmade)), ".*Unmade: .*missing 1 required positional argument"),
+    (lambda run: (_own_code._given.clear(), start_run(LANGUAGE, called(run, Notes))),
+     r".*Notes is run only if you name it \(read it first\)"),
+    (lambda _: OutputConfig(callbacks=("a.py:A", "a.py:A")), "expected different classes"),
+)  # fmt: skip
+def test_those_that_are_refused(tmp_path, call, error, message):
+    with pytest.raises(error, match=rf"output\.callbacks: {message}"):
+        call(tiny_config(tmp_path))
+    assert "Notes is run" not in message or not (tmp_path / "runs" / "run").exists()
 
 
 def trained(workers: Any, machine: Any, folder: Path) -> list[Any]:
@@ -179,9 +175,8 @@ def trained(workers: Any, machine: Any, folder: Path) -> list[Any]:
 
 
 @pytest.mark.parametrize(("machine", "whole"), [(COPIED, True), (SHARDED, False)], ids=["copies", "sharded"])
-def test_two_processes(tmp_path, monkeypatch, machine, whole):
+def test_two_processes(tmp_path, endless, machine, whole):
     """The first one calls them; it can call a model of its own, and is given none that it has a part of."""
-    monkeypatch.setattr("tests.lab.training.test_placement.Texts", Endless)
     expected = make_language_trainer().fit()["val_loss"]
     found = together(2, trained, machine, tmp_path)
     assert found[0][0] == [whole] * 6 and found[1][0] == []
@@ -235,7 +230,7 @@ def test_trackers(tmp_path, fake, name):
     assert runs[0].logged[-1][1] == {"final/val_loss": run.read_result()["loss"]["val"]} and runs[0].finished == 1
     assert (runs[0].how["project"], runs[0].how["name"], runs[0].how["resume"]) == ("mine", "run", "allow")
     assert json.loads(json.dumps(runs[0].how["config"]))["loop"]["steps"] == 7
-    with stopping(7), pytest.raises(Interrupted):
+    with interrupted(7):
         start_run(LANGUAGE, called(named(config, "parts"), tracker=name))
     parts = resume_run(LANGUAGE, tmp_path / "runs" / "parts")
     assert runs[1].how == runs[2].how and runs[1].how["project"] == "language" and runs[1].finished == 1
@@ -261,6 +256,8 @@ def test_trackers_that_are_not_installed(tmp_path, monkeypatch, name):
     with pytest.raises(ImportError, match=rf'pip install "relational-attention\[{name}\]"'):
         start_run(LANGUAGE, called(tiny_config(tmp_path), tracker=name))
     assert not (tmp_path / "runs" / "run").exists()
+    with pytest.raises(ValueError, match=r"output\.project: expected a text to print with output\.tracker"):
+        OutputConfig(project="mine")
 
 
 def test_tensorboard_of_a_run_that_begins_again(tmp_path):
@@ -279,7 +276,7 @@ def test_tensorboard(tmp_path):
     """The numbers of each row at its step, whole or resumed."""
     accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     config = called(tiny_config(tmp_path), tensorboard=True)
-    with stopping(7), pytest.raises(Interrupted):
+    with interrupted(7):
         start_run(LANGUAGE, config)
     run = resume_run(LANGUAGE, tmp_path / "runs" / "run")
     events = accumulator.EventAccumulator(str(run.tensorboard)).Reload()

@@ -48,14 +48,13 @@ def test_no_checkpoint(tmp_path):
     assert Checkpoints(tmp_path / "none").load(nn.Linear(1, 1)) is None
 
 
+def fail(*_):
+    raise OSError("disk full")
+
+
 def test_a_crash_while_saving_leaves_the_old_checkpoint(tmp_path, monkeypatch):
-    checkpoints = Checkpoints(tmp_path)
-    model = nn.Linear(3, 2)
+    checkpoints, model = Checkpoints(tmp_path), nn.Linear(3, 2)
     checkpoints.save(1, 1, model.state_dict(), {"step": 1})
-
-    def fail(*_):
-        raise OSError("disk full")
-
     monkeypatch.setattr(checkpoint.torch, "save", fail)
     with pytest.raises(OSError, match="disk full"):
         checkpoints.save(2, 2, model.state_dict(), {"step": 2})
@@ -95,22 +94,15 @@ def test_random_state_round_trip():
 def test_atomic_write_keeps_the_old_file_on_failure(tmp_path, monkeypatch):
     path = tmp_path / "file.txt"
     files.write_atomically(path, "old")
-
-    def fail(*_):
-        raise OSError("no")
-
     monkeypatch.setattr(files.os, "replace", fail)
     with pytest.raises(OSError):
         files.write_atomically(path, "new")
-    assert path.read_text() == "old"
-    assert list(tmp_path.iterdir()) == [path]
+    assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]
 
 
-def test_broken_json_is_named(tmp_path):
-    for contents in (b"{", b"\xff", b"[" * 100_000, b""):
-        (tmp_path / "x.json").write_bytes(contents)
-        with pytest.raises(ValueError, match=r"x\.json: is not JSON"):
-            files.read_json(tmp_path / "x.json")
-    (tmp_path / "x.json").write_text("[]")
-    with pytest.raises(ValueError, match=r"x\.json: expected a JSON object, got list"):
+@pytest.mark.parametrize("contents", [b"{", b"\xff", b"[" * 100_000, b"", b"[]"], ids=lambda contents: contents[:1])
+def test_broken_json_is_named(tmp_path, contents):
+    (tmp_path / "x.json").write_bytes(contents)
+    words = "expected a JSON object, got list" if contents == b"[]" else "is not JSON"
+    with pytest.raises(ValueError, match=rf"x\.json: {words}"):
         files.read_json_object(tmp_path / "x.json")

@@ -36,6 +36,7 @@ from dat.training.config_io import (
     read_config,
 )
 from dat.training.configs import LoopConfig, MachineConfig, OptimConfig
+from tests.support.refusals import refusals
 
 CONFIGS = (RelationalGamesConfig, GamesGrid, DemoConfig, LanguageConfig, LanguageGrid)
 
@@ -90,51 +91,39 @@ def test_dotted_overrides_come_after_the_file(tmp_path):
     assert isinstance(config.optim.betas, tuple)
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: OptimConfig(lr=0), r"optim\.lr: expected a positive number, got 0"),
-        (lambda: OptimConfig(betas=(0.9, 1.0)), r"optim\.betas: expected two numbers in \[0, 1\)"),
-        (lambda: OptimConfig(grad_clip=-1.0), r"optim\.grad_clip"),
-        (lambda: LoopConfig(epochs=0), r"loop\.epochs: expected an integer of at least 1, got 0"),
-        (lambda: LoopConfig(eval_every=-1), r"loop\.eval_every"),
-        (lambda: LoopConfig(epochs=9, measure_at=(5, 10)), r"measure_at: expected different epochs from 1 to 9 .*10\)"),
-        (lambda: LoopConfig(measure_at=(5, 5)), r"loop\.measure_at: expected different epochs"),
-        (lambda: MachineConfig(threads=0), r"machine\.threads"),
-        (lambda: GamesDataConfig(n_train=0), r"data\.n_train"),
-        (lambda: GamesModelConfig(d_model=129), r"model\.d_model: expected a multiple of the 2 heads, got 129"),
-        (lambda: GamesModelConfig(n_heads_ra=0), "at least 1, got 0"),
-        (lambda: GamesModelConfig(dropout_rate=1.0), r"model\.dropout_rate"),
-        (lambda: GamesModelConfig(symbol_neighbours=0), r"model\.symbol_neighbours"),
-        (lambda: GamesModelConfig(architecture="corelnet", dropout_rate=1.0), r"model\.dropout_rate"),
-        (
-            lambda: GamesModelConfig(corelnet=CoRelNetConfig()),
-            r"model\.corelnet: expected null with model\.architecture=dat, got CoRelNetConfig",
-        ),
-        (
-            lambda: GamesModelConfig(architecture="esbn", predinet=PrediNetConfig()),
-            r"model\.predinet: expected null with",
-        ),
-        (
-            lambda: GamesModelConfig(architecture="abstractor", d_model=126),
-            r"model\.d_model: expected a multiple of the 4",
-        ),
-        (
-            lambda: GamesModelConfig(architecture="abstractor", symbols="position_relative"),
-            r"model\.symbols: expected symbols that are not relative to positions in an Abstractor",
-        ),
-        (lambda: AbstractorConfig(n_heads=0), r"model\.abstractor\.n_heads"),
-        (lambda: PrediNetConfig(n_relations=0), r"model\.predinet\.n_relations"),
-        (lambda: PrediNetConfig(key_dim=0), r"model\.predinet\.key_dim"),
-        (lambda: CoRelNetConfig(dff=0), r"model\.corelnet\.dff"),
-        (lambda: ESBNConfig(hidden_dim=0), r"model\.esbn\.hidden_dim"),
-        (lambda: GamesGrid(models=("nobody",)), "models: expected names among .*got 'nobody'"),
-        (lambda: GamesGrid(sizes=()), "sizes"),
-        (lambda: DemoConfig(trials=0), "trials"),
-    ],
-)
-def test_impossible_values(make, message):
-    with pytest.raises(ValueError, match=message):
+@refusals(
+    (lambda: OptimConfig(lr=0), r"optim\.lr: expected a positive number, got 0"),
+    (lambda: OptimConfig(betas=(0.9, 1.0)), r"optim\.betas: expected two numbers in \[0, 1\)"),
+    (lambda: OptimConfig(grad_clip=-1.0), r"optim\.grad_clip"),
+    (lambda: LoopConfig(epochs=0), r"loop\.epochs: expected an integer of at least 1, got 0"),
+    (lambda: LoopConfig(eval_every=-1), r"loop\.eval_every"),
+    (lambda: LoopConfig(epochs=9, measure_at=(5, 10)), r"measure_at: expected different epochs from 1 to 9 .*10\)"),
+    (lambda: LoopConfig(measure_at=(5, 5)), r"loop\.measure_at: expected different epochs"),
+    (lambda: MachineConfig(threads=0), r"machine\.threads"),
+    (lambda: GamesDataConfig(n_train=0), r"data\.n_train"),
+    (lambda: GamesModelConfig(d_model=129), r"model\.d_model: expected a multiple of the 2 heads, got 129"),
+    (lambda: GamesModelConfig(n_heads_ra=0), "at least 1, got 0"),
+    (lambda: GamesModelConfig(dropout_rate=1.0), r"model\.dropout_rate"),
+    (lambda: GamesModelConfig(symbol_neighbours=0), r"model\.symbol_neighbours"),
+    (lambda: GamesModelConfig(architecture="corelnet", dropout_rate=1.0), r"model\.dropout_rate"),
+    (lambda: GamesModelConfig(corelnet=CoRelNetConfig()),
+     r"model\.corelnet: expected null with model\.architecture=dat, got CoRelNetConfig"),
+    (lambda: GamesModelConfig(architecture="esbn", predinet=PrediNetConfig()), r"model\.predinet: expected null with"),
+    (lambda: GamesModelConfig(architecture="abstractor", d_model=126), r"model\.d_model: expected a multiple of the 4"),
+    (lambda: GamesModelConfig(architecture="abstractor", symbols="position_relative"),
+     r"model\.symbols: expected symbols that are not relative to positions in an Abstractor"),
+    (lambda: AbstractorConfig(n_heads=0), r"model\.abstractor\.n_heads"),
+    (lambda: PrediNetConfig(n_relations=0), r"model\.predinet\.n_relations"),
+    (lambda: PrediNetConfig(key_dim=0), r"model\.predinet\.key_dim"),
+    (lambda: CoRelNetConfig(dff=0), r"model\.corelnet\.dff"),
+    (lambda: ESBNConfig(hidden_dim=0), r"model\.esbn\.hidden_dim"),
+    (lambda: GamesGrid(models=("nobody",)), "models: expected names among .*got 'nobody'"),
+    (lambda: GamesGrid(sizes=()), "sizes"),
+    (lambda: DemoConfig(trials=0), "trials"),
+    of="make",
+)  # fmt: skip
+def test_impossible_values(make, error, message):
+    with pytest.raises(error, match=message):
         make()
 
 

@@ -22,19 +22,18 @@ FOREIGN = (
 
 
 @pytest.mark.parametrize("text", FOREIGN)
-def test_no_module_is_imported_and_no_file_is_followed(tmp_path, text):
+def test_no_module_is_imported_and_no_file_is_followed(tmp_path, monkeypatch, text):
     (tmp_path / "evil_module.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nclass Optim: pass\n")
     (tmp_path / "optim.yaml").write_text("lr: 0.5\n")
     path = tmp_path / "c.yaml"
     path.write_text(text)
     parser = build_parser(SumsConfig, prog="dat", description="")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(tmp_path))
-        patch.chdir(tmp_path)
-        with pytest.raises(ValueError, match=r"c\.yaml: "):
-            read_config(SumsConfig, path)
-        with pytest.raises(ValueError, match=r"c\.yaml: "):
-            parse_config(parser, SumsConfig, ["--config", str(path)])
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=r"c\.yaml: "):
+        read_config(SumsConfig, path)
+    with pytest.raises(ValueError, match=r"c\.yaml: "):
+        parse_config(parser, SumsConfig, ["--config", str(path)])
     assert not (tmp_path / "ran").exists()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,20 +21,19 @@ from dat.training.runs import resume_run, start_run
 from dual_attention._models.sharding_groups import blocks_of
 from tests.lab.experiments.language.conftest import named, tiny_config
 from tests.support.processes import together
-from tests.support.runs import assert_same_run
+from tests.support.refusals import refusals
+from tests.support.runs import assert_same_run, fit_until_stopped
 
 from .test_loop import LOOP as EPOCHS
 from .test_loop import make_trainer as make_small_trainer
 from .test_loop import stop_after, weights
-from .test_placement import COPIED, HYBRID, OPTIM, SHARDED, Endless, make_trainer
+from .test_placement import COPIED, HYBRID, OPTIM, SHARDED, make_trainer
 
 LANGUAGE = LanguageModelling()
 LOOP = StepLoopConfig(steps=4, batch_size=8, micro_batch_size=3, eval_every=0, checkpoint_every=0, report_every=2)
 
 
-@pytest.fixture(autouse=True)
-def endless(monkeypatch):
-    monkeypatch.setattr("tests.lab.training.test_placement.Texts", Endless)
+pytestmark = pytest.mark.usefixtures("endless")
 
 
 def rows_of(workers: Any, machine: Any, path: Path, **changes: Any) -> list[dict[str, Any]]:
@@ -68,8 +68,7 @@ def test_the_norm_of_the_gradient(tmp_path, size, machine, clip):
 
 
 def test_the_norm_of_a_row_that_an_older_version_began_is_not_known(tmp_path):
-    with pytest.raises(Interrupted):
-        make_small_trainer(tmp_path / "c", stop_after(2)).fit()
+    fit_until_stopped(make_small_trainer(tmp_path / "c", stop_after(2)))
     trainer = make_small_trainer(tmp_path / "c")
     load = trainer._load_state
     trainer._load_state = lambda state: load(
@@ -148,11 +147,10 @@ def test_stopped_and_resumed_it_ends_at_the_same_step(tmp_path, monkeypatch, bef
     whole = start_run(LANGUAGE, overfitting(tmp_path / "whole"))
     last, done = whole.read_result()["steps"] - before, [0]
     step = Trainer.train_step
-    with monkeypatch.context() as patch:
+    with monkeypatch.context() as patch, pytest.raises(Interrupted):
         patch.setattr(Trainer, "train_step", lambda self, *a: (step(self, *a), done.append(self.step)))
         patch.setattr(StopOnSignal, "__call__", lambda self: done[-1] >= last)
-        with pytest.raises(Interrupted):
-            start_run(LANGUAGE, overfitting(tmp_path / "parts"))
+        start_run(LANGUAGE, overfitting(tmp_path / "parts"))
     parts = resume_run(LANGUAGE, tmp_path / "parts" / "runs" / "run")
     assert_same_run(parts, whole)
     assert parts.read_result()["best"] == whole.read_result()["best"]
@@ -166,18 +164,17 @@ def test_epochs_end_early_too(tmp_path):
     assert trainer.epoch == trainer.best["epoch"] + 2
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"stop_patience": 3, "eval_every": 0}, r"loop\.stop_patience: expected null with loop\.eval_every=0, got 3"),
-        ({"stop_patience": 0}, r"loop\.stop_patience: expected an integer of at least 1 or null, got 0"),
-    ],
+PATIENT = replace(LOOP, eval_every=1, stop_patience=2)
+
+
+@refusals(
+    (lambda: LoopConfig(stop_patience=3, eval_every=0), "null with loop.eval_every=0, got 3"),
+    (lambda: StepLoopConfig(stop_patience=3, eval_every=0), "null with loop.eval_every=0, got 3"),
+    (lambda: LoopConfig(stop_patience=0), "an integer of at least 1 or null, got 0"),
+    (lambda: StepLoopConfig(stop_patience=0), "an integer of at least 1 or null, got 0"),
+    (lambda: LANGUAGE.Grid(loop=PATIENT), "null in a grid, got 2"),
+    (lambda: make_trainer(loop=PATIENT, sets={}), "null without a validation set, got 2"),
 )
-def test_patience_that_is_none(changes, message):
-    for kind in (LoopConfig, StepLoopConfig):
-        with pytest.raises(ValueError, match=message):
-            kind(**changes)
-    with pytest.raises(ValueError, match=r"loop\.stop_patience: expected null in a grid, got 2"):
-        LANGUAGE.Grid(loop=replace(LOOP, eval_every=1, stop_patience=2))
-    with pytest.raises(ValueError, match=r"loop\.stop_patience: expected null without a validation set, got 2"):
-        make_trainer(loop=replace(LOOP, eval_every=1, stop_patience=2), sets={})
+def test_patience_that_is_none(call, error, message):
+    with pytest.raises(error, match=re.escape(f"loop.stop_patience: expected {message}")):
+        call()

@@ -14,14 +14,13 @@ from torch import nn
 
 from dat.training.checkpoint import Checkpoints
 from dat.training.configs import LoopConfig, OptimConfig, StepLoopConfig
-from dat.training.interrupt import Interrupted
 from dat.training.loop import Diverged, Trainer
 from dat.training.measuring import mean_measures
 from dat.training.metrics import MetricsLog, read_rows
 from dat.training.optim import learning_rate
 from dat.training.problem import Problem, TensorExamples
 from dat.training.seeding import derive_seed, epoch_order
-from tests.support.runs import without_time
+from tests.support.runs import failing_at, fit_until_stopped, without_time
 
 N, WIDTH = 50, 6
 LOOP = LoopConfig(epochs=4, batch_size=16, eval_batch_size=7, eval_every=2, checkpoint_every=1)
@@ -102,9 +101,7 @@ def test_stop_anywhere_and_resume_gives_the_same_numbers(tmp_path, looks):
     whole_log = MetricsLog(tmp_path / "whole.jsonl")
     expected = whole.fit(whole_log)
 
-    first = make_trainer(tmp_path / "checkpoints", stop_after(looks))
-    with pytest.raises(Interrupted):
-        first.fit(MetricsLog(tmp_path / "parts.jsonl"))
+    fit_until_stopped(make_trainer(tmp_path / "checkpoints", stop_after(looks)), MetricsLog(tmp_path / "parts.jsonl"))
     second = make_trainer(tmp_path / "checkpoints")
     assert second.resume()
     torch.manual_seed(99)  # whatever the process did meanwhile
@@ -119,15 +116,8 @@ def test_stop_anywhere_and_resume_gives_the_same_numbers(tmp_path, looks):
 def test_crash_resumes_from_the_last_checkpoint(tmp_path):
     whole = make_trainer()
     expected = whole.fit(MetricsLog(tmp_path / "whole.jsonl"))
-    calls = itertools.count()
-
-    def crashing(model, batch):
-        if model.training and next(calls) == 10:
-            raise RuntimeError("power cut")
-        return squared_error(model, batch)
-
-    with pytest.raises(RuntimeError, match="power cut"):
-        make_trainer(tmp_path / "checkpoints", loss=crashing).fit(MetricsLog(tmp_path / "parts.jsonl"))
+    with failing_at(10):
+        make_trainer(tmp_path / "checkpoints").fit(MetricsLog(tmp_path / "parts.jsonl"))
     again = make_trainer(tmp_path / "checkpoints")
     assert again.resume() and again.epoch == 2
     assert again.fit(MetricsLog(tmp_path / "parts.jsonl", epochs_done=again.epoch)) == expected
@@ -136,15 +126,8 @@ def test_crash_resumes_from_the_last_checkpoint(tmp_path):
 
 def test_rows_written_after_the_last_checkpoint_are_written_once(tmp_path):
     loop = LoopConfig(epochs=4, batch_size=16, eval_every=0, checkpoint_every=3)
-    calls = itertools.count()
-
-    def crashing(model, batch):
-        if model.training and next(calls) == 9:  # in the third epoch: two rows are written, nothing is saved
-            raise RuntimeError("power cut")
-        return squared_error(model, batch)
-
-    with pytest.raises(RuntimeError):
-        make_trainer(tmp_path / "c", loop=loop, loss=crashing).fit(MetricsLog(tmp_path / "m.jsonl"))
+    with failing_at(9):  # in the third epoch: two rows are written, nothing is saved
+        make_trainer(tmp_path / "c", loop=loop).fit(MetricsLog(tmp_path / "m.jsonl"))
     assert len(read_rows(tmp_path / "m.jsonl")) == 2
     again = make_trainer(tmp_path / "c", loop=loop)
     assert not again.resume()
@@ -171,8 +154,7 @@ def test_what_was_measured_before_a_stop_is_kept(tmp_path, looks):
     loop = replace(LOOP, measure_at=(1, 3))
     whole = make_trainer(loop=loop)
     expected = whole.fit()
-    with pytest.raises(Interrupted):
-        make_trainer(tmp_path / "checkpoints", stop_after(looks), loop=loop).fit()
+    fit_until_stopped(make_trainer(tmp_path / "checkpoints", stop_after(looks), loop=loop))
     again = make_trainer(tmp_path / "checkpoints", loop=loop)
     assert again.resume()
     assert again.fit() == expected and again.measured == whole.measured

@@ -22,15 +22,15 @@ from dat.explorer.opening import open_session
 from dat.training.average import exchange_average
 from dat.training.config_io import commented_yaml
 from dat.training.configs import StepLoopConfig
-from dat.training.loop import Trainer
 from dat.training.plan import StepPlan
 from dat.training.run_folder import RunFolder
 from dat.training.runs import resume_run, start_run
 from dual_attention.generation.tokenizer import BytePairTokenizer, ByteTokenizer
 from tests.lab.experiments.language.conftest import TEXT, named, tiny_config
 from tests.support.processes import dat_together
+from tests.support.runs import failing_at
 
-from .test_placement import OPTIM, Endless, make_trainer
+from .test_placement import OPTIM, make_trainer
 
 LANGUAGE = LanguageModelling()
 
@@ -59,14 +59,11 @@ def test_they_are_kept_beside_the_newest_two(run):
     assert steps_in(run.checkpoints.folder) == [2, 3, 5, 8, 12]
 
 
-def test_they_are_kept_after_a_restart(run, tmp_path, monkeypatch):
+def test_they_are_kept_after_a_restart(run, tmp_path):
     """And training is as it was."""
     config = milestones_run(tmp_path)
-    step = Trainer.train_step
-    with monkeypatch.context() as patch:
-        patch.setattr(Trainer, "train_step", lambda self, *a: step(self, *a) if self.step < 7 else 1 / 0)
-        with pytest.raises(ZeroDivisionError):
-            start_run(LANGUAGE, config)
+    with failing_at(7):
+        start_run(LANGUAGE, config)
     found = resume_run(LANGUAGE, Path(config.output.folder) / "run")
     assert steps_in(found.checkpoints.folder) == [2, 3, 5, 8, 12]
     assert found.weights.read_bytes() == run.weights.read_bytes()
@@ -105,6 +102,9 @@ def test_they_are_opened_by_every_command(run, tmp_path, capsys):
     dat("export", source, "--to", "hub", "--out", str(tmp_path / "exported"))
     again = dat("generate", str(tmp_path / "exported"), "3 times", "--temperature", "0", "--max_new_tokens", "20")
     assert again == written
+
+
+def test_one_that_is_not_there(run):
     with pytest.raises(FileNotFoundError, match="no checkpoint; expected one of report-"):
         open_checkpoint(run.checkpoints.folder / "report-00001-step-00000001")
 
@@ -144,8 +144,7 @@ def test_parts_are_opened_as_well(tmp_path, monkeypatch):
         open_checkpoint(checkpoint(shared, 5))
 
 
-def test_the_average_of_tied_weights_has_their_name_in_files(monkeypatch, tmp_path):
-    monkeypatch.setattr("tests.lab.training.test_placement.Texts", Endless)
+def test_the_average_of_tied_weights_has_their_name_in_files(endless, tmp_path):
     loop = StepLoopConfig(steps=4, batch_size=4, eval_every=0, checkpoint_every=2)
     trainer = make_trainer(optim=replace(OPTIM, average_decay=0.8), loop=loop, folder=tmp_path)
     trainer.fit()
@@ -191,32 +190,27 @@ def test_words_of_a_run(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("values", "message"),
+    ("key", "values", "most"),
     [
-        (
-            {"milestones": (13,)},
-            "loop.milestones: expected different integers from 1 to 12, what loop.steps=12 has, got",
-        ),
-        ({"milestones": (0,)}, "loop.milestones: expected different integers from 1 to 12"),
-        ({"milestones": (3, 3)}, "loop.milestones: expected different integers"),
-        ({"milestone_tokens": (12 * 96 + 1,)}, "loop.milestone_tokens: expected different integers from 1 to 1,152"),
+        ("milestones", (13,), "12, what loop.steps=12 has, got"),
+        ("milestones", (0,), "12"),
+        ("milestones", (3, 3), ""),
+        ("milestone_tokens", (12 * 96 + 1,), "1,152"),
     ],
 )
-def test_milestones_past_the_end(tmp_path, values, message):
+def test_milestones_past_the_end(tmp_path, key, values, most):
     config = tiny_config(tmp_path)
-    with pytest.raises(ValueError, match=re.escape(message)):
-        replace(config, loop=replace(config.loop, steps=12, **values))
+    with pytest.raises(ValueError, match=re.escape(f"loop.{key}: expected different integers from 1 to {most}")):
+        replace(config, loop=replace(config.loop, steps=12, **{key: values}))
 
 
-def test_an_experiment_without_words(tmp_path):
+def test_an_experiment_without_words():
     config: Any = RecallConfig()
-    config = replace(
-        config,
-        loop=replace(config.loop, milestone_words=(5,)),
-        output=replace(config.output, folder=str(tmp_path), progress=False),
-    )
     with pytest.raises(ValueError, match=r"loop\.milestone_words: expected none in an experiment without words"):
-        start_run(Recall(), config)
+        start_run(Recall(), replace(config, loop=replace(config.loop, milestone_words=(5,))))
+
+
+def test_spans_between_milestones():
     plan = StepPlan(StepLoopConfig(steps=10, milestones=(3, 7), report_every=0, eval_every=0, checkpoint_every=5))
     assert [plan.first_step(span) for span in range(1, plan.spans)] == [3, 5, 7]
     assert [plan.saves(span) for span in range(plan.spans)] == [True] * 4 and plan.milestones == {3, 7}

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import copy
+import functools
+import re
+import shutil
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -11,18 +14,18 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from dat.training.checkpoint import STATE, Checkpoints, read_state
+from dat.training.checkpoint import Checkpoints, read_state
 from dat.training.configs import OptimConfig
-from dat.training.interrupt import Interrupted
 from dat.training.loop import Trainer
 from dat.training.measuring import never
 from dat.training.optim import Factors, build_optimizer, hidden_matrices
 from dat.training.problem import Problem
 from dual_attention import DualAttnTransformerLM, EncoderBlock
-from dual_attention._base.checksums import CHECKSUMS
+from tests.support.refusals import refusals
+from tests.support.runs import fit_until_stopped
 
 from .test_loop import LOOP, Rows, squared_error, stop_after, weights
-from .test_saved_state import changed, newest
+from .test_saved_state import changed, newest, stopped_checkpoints
 
 MUON = OptimConfig(optimizer="muon", lr=0.01, muon_lr=0.03, weight_decay=0.1, warmup_steps=3, schedule="cosine")
 
@@ -84,14 +87,6 @@ def test_frozen_matrices_stay_as_they_are():
     assert {*hidden_matrices(model)} == {model.block.ff_block.linear1.weight, model.block.ff_block.linear2.weight}
 
 
-def test_an_older_pytorch_has_none(monkeypatch):
-    """It came with 2.9; all else trains without it."""
-    monkeypatch.setattr("dat.training.optim.Muon", None)
-    build_optimizer(Summing(), replace(MUON, optimizer="adamw", muon_lr=None))
-    with pytest.raises(ValueError, match=r"expected adam or adamw with PyTorch before 2\.9, got 'muon'"):
-        build_optimizer(Summing(), MUON)
-
-
 def test_steps_are_those_of_pytorch():
     model, x = Summing().eval(), torch.randn(5, 6)
     other = copy.deepcopy(model)
@@ -133,8 +128,7 @@ def test_a_stopped_training_continues_to_the_same_numbers(tmp_path, optimizer):
     optim = OptimConfig(optimizer=optimizer, lr=0.01, weight_decay=0.1, mup_base_width=4)
     whole = make_trainer(optim=optim, factors=factors)
     expected = whole.fit()
-    with pytest.raises(Interrupted):
-        make_trainer(tmp_path, stop_after(6), optim, factors).fit()
+    fit_until_stopped(make_trainer(tmp_path, stop_after(6), optim, factors))
     resumed = make_trainer(tmp_path, optim=optim, factors=factors)
     assert resumed.resume() and 0 < resumed.step < whole.step
     assert resumed.fit() == expected
@@ -145,12 +139,7 @@ def test_a_stopped_training_continues_to_the_same_numbers(tmp_path, optimizer):
 
 @pytest.fixture(scope="module")
 def stopped(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("muon")
-    with pytest.raises(Interrupted):
-        make_trainer(folder, stop_after(6)).fit()
-    for path in folder.glob(f"*/{CHECKSUMS}"):
-        path.unlink()
-    return folder
+    return stopped_checkpoints(tmp_path_factory.mktemp("stopped"), make_trainer)
 
 
 ENTRY = ("optimizer", "state", 0)
@@ -171,16 +160,11 @@ CRAFTED = [
 
 
 @pytest.mark.parametrize(("keys", "to", "message"), CRAFTED)
-def test_states_that_do_not_fit_are_refused(stopped, keys, to, message):
-    path = newest(stopped)
-    kept = path.read_bytes()
-    try:
-        torch.save(changed(read_state(path), *keys, to=to), path)
-        with pytest.raises(ValueError, match=message):
-            make_trainer(stopped).resume()
-        assert path.name == STATE
-    finally:
-        path.write_bytes(kept)
+def test_states_that_do_not_fit_are_refused(stopped, tmp_path, keys, to, message):
+    path = newest(shutil.copytree(stopped, tmp_path / "c"))
+    torch.save(changed(read_state(path), *keys, to=to), path)
+    with pytest.raises(ValueError, match=message):
+        make_trainer(tmp_path / "c").resume()
 
 
 def test_a_state_of_another_optimiser_is_refused(stopped):
@@ -188,17 +172,26 @@ def test_a_state_of_another_optimiser_is_refused(stopped):
         make_trainer(stopped, optim=OptimConfig(optimizer="adamw", weight_decay=0.1)).resume()
 
 
-def test_wrong_settings_are_named():
-    with pytest.raises(ValueError, match=r"optim\.optimizer: expected adam or adamw with a Linear, which has no bl"):
-        build_optimizer(nn.Linear(2, 2), MUON)
-    with pytest.raises(ValueError, match=r"optim\.mup_base_width: expected null in this experiment, got 8"):
-        build_optimizer(nn.Linear(2, 2), OptimConfig(mup_base_width=8))
-    for wrong, message in [
-        ({"muon_lr": 0.1}, r"optim\.muon_lr: expected a positive number, with optim\.optimizer=adam only null"),
-        ({"optimizer": "muon", "muon_lr": 0.0}, r"optim\.muon_lr: expected a positive number or null, got 0\.0"),
-        ({"muon_momentum": 1.0}, r"optim\.muon_momentum"),
-        ({"mup_base_width": 0}, r"optim\.mup_base_width: expected an integer of at least 1"),
-        ({"mup_base_width": 8, "weight_decay": 0.1}, r"optim\.mup_base_width: expected null with L2 weight decay"),
-    ]:
-        with pytest.raises(ValueError, match=message):
-            OptimConfig(**wrong)
+built = functools.partial(build_optimizer, nn.Linear(2, 2))
+
+
+@refusals(
+    (lambda: built(MUON), "optimizer: expected adam or adamw with a Linear, which has no bl"),
+    (lambda: built(OptimConfig(mup_base_width=8)), "mup_base_width: expected null in this experiment, got 8"),
+    (lambda: OptimConfig(muon_lr=0.1), "muon_lr: expected a positive number, with optim.optimizer=adam only null"),
+    (lambda: OptimConfig(optimizer="muon", muon_lr=0.0), "muon_lr: expected a positive number or null, got 0.0"),
+    (lambda: OptimConfig(muon_momentum=1.0), "muon_momentum"),
+    (lambda: OptimConfig(mup_base_width=0), "mup_base_width: expected an integer of at least 1"),
+    (lambda: OptimConfig(mup_base_width=8, weight_decay=0.1), "mup_base_width: expected null with L2 weight decay"),
+)
+def test_wrong_settings_are_named(call, error, message):
+    with pytest.raises(error, match=re.escape(f"optim.{message}")):
+        call()
+
+
+def test_an_older_pytorch_has_none(monkeypatch):
+    """It came with 2.9; all else trains without it."""
+    monkeypatch.setattr("dat.training.optim.Muon", None)
+    build_optimizer(Summing(), replace(MUON, optimizer="adamw", muon_lr=None))
+    with pytest.raises(ValueError, match=r"expected adam or adamw with PyTorch before 2\.9, got 'muon'"):
+        build_optimizer(Summing(), MUON)

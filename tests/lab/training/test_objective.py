@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
@@ -17,9 +18,8 @@ from dat.checkpoints import open_checkpoint
 from dat.experiments.language.experiment import LanguageModelling
 from dat.experiments.language.problem import build_language_model, language_loss
 from dat.training.checkpoint import WEIGHTS
-from dat.training.configs import ParallelMachineConfig, StepLoopConfig
+from dat.training.configs import StepLoopConfig
 from dat.training.distributed import ALONE
-from dat.training.interrupt import Interrupted
 from dat.training.loop import Trainer
 from dat.training.metrics import MetricsLog, read_rows
 from dat.training.objective import Objective, with_objective
@@ -28,7 +28,8 @@ from dat.training.problem import Problem
 from dat.training.runs import evaluate_run, resume_run, start_run
 from tests.lab.experiments.language.conftest import named, tiny_config
 from tests.support.processes import together
-from tests.support.runs import assert_same_run, stopping, without_time
+from tests.support.refusals import refusals
+from tests.support.runs import assert_same_run, interrupted, without_time
 
 from .test_loop import make_trainer as make_small_trainer
 from .test_placement import COPIED, CPU, MODEL, OPTIM, SHARDED, SHARING, Endless
@@ -108,7 +109,7 @@ def test_stopped_and_resumed(tmp_path, looks):
     """With its parameters, their average and its buffers, which the final weights are without."""
     config = averaged(taught(tiny_config(tmp_path), Head, objective_options={"weight": 0.25}))
     whole = start_run(LANGUAGE, named(config, "whole"))
-    with stopping(looks), pytest.raises(Interrupted):
+    with interrupted(looks):
         start_run(LANGUAGE, named(config, "parts"))
     parts = resume_run(LANGUAGE, tmp_path / "runs" / "parts")
     assert_same_run(parts, whole)
@@ -206,23 +207,22 @@ def test_several_processes_in_bfloat16(tmp_path, machine):
     assert {t.dtype for name, t in found["weights"].items() if name != "objective.calls"} == {torch.float32}
 
 
-@pytest.mark.parametrize(
-    ("value", "message"),
-    [
-        (lambda loss: (loss.expand(3), {}), r"expected a scalar loss, got float32 \(3,\)"),
-        (lambda loss: (1.5, {}), "expected a scalar loss, got float"),
-        (lambda loss: (loss.long(), {}), r"expected a scalar loss, got int64 \(\)"),
-        (lambda loss: (loss.detach(), {}), "a loss that depends on parameters, got one without a graph"),
-        (lambda loss: loss, r"expected a loss and a mapping of numbers, got float32 \(\)"),
-        (lambda loss: (loss, {"x": loss[None]}), r"scalar tensors, by names other than loss, got 'x': float32 \(1,\)"),
-        (lambda loss: (loss, {"loss": loss}), "names other than loss, got 'loss'"),
-        (lambda loss: loss.nothing, r"no attribute 'nothing' \(AttributeError.*line \d+\)"),
-    ],
+@refusals(
+    (lambda loss: (loss.expand(3), {}), r"expected a scalar loss, got float32 \(3,\)"),
+    (lambda loss: (1.5, {}), "expected a scalar loss, got float"),
+    (lambda loss: (loss.long(), {}), r"expected a scalar loss, got int64 \(\)"),
+    (lambda loss: (loss.detach(), {}), "a loss that depends on parameters, got one without a graph"),
+    (lambda loss: loss, r"expected a loss and a mapping of numbers, got float32 \(\)"),
+    (lambda loss: (loss, {"x": loss[None]}), r"scalar tensors, by names other than loss, got 'x': float32 \(1,\)"),
+    (lambda loss: (loss, {"loss": loss}), "names other than loss, got 'loss'"),
+    (lambda loss: loss.nothing, r"no attribute 'nothing' \(AttributeError.*line \d+\)"),
+    of="value",
+    error=(TypeError, ValueError),
 )
-def test_objectives_that_return_something_else(tmp_path, monkeypatch, value, message):
+def test_objectives_that_return_something_else(tmp_path, monkeypatch, value, error, message):
     """They are refused by name before there is a folder."""
     monkeypatch.setattr(Returns, "value", value)
-    with pytest.raises((TypeError, ValueError), match=rf"loop\.objective: {HERE}Returns: .*{message}"):
+    with pytest.raises(error, match=rf"loop\.objective: {HERE}Returns: .*{message}"):
         start_run(LANGUAGE, taught(tiny_config(tmp_path), Returns))
     assert not (tmp_path / "runs" / "run").exists()
 
@@ -235,41 +235,35 @@ def test_numbers_that_come_and_go(tmp_path, monkeypatch):
         start_run(LANGUAGE, taught(tiny_config(tmp_path), Returns))
 
 
-@pytest.mark.parametrize(
-    ("kind", "changes", "message"),
-    [
-        (Head, {"objective_options": {"wieght": 1.0}}, r"loop\.objective_options\.wieght: there is no such key"),
-        (Head, {"objective_options": {"weight": "much"}}, r"objective_options\.weight: expected a number, got much"),
-        (
-            Default,
-            {"objective_options": {"k": 2}},
-            r"objective_options: expected null, since .*Default is no dataclass",
-        ),
-        (NoBeginning, {}, r"NoBeginning: no teacher \(RuntimeError"),
-    ],
+@refusals(
+    (Head, {"wieght": 1.0}, r"loop\.objective_options\.wieght: there is no such key"),
+    (Head, {"weight": "much"}, r"objective_options\.weight: expected a number, got much"),
+    (Default, {"k": 2}, r"objective_options: expected null, since .*Default is no dataclass"),
+    (NoBeginning, None, r"NoBeginning: no teacher \(RuntimeError"),
+    of="kind, options",
 )
-def test_options_and_beginnings_that_are_wrong(tmp_path, kind, changes, message):
-    with pytest.raises(ValueError, match=message):
-        start_run(LANGUAGE, taught(tiny_config(tmp_path), kind, **changes))
+def test_options_and_beginnings_that_are_wrong(tmp_path, kind, options, error, message):
+    with pytest.raises(error, match=message):
+        start_run(LANGUAGE, taught(tiny_config(tmp_path), kind, objective_options=options))
 
 
-def test_places_without_one(tmp_path):
-    with pytest.raises(ValueError, match=r"loop\.objective_options: expected null without loop\.objective"):
-        StepLoopConfig(objective_options={"k": 2})
-    with pytest.raises(ValueError, match=r"loop\.objective: expected null in a grid"):
-        LANGUAGE.Grid(loop=StepLoopConfig(objective="a.py:A"))
-    config: Any = SimpleNamespace(loop=StepLoopConfig(objective=f"{HERE}Head"), seed=0, machine=ParallelMachineConfig())
-    with pytest.raises(ValueError, match=r"loop\.objective: expected null in this experiment, got "):
-        with_objective(make_small_trainer().problem, config, CPU)
-    config.machine, problem = SHARING, make_small_trainer().problem
-    with pytest.raises(ValueError, match=r"loop\.objective: expected null with machine\.context_parallel"):
-        with_objective(replace(problem, own_loss=language_loss(own=True)), config, CPU)
-    config.machine = COPIED
-    for name, message in (
-        ("nothing", "expected FILE.py:CLASS or MODULE:CLASS, got 'nothing'"),
-        ("os:path", "os:path: expected a subclass of dat"),
-    ):
-        _own_code.give(name)
-        config.loop = replace(config.loop, objective=name)
-        with pytest.raises(ValueError, match=rf"loop\.objective: {message}"):
-            with_objective(replace(problem, own_loss=language_loss(own=True)), config, CPU)
+def placed(name: str = f"{HERE}Head", machine: Any = COPIED, **changes: Any) -> None:
+    _own_code.give(name)
+    config: Any = SimpleNamespace(loop=StepLoopConfig(objective=name), seed=0, machine=machine)
+    with_objective(replace(make_small_trainer().problem, **changes), config, CPU)
+
+
+OWN_LOSS = language_loss(own=True)
+
+
+@refusals(
+    (lambda: StepLoopConfig(objective_options={"k": 2}), "_options: expected null without loop.objective"),
+    (lambda: LANGUAGE.Grid(loop=StepLoopConfig(objective="a.py:A")), ": expected null in a grid"),
+    (placed, ": expected null in this experiment, got "),
+    (lambda: placed(machine=SHARING, own_loss=OWN_LOSS), ": expected null with machine.context_parallel"),
+    (lambda: placed("nothing", own_loss=OWN_LOSS), ": expected FILE.py:CLASS or MODULE:CLASS, got 'nothing'"),
+    (lambda: placed("os:path", own_loss=OWN_LOSS), ": os:path: expected a subclass of dat"),
+)
+def test_places_without_one(call, error, message):
+    with pytest.raises(error, match=re.escape(f"loop.objective{message}")):
+        call()

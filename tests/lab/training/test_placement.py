@@ -25,6 +25,7 @@ from dat.training.problem import Problem
 from dat.training.seeding import derive_seed
 from dat.training.sharding import whole_tensor
 from tests.support.processes import together
+from tests.support.refusals import refusals
 from tests.support.runs import without_time
 
 CPU = torch.device("cpu")
@@ -366,18 +367,16 @@ def test_a_process_holds_its_part_only():
 # ---- what cannot be divided
 
 
-@pytest.mark.parametrize(
-    ("size", "loop", "machine", "message"),
-    [
-        (3, LOOP, COPIED, "loop.batch_size: expected a multiple of the 3 processes, got 8"),
-        (4, LOOP, replace(SHARDED, shard_size=3), "machine.shard_size: expected null or a divisor of the 4 processes"),
-        (3, LOOP, SHARING, "machine.context_parallel: expected a divisor of the 3 processes, got 2"),
-        (1, LOOP, SHARING, "machine.context_parallel: expected a divisor of the 1 processes, got 2"),
-        (6, LOOP, SHARING, "loop.batch_size: expected a multiple of the 3 groups of 2 processes, got 8"),
-    ],
+@refusals(
+    (3, LOOP, COPIED, "loop.batch_size: expected a multiple of the 3 processes, got 8"),
+    (4, LOOP, replace(SHARDED, shard_size=3), "machine.shard_size: expected null or a divisor of the 4 processes"),
+    (3, LOOP, SHARING, "machine.context_parallel: expected a divisor of the 3 processes, got 2"),
+    (1, LOOP, SHARING, "machine.context_parallel: expected a divisor of the 1 processes, got 2"),
+    (6, LOOP, SHARING, "loop.batch_size: expected a multiple of the 3 groups of 2 processes, got 8"),
+    of="size, loop, machine",
 )
-def test_sizes_that_do_not_divide(size, loop, machine, message):
-    with pytest.raises(ValueError, match=message):
+def test_sizes_that_do_not_divide(size, loop, machine, error, message):
+    with pytest.raises(error, match=message):
         check_divisible(loop, machine, Workers(0, size))
 
 

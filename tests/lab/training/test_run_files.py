@@ -10,25 +10,26 @@ import shutil
 import stat
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors import safe_open
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from torch import nn
 
 from dat.checkpoints import open_checkpoint
 from dat.experiments import EXPERIMENTS, Entry
 from dat.training.configs import LoopConfig, MachineConfig, OutputConfig
-from dat.training.interrupt import Interrupted
 from dat.training.lock import InUse
 from dat.training.run_folder import RunFolder
 from dat.training.runs import evaluate_run, resume_run, start_run
 from dat.training.weights_file import load_weights, save_weights
 from dual_attention._base import files
 from examples.my_experiment import Sums, SumsConfig
-from tests.support.runs import stopping
+from tests.support.refusals import refusals
+from tests.support.runs import interrupted
 
 TOY = Sums()
 
@@ -53,7 +54,7 @@ def finished(whole, tmp_path) -> RunFolder:
 @pytest.fixture
 def stopped(tmp_path) -> RunFolder:
     """A run stopped in its third epoch."""
-    with stopping(6), pytest.raises(Interrupted):
+    with interrupted(6):
         start_run(TOY, config(tmp_path))
     return RunFolder(tmp_path / "run")
 
@@ -92,7 +93,7 @@ def test_leftovers_are_removed_and_the_same_process_id_is_no_obstacle(tmp_path, 
     (tmp_path / f".run.{os.getpid()}.dat.tmp").mkdir()
     (tmp_path / f".run.{2**22 + 1}.dat.tmp").mkdir()
     (tmp_path / f".else.{2**22 + 1}.dat.tmp").mkdir()
-    with stopping(0), pytest.raises(Interrupted):
+    with interrupted(0):
         start_run(TOY, config(tmp_path))
     assert {path.name for path in tmp_path.iterdir()} == {"run", "old", f".else.{2**22 + 1}.dat.tmp"}
     run = tmp_path / "run"
@@ -147,19 +148,6 @@ def test_a_flipped_bit_or_a_lost_file_of_a_finished_run_is_found(finished, name)
 def test_an_older_run_has_no_checksums(finished):
     (finished.path / "checksums.json").unlink()
     assert evaluate_run(TOY, finished.path)
-    state = load_file(finished.weights)
-    name = next(iter(state))
-    for wrong, message in (
-        ({name: state[name].double()}, "expected torch.float32, got torch.float64"),
-        ({name: torch.full_like(state[name], float("nan"))}, "expected finite numbers"),
-        ({name: state[name][:1]}, "expected shape"),
-        ({"more": torch.zeros(1)}, "more is unexpected"),
-    ):
-        from safetensors.torch import save_file
-
-        save_file({**state, **wrong}, finished.weights)
-        with pytest.raises(ValueError, match=rf"model\.safetensors: .*{message}"):
-            evaluate_run(TOY, finished.path)
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "state.pt"])
@@ -174,68 +162,80 @@ def test_a_damaged_checkpoint_names_the_way_out_and_the_one_before_it_works(stop
     assert stopped.weights.read_bytes() == whole.weights.read_bytes()
 
 
-def test_a_truncated_checkpoint_without_another(stopped):
-    older, newest = sorted((stopped.path / "checkpoints").iterdir())
+def replaced(path: Path, make: Callable[[Path], object]) -> None:
+    path.unlink()
+    make(path)
+
+
+def with_other_rows(change: Callable[[str, str], str]) -> Callable[[RunFolder], object]:
+    return lambda run: run.metrics.write_text(change(*run.metrics.read_text().splitlines(keepends=True)))
+
+
+def truncated(run: RunFolder) -> None:
+    """One checkpoint is left, without its state."""
+    older, newest = run.checkpoints.all()
     shutil.rmtree(older)
     (newest / "state.pt").unlink()
-    with pytest.raises(FileNotFoundError, match=r"state\.pt: missing, .* to train from the start"):
+
+
+LOST_ROWS = r"metrics\.jsonl: damaged, a row before the checkpoint is lost or changed"
+EDITED = r"config\.yaml: damaged or changed since .*remove its line from .*checksums\.json"
+
+
+@refusals(
+    (truncated, FileNotFoundError, r"state\.pt: missing, .* to train from the start"),
+    (with_other_rows(lambda first, second: second), LOST_ROWS),
+    (with_other_rows(lambda first, second: first.replace("0.", "1.", 1) + second), LOST_ROWS),
+    (with_other_rows(lambda first, second: first + second[:-3]), LOST_ROWS),
+    (with_other_rows(lambda first, second: "{\n" + second), LOST_ROWS),
+    (lambda run: replaced(run.metrics, os.mkfifo), r"metrics\.jsonl: expected a file, got a pipe or a device"),
+    (lambda run: run.config.write_text(run.config.read_text().replace("tensorboard: false", "tensorboard: true")),
+     EDITED),
+    of="damage",
+)  # fmt: skip
+def test_a_damaged_run_is_not_gone_on_with(stopped, damage, error, message):
+    damage(stopped)
+    with pytest.raises(error, match=message):
         resume_run(TOY, stopped.path)
 
 
-@pytest.mark.parametrize("damage", ["lost", "changed", "cut", "garbage"])
-def test_rows_lost_or_damaged_before_the_checkpoint_are_found(stopped, damage):
-    lines = stopped.metrics.read_text().splitlines(keepends=True)
-    assert len(lines) == 2
-    changed = {
-        "lost": lines[1:],
-        "changed": [lines[0].replace("0.", "1.", 1), *lines[1:]],
-        "cut": [lines[0], lines[1][:-3]],
-        "garbage": ["{\n", *lines[1:]],
-    }
-    stopped.metrics.write_text("".join(changed[damage]))
-    with pytest.raises(ValueError, match=r"metrics\.jsonl: damaged, a row before the checkpoint is lost or changed"):
-        resume_run(TOY, stopped.path)
-
-
-def test_a_configuration_changed_on_purpose(stopped):
-    text = stopped.config.read_text()
-    stopped.config.write_text(text.replace("tensorboard: false", "tensorboard: true"))
-    words = r"config\.yaml: damaged or changed since .*remove its line from .*checksums\.json"
-    with pytest.raises(ValueError, match=words):
-        resume_run(TOY, stopped.path)
-
-
-def test_a_run_that_lost_its_configuration_is_no_model_of_another_kind(finished):
-    finished.config.unlink()
-    (finished.path / "config.json").write_text("{}")
-    with pytest.raises(FileNotFoundError, match=r"config\.yaml: no such file"):
-        open_checkpoint(finished.path)
-
-
-def test_checksums_that_cannot_be_read_are_not_none(finished):
-    path = finished.path / "checksums.json"
-    for contents in (b"", b"[]", b'{"config.yaml": 3}', b"\xff"):
-        path.write_bytes(contents)
-        with pytest.raises(ValueError, match=r"checksums\.json: (is not JSON|expected a)"):
-            evaluate_run(TOY, finished.path)
-    path.unlink()
-    path.mkdir()
-    with pytest.raises(OSError, match=r"checksums\.json"):
+@pytest.mark.parametrize("contents", [b"", b"[]", b'{"config.yaml": 3}', b"\xff"])
+def test_checksums_that_cannot_be_read_are_not_none(finished, contents):
+    (finished.path / "checksums.json").write_bytes(contents)
+    with pytest.raises(ValueError, match=r"checksums\.json: (is not JSON|expected a)"):
         evaluate_run(TOY, finished.path)
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names")
-def test_pipes_are_refused_and_not_waited_for(whole, stopped, tmp_path):
-    for name in ("config.yaml", "checksums.json", "result.json", "metrics.jsonl", "model.safetensors"):
-        run = shutil.copytree(whole.path, tmp_path / f"with {name}")
-        (run / name).unlink()
-        os.mkfifo(run / name)
-        with pytest.raises((ValueError, FileNotFoundError), match=name):
-            evaluate_run(TOY, run)
-    stopped.metrics.unlink()
-    os.mkfifo(stopped.metrics)
-    with pytest.raises(ValueError, match=r"metrics\.jsonl: expected a file, got a pipe or a device"):
-        resume_run(TOY, stopped.path)
+@pytest.mark.parametrize(
+    ("make", "error", "names"),
+    [(os.mkfifo, (ValueError, FileNotFoundError), [*NAMES, "checksums.json"]), (os.mkdir, OSError, ["checksums.json"])],
+)
+def test_what_is_no_file_is_refused_and_not_waited_for(whole, tmp_path, make, error, names):
+    for name in names:
+        replaced(shutil.copytree(whole.path, tmp_path / name) / name, make)
+        with pytest.raises(error, match=name):
+            evaluate_run(TOY, tmp_path / name)
+
+
+@refusals(
+    (lambda name, tensor: {name: tensor.double()}, "expected torch.float32, got torch.float64"),
+    (lambda name, tensor: {name: torch.full_like(tensor, float("nan"))}, "expected finite numbers"),
+    (lambda name, tensor: {name: tensor[:1]}, "expected shape"),
+    (lambda *_: {"more": torch.zeros(1)}, "more is unexpected"),
+    of="change",
+)
+def test_weights_of_an_older_run_that_do_not_fit(finished, change, error, message):
+    (finished.path / "checksums.json").unlink()
+    state = load_file(finished.weights)
+    save_file({**state, **change(*next(iter(state.items())))}, finished.weights)
+    with pytest.raises(error, match=rf"model\.safetensors: .*{message}"):
+        evaluate_run(TOY, finished.path)
+
+
+def test_a_run_that_lost_its_configuration_is_no_model_of_another_kind(finished):
+    finished.config.rename(finished.path / "config.json")
+    with pytest.raises(FileNotFoundError, match=r"config\.yaml: no such file"):
+        open_checkpoint(finished.path)
 
 
 @pytest.mark.parametrize("kind", ["finished", "stopped"])

@@ -5,7 +5,9 @@ from __future__ import annotations
 import copy
 import random
 import shutil
+import zipfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,8 +15,10 @@ import torch
 
 from dat.training.checkpoint import STATE, read_state
 from dat.training.configs import OptimConfig
-from dat.training.interrupt import Interrupted
+from dat.training.loop import Trainer
 from dual_attention._base.checksums import CHECKSUMS
+from tests.support.refusals import refusals
+from tests.support.runs import fit_until_stopped
 
 from .test_loop import make_trainer, stop_after, weights
 
@@ -26,31 +30,29 @@ def stopped(stopped_once, tmp_path):
 
 @pytest.fixture(scope="module")
 def stopped_once(tmp_path_factory):
+    return stopped_checkpoints(tmp_path_factory.mktemp("stopped"))
+
+
+def stopped_checkpoints(folder: Path, make: Callable[..., Trainer] = make_trainer, **changes: Any) -> Path:
     """Checkpoints of a training stopped in its second epoch, without checksums, as somebody may write them."""
-    folder = tmp_path_factory.mktemp("stopped")
-    with pytest.raises(Interrupted):
-        make_trainer(folder, stop_after(6)).fit()
+    fit_until_stopped(make(folder, stop_after(6), **changes))
     for path in folder.glob(f"*/{CHECKSUMS}"):
         path.unlink()
     return folder
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"optimizer": "adamw"}, "optimizer: expected the state of adamw, which optim.optimizer names, got 'adam'"),
-        ({"betas": (0.5, 0.9)}, r"optimizer\.param_groups\[0\]\.betas: expected \(0\.5, 0\.9\)"),
-    ],
+@refusals(
+    ({"optimizer": "adamw"}, "optimizer: expected the state of adamw, which optim.optimizer names, got 'adam'"),
+    ({"betas": (0.5, 0.9)}, r"optimizer\.param_groups\[0\]\.betas: expected \(0\.5, 0\.9\)"),
+    of="changes",
 )
-def test_a_checkpoint_that_is_whole_is_not_to_be_removed(tmp_path, changes, message):
+def test_a_checkpoint_that_is_whole_is_not_to_be_removed(tmp_path, changes, error, message):
     """If the settings have been changed since, the error says so."""
-    with pytest.raises(Interrupted):
-        make_trainer(tmp_path, stop_after(6)).fit()
+    fit_until_stopped(make_trainer(tmp_path, stop_after(6)))
     other = make_trainer(tmp_path, optim=OptimConfig(lr=0.01, **changes))
     before = weights(other)
-    with pytest.raises(
-        ValueError, match=rf"state\.pt: {message}.*; if the run has other settings now.*restore"
-    ) as caught:
+    message = rf"state\.pt: {message}.*; if the run has other settings now.*restore"
+    with pytest.raises(error, match=message) as caught:
         other.resume()
     assert "remove" not in str(caught.value) and all(map(torch.equal, before, weights(other)))
 
@@ -167,7 +169,7 @@ def test_the_state_as_it_was_written_is_accepted(stopped):
 
 
 def test_damaged_bytes_never_crash(stopped):
-    """Flipped bits, cut ends and garbage, without a checksum that would tell: refused, or harmless."""
+    """Flipped bits and cut ends, without a checksum that would tell: refused, or harmless."""
     path = newest(stopped)
     whole = path.read_bytes()
     draw = random.Random(0)
@@ -183,16 +185,17 @@ def test_damaged_bytes_never_crash(stopped):
             trainer.train_step(torch.arange(4))
         except ValueError:
             refused += 1
-    for garbage in (b"", b"garbage", b"\x80\x04N.", b"PK\x05\x06" + bytes(18)):
-        path.write_bytes(garbage)
-        with pytest.raises(ValueError, match=r"state\.pt: damaged, or no state of training"):
-            make_trainer(stopped).resume()
     assert refused > 10
 
 
-def test_compressed_states_are_not_unpacked(tmp_path):
-    import zipfile
+@pytest.mark.parametrize("garbage", [b"", b"garbage", b"\x80\x04N.", b"PK\x05\x06" + bytes(18)])
+def test_garbage_is_no_state(stopped, garbage):
+    newest(stopped).write_bytes(garbage)
+    with pytest.raises(ValueError, match=r"state\.pt: damaged, or no state of training"):
+        make_trainer(stopped).resume()
 
+
+def test_compressed_states_are_not_unpacked(tmp_path):
     with zipfile.ZipFile(tmp_path / "state.pt", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("archive/data.pkl", bytes(1 << 20))
     with pytest.raises(ValueError, match=r"state\.pt: damaged"):

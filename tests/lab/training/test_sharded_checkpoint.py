@@ -16,15 +16,16 @@ from safetensors import safe_open
 
 from dat.training.checkpoint import Checkpoints
 from dat.training.configs import StepLoopConfig
-from dat.training.interrupt import Interrupted
 from dat.training.loop import Diverged, Trainer
 from dat.training.metrics import MetricsLog, read_rows
 from dat.training.placement import Placement
 from dual_attention._base.checksums import read_checksums
 from tests.support.parts import rewritten
 from tests.support.processes import together
+from tests.support.runs import fit_until_stopped
 
-from .test_placement import HYBRID, SHARDED, Endless, make_trainer
+from .test_loop import weights
+from .test_placement import HYBRID, SHARDED, make_trainer
 
 library = pytest.importorskip("torch.distributed.checkpoint.hf_storage")
 from torch.distributed.checkpoint.filesystem import FileSystem  # noqa: E402
@@ -32,9 +33,7 @@ from torch.distributed.checkpoint.filesystem import FileSystem  # noqa: E402
 LOOP = StepLoopConfig(steps=8, batch_size=4, eval_every=0, checkpoint_every=2, report_every=2)
 
 
-@pytest.fixture(autouse=True)
-def endless(monkeypatch):
-    monkeypatch.setattr("tests.lab.training.test_placement.Texts", Endless)
+pytestmark = pytest.mark.usefixtures("endless")
 
 
 @pytest.fixture
@@ -54,9 +53,7 @@ def may_write(monkeypatch) -> threading.Event:
 def stopped_at(trainer: Trainer, step: int) -> Trainer:
     """The same trainer after so many steps."""
     trainer.stop = lambda: trainer.step >= step
-    with pytest.raises(Interrupted):
-        trainer.fit()
-    return trainer
+    return fit_until_stopped(trainer)
 
 
 def names(folder: Path) -> list[str]:
@@ -179,19 +176,15 @@ DAMAGE = {
 }
 
 
-@pytest.mark.parametrize("kind", DAMAGE)
-def test_damage_is_named_and_the_older_checkpoint_can_be_used(tmp_path, in_parts, kind):
+@pytest.mark.parametrize(("damage", "message"), DAMAGE.values(), ids=DAMAGE)
+def test_damage_is_named_and_the_older_checkpoint_can_be_used(tmp_path, in_parts, damage, message):
     latest = stopped(tmp_path)
-    damage, message = DAMAGE[kind]
     damage(next((latest / "shards").iterdir()))
     trainer = make_trainer(folder=tmp_path / "c", loop=LOOP)
-    before = [parameter.detach().clone() for parameter in trainer.problem.model.parameters()]
-    with pytest.raises(
-        (ValueError, FileNotFoundError), match=message + r".*remove the folder .* to continue from report"
-    ):
+    before, message = weights(trainer), message + r".*remove the folder .* to continue from report"
+    with pytest.raises((ValueError, FileNotFoundError), match=message):
         trainer.resume()
-    after = trainer.problem.model.parameters()
-    assert all(torch.equal(one, other) for one, other in zip(before, after, strict=True))
+    assert all(map(torch.equal, before, weights(trainer)))
     os.rename(latest, tmp_path / "elsewhere")
     assert trainer.resume() and trainer.step == 2
 
@@ -235,17 +228,11 @@ def test_parts_that_do_not_cover_a_tensor_once_are_refused(tmp_path):
 def test_numbers_that_are_not_finite_are_refused(tmp_path, in_parts, monkeypatch):
     monkeypatch.setattr(Trainer, "_check_weights", lambda _: None)
     trainer = make_trainer(folder=tmp_path / "c", loop=LOOP)
-    step = trainer.train_step
-
-    def spoilt(indices):
-        step(indices)
-        next(trainer.problem.model.parameters()).data.fill_(float("nan"))
-
-    trainer.train_step = spoilt
+    step, matrix = trainer.train_step, next(trainer.problem.model.parameters()).data
+    trainer.train_step = lambda indices: (step(indices), matrix.fill_(float("nan")))
     stopped_at(trainer, 1)
-    with pytest.raises(
-        ValueError, match=r"shards: .*: expected finite numbers, got NaN or infinity; remove the folder"
-    ):
+    message = r"shards: .*: expected finite numbers, got NaN or infinity; remove the folder"
+    with pytest.raises(ValueError, match=message):
         make_trainer(folder=tmp_path / "c", loop=LOOP).resume()
 
 
@@ -301,9 +288,8 @@ def test_what_is_read_again_is_compared(tmp_path, in_parts, monkeypatch):
 def test_a_loss_that_is_no_number_leaves_what_was_begun(tmp_path, in_parts, monkeypatch):
     """The checkpoint before it is written to its end."""
     trainer = make_trainer(folder=tmp_path / "c", loop=LOOP)
-    check = trainer._check_loss
 
-    def diverged():
+    def diverged(check=trainer._check_loss):
         if trainer.step >= 4:
             raise Diverged("the loss became nan")
         check()

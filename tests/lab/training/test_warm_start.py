@@ -18,16 +18,16 @@ from dat.experiments.language.experiment import LanguageModelling
 from dat.experiments.language.problem import build_language_model
 from dat.experiments.relational_games.experiment import RelationalGames
 from dat.training.configs import LoopConfig, StepLoopConfig
-from dat.training.loop import Trainer
 from dat.training.metrics import read_rows
 from dat.training.run_folder import RunFolder
 from dat.training.runs import resume_run, start_run
 from dat.training.saved_weights import weights_of_run
 from tests.lab.experiments.language.conftest import TEXT, named, tiny_config
 from tests.support.processes import together
+from tests.support.runs import failing_at
 
 from .conftest import tiny_config as games_config
-from .test_placement import COPIED, OPTIM, SHARDED, Endless, make_trainer
+from .test_placement import COPIED, OPTIM, SHARDED, make_trainer
 
 LANGUAGE = LanguageModelling()
 MODELS = {"positional": {"pos_enc_type": "pos_emb", "symbols": "positional_symbols"}, "rotary": {}}
@@ -96,15 +96,12 @@ def test_more_tokens_and_another_context(trained, tmp_path, context, vocab):
 
 
 @pytest.mark.parametrize("last", [0, 1])
-def test_resumed_when_the_source_is_gone(trained, tmp_path, monkeypatch, last):
+def test_resumed_when_the_source_is_gone(trained, tmp_path, last):
     source, config = trained
     moved = shutil.copytree(source.path, tmp_path / "source")
     _, whole = begun(tmp_path / "whole", config, moved)
-    step = Trainer.train_step
-    with monkeypatch.context() as patch:
-        patch.setattr(Trainer, "train_step", lambda self, *a: step(self, *a) if self.step < last else 1 / 0)
-        with pytest.raises(ZeroDivisionError):
-            begun(tmp_path / "parts", config, moved)
+    with failing_at(last):
+        begun(tmp_path / "parts", config, moved)
     shutil.rmtree(moved)
     parts = resume_run(LANGUAGE, tmp_path / "parts" / "begun")
     assert parts.weights.read_bytes() == whole.weights.read_bytes()
@@ -172,9 +169,8 @@ def test_every_experiment_can(tmp_path):
 
 
 @pytest.mark.parametrize("machine", [COPIED, SHARDED], ids=["copies", "sharded"])
-def test_processes_begin_alike(tmp_path, machine, monkeypatch):
+def test_processes_begin_alike(tmp_path, machine, endless):
     """With rows that are new, too, of which each process has a part."""
-    monkeypatch.setattr("tests.lab.training.test_placement.Texts", Endless)
     loop = StepLoopConfig(steps=2, batch_size=4, eval_every=0, checkpoint_every=0)
     config = trained_config(tmp_path, "rotary")
     keys = replace(config.model, d_model=16, context=12)

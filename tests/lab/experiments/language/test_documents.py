@@ -12,10 +12,9 @@ from dat.experiments.language.config import LanguageConfig, LanguageDataConfig
 from dat.experiments.language.experiment import LanguageModelling
 from dat.experiments.language.model_keys import LanguageModelKeys
 from dat.experiments.language.problem import DocumentMask, build_language_model, language_loss
-from dat.training.interrupt import Interrupted
 from dat.training.runs import evaluate_run, resume_run, start_run
 from tests.lab.cli.commands import dat
-from tests.support.runs import stopping
+from tests.support.runs import interrupted
 
 from .conftest import MODEL
 
@@ -88,7 +87,7 @@ def test_runs_keep_documents_apart_and_go_on(documents, capsys):
     weights = (run / "model.safetensors").read_bytes()
     assert evaluate_run(LanguageModelling(), run)["val"]["loss"] == whole["loss"]["val"]
     other = replace(documents, output=replace(documents.output, name="other"))
-    with stopping(6), pytest.raises(Interrupted):
+    with interrupted(6):
         start_run(LanguageModelling(), other)
     assert (resume_run(LanguageModelling(), run.with_name("other")).weights).read_bytes() == weights
     mixed = replace(documents.data, document_mask=False)
@@ -97,9 +96,8 @@ def test_runs_keep_documents_apart_and_go_on(documents, capsys):
     capsys.readouterr()
     dat("evaluate", str(run), "--text", documents.data.path)
     masked = capsys.readouterr().out
-    (run / "config.yaml").write_text(
-        (run / "config.yaml").read_text().replace("document_mask: true", "document_mask: false")
-    )
+    config = (run / "config.yaml").read_text()
+    (run / "config.yaml").write_text(config.replace("document_mask: true", "document_mask: false"))
     (run / "checksums.json").unlink()
     dat("evaluate", str(run), "--text", documents.data.path)
     assert masked != capsys.readouterr().out

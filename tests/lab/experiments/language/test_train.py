@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -18,14 +19,14 @@ from dat.experiments.language.model_keys import LanguageModelKeys, model_preset
 from dat.experiments.language.problem import build_language_model, language_loss, prepare_text
 from dat.training.config_io import read_config
 from dat.training.configs import StepLoopConfig
-from dat.training.interrupt import Interrupted
 from dat.training.metrics import read_rows
 from dat.training.optim import build_optimizer, learning_rate
 from dat.training.plan import StepPlan
 from dat.training.runs import evaluate_run, resume_run, start_run
 from dual_attention import LANGUAGE_PRESETS
 from dual_attention.generation.tokenizer import BytePairTokenizer
-from tests.support.runs import assert_same_run, stopping
+from tests.support.refusals import refusals
+from tests.support.runs import assert_same_run, interrupted
 
 from .conftest import MODEL, TEXT, named, tiny_config
 
@@ -90,7 +91,7 @@ def test_evaluation_writes_nothing_beside_the_run(whole, tmp_path, tokens):
 def test_a_run_says_what_it_read(config, capsys):
     """Each time it goes on, but not when it is evaluated."""
     talking = replace(config, output=replace(config.output, progress=True))
-    with stopping(0), pytest.raises(Interrupted):
+    with interrupted(0):
         start_run(LANGUAGE, talking)
     folder = resume_run(LANGUAGE, Path(config.output.folder) / "run")
     printed = capsys.readouterr().out
@@ -108,7 +109,7 @@ def test_training_learns(config):
 @pytest.mark.parametrize("looks", [0, 3, 4, 9, 14, 17])
 def test_stopped_anywhere_and_resumed_gives_the_same_numbers(config, whole, looks):
     """Looks fall between steps and between batches of evaluations."""
-    with stopping(looks), pytest.raises(Interrupted):
+    with interrupted(looks):
         start_run(LANGUAGE, config)
     torch.manual_seed(99)
     run = Path(config.output.folder) / "run"
@@ -154,8 +155,6 @@ def test_learning_rate_of_the_paper():
     rates = [learning_rate(config, step, 19073) for step in (0, 714, 715, 19073)]
     assert rates == pytest.approx([6e-4 / 715, 6e-4, 6e-4, 6e-5])
     assert LanguageOptimConfig(lr=1.0).lowest_lr == 0.1
-    with pytest.raises(ValueError, match=r"optim\.min_lr: expected a number from 0 to optim\.lr or null, got 2"):
-        LanguageOptimConfig(lr=1.0, min_lr=2.0)
 
 
 def test_a_plan_of_steps():
@@ -194,18 +193,18 @@ def test_every_kind_of_model_learns_to_predict(changes):
     assert not without
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"vocab_size": 100}, r"model\.vocab_size: expected null or at least 257"),
-        ({"symbols": "symbolic_attention", "sinusoidal_symbols": True}, r"model\.symbols"),
-    ],
-)
-def test_impossible_models(changes, message):
-    with pytest.raises(ValueError, match=message):
-        replace(MODEL, **changes).language_config(257)
-    with pytest.raises(ValueError, match=r"model\.d_model: expected a multiple of the 4 heads"):
-        LanguageModelKeys(d_model=66)
+@refusals(
+    (lambda: LanguageOptimConfig(lr=1.0, min_lr=2.0),
+     "optim.min_lr: expected a number from 0 to optim.lr or null, got 2"),
+    (lambda: replace(MODEL, vocab_size=100).language_config(257), "model.vocab_size: expected null or at least 257"),
+    (lambda: replace(MODEL, symbols="symbolic_attention", sinusoidal_symbols=True).language_config(257),
+     "model.symbols"),
+    (lambda: LanguageModelKeys(d_model=66), "model.d_model: expected a multiple of the 4 heads"),
+    of="make",
+)  # fmt: skip
+def test_impossible_configurations(make, error, message):
+    with pytest.raises(error, match=re.escape(message)):
+        make()
 
 
 def test_a_text_that_has_changed_is_not_gone_on_with(config, text):
@@ -216,14 +215,12 @@ def test_a_text_that_has_changed_is_not_gone_on_with(config, text):
         resume_run(LANGUAGE, folder.path)
 
 
-@pytest.mark.parametrize(
-    ("checked", "message"),
-    [
-        (True, r"tokenizer/about\.json: damaged or changed since it was written"),
-        (False, "the text is not the one that the run began with"),
-    ],
+@refusals(
+    (True, r"tokenizer/about\.json: damaged or changed since it was written"),
+    (False, "the text is not the one that the run began with"),
+    of="checked",
 )
-def test_a_tokenizer_that_does_not_fit_is_refused(config, text, checked, message):
+def test_a_tokenizer_that_does_not_fit_is_refused(config, text, checked, error, message):
     folder = start_run(LANGUAGE, config)
     folder.result.unlink()
     if not checked:
@@ -231,7 +228,7 @@ def test_a_tokenizer_that_does_not_fit_is_refused(config, text, checked, message
     before = {path: path.read_bytes() for path in folder.path.glob("*.*")}
     shutil.rmtree(folder.path / "tokenizer")
     BytePairTokenizer.train([text.read_text()], 257).save(folder.path / "tokenizer")
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(error, match=message):
         resume_run(LANGUAGE, folder.path)
     assert {path: path.read_bytes() for path in before} == before
 

@@ -34,7 +34,8 @@ from dat.sweeps.workers import run_cell
 from dat.training.configs import LoopConfig
 from dat.training.interrupt import Interrupted
 from dual_attention._base.files import read_json
-from tests.support.runs import stopping
+from tests.support.refusals import refusals
+from tests.support.runs import interrupted
 
 GAMES = RelationalGames()
 
@@ -125,9 +126,8 @@ def test_a_folder_with_cells_of_another_generator_is_refused(tmp_path, in_proces
     assert json.loads(cell.read_text())["generator"] == 2 == cell_rows(GAMES, folder.path)[0]["generator"]
     older = {key: value for key, value in json.loads(cell.read_text()).items() if key != "generator"}
     cell.write_text(json.dumps(older))
-    with pytest.raises(
-        ValueError, match=r"seed 0: generator 1, but generator 2 in .*; they were not made alike, so they are not"
-    ):
+    message = r"seed 0: generator 1, but generator 2 in .*; they were not made alike, so they are not"
+    with pytest.raises(ValueError, match=message):
         reproduce(GAMES, replace(grid, seeds=2), quiet=True)
     assert len(in_process) == 1
 
@@ -186,16 +186,14 @@ def test_a_share_that_is_given_reaches_the_images_and_the_results(tmp_path, in_p
         reproduce(GAMES, replace(grid, out=shared.out), quiet=True)
 
 
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"independent_share": 1.5}, r"data\.independent_share: expected null or a number between 0 and 1, got 1\.5"),
-        ({"independent_share": 0.5, "official_folder": "x"}, r"expected null with data\.official_folder, got 0\.5"),
-    ],
+@refusals(
+    ({"independent_share": 1.5}, r"data\.independent_share: expected null or a number between 0 and 1, got 1\.5"),
+    ({"independent_share": 0.5, "official_folder": "x"}, r"expected null with data\.official_folder, got 0\.5"),
+    of="values",
 )
 @pytest.mark.parametrize("kind", [GridData, GamesDataConfig])
-def test_shares_are_checked(kind, values, message):
-    with pytest.raises(ValueError, match=message):
+def test_shares_are_checked(kind, values, error, message):
+    with pytest.raises(error, match=message):
         kind(**values)
 
 
@@ -241,14 +239,11 @@ def test_baselines_run_in_a_grid_and_stand_beside_their_published_numbers(tmp_pa
 def test_ctrl_c_keeps_finished_cells(tmp_path, in_process, monkeypatch):
     grid = tiny_grid(tmp_path / "grid", seeds=2)
     monkeypatch.setattr(reproduce_module, "draw_figures", draw_figures)
-    with stopping(1), pytest.raises(Interrupted):
+    with interrupted(1):
         reproduce(GAMES, grid, quiet=True)
     folder = GridFolder(GAMES, tmp_path / "grid")
-    assert (
-        len(cell_rows(GAMES, folder.path)) == 1
-        and folder.results.exists()
-        and (folder.figures / "heldout.png").exists()
-    )
+    assert len(cell_rows(GAMES, folder.path)) == 1
+    assert folder.results.exists() and (folder.figures / "heldout.png").exists()
 
 
 def test_a_stopped_cell_leaves_nothing(tmp_path, monkeypatch):
