@@ -6,7 +6,9 @@ import json
 import os
 import pickle
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -14,9 +16,13 @@ from safetensors.torch import load_file, save_file, save_model
 
 from dat.checkpoints import open_checkpoint
 from dat.cli import main as cli
+from dat.experiments.language.config import LanguageConfig
+from dat.training.config_io import commented_yaml
+from dat.training.run_folder import RunFolder
 from dual_attention import LanguageModelConfig
 from dual_attention.language_models import DualAttnTransformerLM
 from tests.support.language import KINDS, build, tokens
+from tests.support.refusals import refusals
 
 
 def save(model, folder: Path, kind: str) -> Path:
@@ -110,65 +116,6 @@ def test_weights_that_do_not_fit_are_named(tmp_path, device):
     assert "\n" not in message
 
 
-def test_tensors_that_are_one_may_not_differ(tmp_path):
-    model = build("transformer")
-    folder = save(model, tmp_path / "m", "transformer")
-    state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    state["layers.token_embedder.weight"] += 1
-    save_file(state, folder / "model.safetensors")
-    with pytest.raises(ValueError, match=r"of different values, though the model has one: .*token_embedder"):
-        open_checkpoint(folder)
-
-
-def test_weights_that_are_no_numbers_of_this_model_are_named(tmp_path):
-    folder = save(build("transformer"), tmp_path / "m", "transformer")
-    good = load_file(folder / "model.safetensors")
-    name, *others = good
-    nan, whole, half = good[name].clone(), torch.zeros_like(good[name], dtype=torch.int32), good[name].half()
-    nan.view(-1)[0] = float("nan")
-    for wrong, message in (
-        ({name: nan}, f"NaN or infinite: {name}"),
-        ({name: nan.nan_to_num(float("-inf"))}, f"NaN or infinite: {name}"),
-        ({name: whole}, rf"of another dtype: {name} torch\.int32, expected torch\.float32"),
-        (
-            {name: half, **{other: good[other].bfloat16() for other in others}},
-            r"dtypes of 16 bits, which one file does not have: torch\.bfloat16, torch\.float16",
-        ),
-    ):
-        save_file({**good, **wrong}, folder / "model.safetensors")
-        with pytest.raises(ValueError, match=rf"m: the weights do not fit .*{message}"):
-            open_checkpoint(folder)
-    save_file({key: tensor.half() for key, tensor in good.items()}, folder / "model.safetensors")
-    assert open_checkpoint(folder).weights_dtype == torch.float16
-
-
-def test_an_index_names_only_files_beside_it_and_tensors_in_them(tmp_path):
-    folder = save(build("transformer"), tmp_path / "m", "transformer")
-    (folder / "model.safetensors").rename(folder / "one.safetensors")
-    names = list(load_file(folder / "one.safetensors"))
-    index = folder / "model.safetensors.index.json"
-    for shard in ("../one.safetensors", str(folder / "one.safetensors"), "config.json", 3, None):
-        index.write_text(json.dumps({"weight_map": dict.fromkeys(names, shard)}))
-        with pytest.raises(ValueError, match=r"index\.json: weight_map: expected names of files beside it"):
-            open_checkpoint(folder)
-    index.write_text(json.dumps({"weight_map": dict.fromkeys([*names, "other"], "one.safetensors")}))
-    with pytest.raises(ValueError, match=r"index\.json: names tensors that the files do not hold: other"):
-        open_checkpoint(folder)
-    index.write_text(json.dumps({"weight_map": dict.fromkeys(names, "one.safetensors")}))
-    assert open_checkpoint(folder).files == (folder / "one.safetensors",)
-
-
-@pytest.mark.parametrize(
-    "changed", [{"d_model": 0}, {"n_heads": 3}, {"d_model": None}, {"n_layers": None}, {"dff": "x"}]
-)
-def test_a_configuration_that_builds_no_model_is_named(tmp_path, changed):
-    folder = save(build("transformer"), tmp_path / "m", "transformer")
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({**config, **changed}))
-    with pytest.raises((TypeError, ValueError), match=r"m: config\.json is not that of a language model"):
-        open_checkpoint(folder)
-
-
 class Evil:
     def __init__(self, path) -> None:
         self.path = str(path)
@@ -177,57 +124,127 @@ class Evil:
         return os.mkdir, (self.path,)
 
 
-def test_pickles_that_run_code_are_refused(tmp_path):
-    folder = save(build("transformer"), tmp_path / "m", "transformer")
-    (folder / "model.safetensors").unlink()
-    torch.save({"x": Evil(tmp_path / "ran")}, folder / "pytorch_model.bin")
-    with pytest.raises(ValueError, match=r"pytorch_model\.bin: refused, since it holds more than data \(\w+\.mkdir\)"):
-        open_checkpoint(folder)
-    (folder / "pytorch_model.bin").write_bytes(pickle.dumps(Evil(tmp_path / "ran"), protocol=2))
-    with pytest.raises(ValueError, match=r"pytorch_model\.bin: refused; it is damaged, or a pickle that runs code"):
-        open_checkpoint(folder)
-    assert not (tmp_path / "ran").exists()
-    torch.save([1], folder / "pytorch_model.bin")
-    with pytest.raises(ValueError, match="expected a state dict"):
-        open_checkpoint(folder)
+@pytest.fixture
+def folder(tmp_path) -> Path:
+    return save(build("transformer"), tmp_path / "m", "transformer")
 
 
-def test_what_is_no_checkpoint(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    folder = save(build("transformer"), tmp_path / "m", "transformer")
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "model.pt").write_bytes(b"")
-    config = folder / "config.json"
-    good = config.read_text()
-    for name, message in (
-        ("empty", "empty: not a checkpoint"),
-        ("model.pt", r"model\.pt: a pickle, which could run code"),
-        ("m/model.safetensors", "a file; name the folder of the checkpoint"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            open_checkpoint(name)
-    for name in ("none", "./a/b", "a/b/c", "empty/none"):
-        with pytest.raises(FileNotFoundError, match="no such folder, and no name on the Hugging Face hub"):
-            open_checkpoint(name)
-    for text, message in (
-        ("{", r"config\.json: is not JSON"),
-        ("[]", "expected a JSON object, got list"),
-        (json.dumps({**json.loads(good), "n_head": 3}), "unknown keys: 'n_head'"),
-        (json.dumps({"model_type": "gpt2"}), "m: expected a model of this library, got model_type='gpt2'"),
-    ):
-        config.write_text(text)
-        with pytest.raises(ValueError, match=message):
-            open_checkpoint(folder)
-    config.write_text(good)
-    whole = (folder / "model.safetensors").read_bytes()
-    for damaged in (b"broken", whole[: len(whole) // 2], whole[:-1]):
-        (folder / "model.safetensors").write_bytes(damaged)
-        for device in ("cpu", "meta"):
-            with pytest.raises(ValueError, match=r"model\.safetensors: .* it is damaged or incomplete"):
-                open_checkpoint(folder, device=device)
-    (folder / "model.safetensors").unlink()
-    with pytest.raises(FileNotFoundError, match="m: has no weights"):
+def configured(**changes: Any) -> Callable[[Path], object]:
+    def change(folder: Path) -> None:
+        config = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps({**config, **changes}))
+
+    return change
+
+
+def weighted(change: Callable[[dict[str, torch.Tensor], str], dict[str, torch.Tensor]]) -> Callable[[Path], object]:
+    """Other weights, made from all of them and the name of the first."""
+
+    def rewrite(folder: Path) -> None:
+        state = load_file(folder / "model.safetensors")
+        save_file({**state, **change(state, next(iter(state)))}, folder / "model.safetensors")
+
+    return rewrite
+
+
+def indexed(shard: Any, *more: str) -> Callable[[Path], object]:
+    """An index that says of all tensors, and of more, in which file they are."""
+
+    def write(folder: Path) -> None:
+        (folder / "model.safetensors").rename(folder / "one.safetensors")
+        names = [*load_file(folder / "one.safetensors"), *more]
+        place = shard(folder) if callable(shard) else shard
+        (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": dict.fromkeys(names, place)}))
+
+    return write
+
+
+def pickled(make: Callable[[Path], Any], save: Callable[[Any, Path], object] = torch.save) -> Callable[[Path], object]:
+    def write(folder: Path) -> None:
+        (folder / "model.safetensors").unlink()
+        save(make(folder), folder / "pytorch_model.bin")
+
+    return write
+
+
+INFINITE = r"m: the weights do not fit .*NaN or infinite: \w"
+BESIDE = r"index\.json: weight_map: expected names of files beside it"
+NO_MODEL = r"m: config\.json is not that of a language model"
+
+
+@refusals(
+    (weighted(lambda state, name: {name: torch.full_like(state[name], float("nan"))}), INFINITE),
+    (weighted(lambda state, name: {name: torch.full_like(state[name], float("-inf"))}), INFINITE),
+    (weighted(lambda state, name: {name: state[name].int()}),
+     r"m: the weights do not fit .*of another dtype: \S+ torch\.int32, expected torch\.float32"),
+    (weighted(lambda state, name: {**{key: state[key].bfloat16() for key in state}, name: state[name].half()}),
+     r"m: the weights do not fit .*dtypes of 16 bits, which one file does not have: "
+     r"torch\.bfloat16, torch\.float16"),
+    (weighted(lambda state, name: {"layers.token_embedder.weight": state[name] + 1}),
+     "of different values, though the model has one: .*token_embedder"),
+    *((indexed(shard), BESIDE) for shard in ("../one.safetensors", "config.json", 3, None)),
+    (indexed(lambda folder: str(folder / "one.safetensors")), BESIDE),
+    (indexed("one.safetensors", "other"), r"index\.json: names tensors that the files do not hold: other"),
+    (configured(d_model=0), (TypeError, ValueError), NO_MODEL),
+    (configured(n_heads=3), (TypeError, ValueError), NO_MODEL),
+    (configured(d_model=None), (TypeError, ValueError), NO_MODEL),
+    (configured(n_layers=None), (TypeError, ValueError), NO_MODEL),
+    (configured(dff="x"), (TypeError, ValueError), NO_MODEL),
+    (configured(n_head=3), "unknown keys: 'n_head'"),
+    (configured(model_type="gpt2"), "m: expected a model of this library, got model_type='gpt2'"),
+    (lambda folder: (folder / "config.json").write_text("{"), r"config\.json: is not JSON"),
+    (lambda folder: (folder / "config.json").write_text("[]"), "expected a JSON object, got list"),
+    (lambda folder: (folder / "model.safetensors").unlink(), FileNotFoundError, "m: has no weights"),
+    (pickled(lambda folder: {"x": Evil(folder / "ran")}),
+     r"pytorch_model\.bin: refused, since it holds more than data \(\w+\.mkdir\)"),
+    (pickled(lambda folder: pickle.dumps(Evil(folder / "ran"), 2), lambda data, path: path.write_bytes(data)),
+     r"pytorch_model\.bin: refused; it is damaged, or a pickle that runs code"),
+    (pickled(lambda _: [1]), "expected a state dict"),
+    of="change",
+)  # fmt: skip
+def test_folders_that_are_refused(folder, change, error, message):
+    change(folder)
+    with pytest.raises(error, match=message):
         open_checkpoint(folder)
+    assert not (folder / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda _: b"broken", lambda whole: whole[: len(whole) // 2], lambda whole: whole[:-1]]
+)
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_damaged_weights(folder, damage, device):
+    path = folder / "model.safetensors"
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(ValueError, match=r"model\.safetensors: .* it is damaged or incomplete"):
+        open_checkpoint(folder, device=device)
+
+
+def test_weights_of_16_bits_and_an_index_are_read(folder):
+    weighted(lambda state, _: {key: tensor.half() for key, tensor in state.items()})(folder)
+    indexed("one.safetensors")(folder)
+    opened = open_checkpoint(folder)
+    assert opened.weights_dtype == torch.float16 and opened.files == (folder / "one.safetensors",)
+
+
+NOWHERE = "no such folder, and no name on the Hugging Face hub"
+
+
+@refusals(
+    ("empty", "empty: not a checkpoint"),
+    ("model.pt", r"model\.pt: a pickle, which could run code"),
+    ("m/model.safetensors", "a file; name the folder of the checkpoint"),
+    *((name, FileNotFoundError, NOWHERE) for name in ("none", "./a/b", "a/b/c", "empty/none")),
+    ("~/run", FileNotFoundError, "~/run: no such folder"),
+    of="name",
+)
+def test_what_is_no_checkpoint(folder, monkeypatch, name, error, message):
+    monkeypatch.chdir(folder.parent)
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)
+    Path("empty").mkdir()
+    Path("model.pt").touch()
+    with pytest.raises(error, match=message):
+        open_checkpoint(name)
 
 
 def test_a_name_on_the_hub_without_network(capsys):
@@ -276,36 +293,41 @@ def test_language_models_of_transformers_and_of_the_hub(tmp_path, kind):
         assert same_logits(model.model, checkpoint.model)
 
 
-@pytest.mark.parametrize("architecture", ["masked", "classifier", "vision"])
-@pytest.mark.parametrize("kind", ["dat", "transformer"])
-def test_other_models_of_transformers(tmp_path, architecture, kind):
+@pytest.fixture(params=[(name, kind) for name in ("masked", "classifier", "vision") for kind in ("dat", "transformer")])
+def other(request, tmp_path):
+    """A model of transformers that is none of language to be continued, saved as m."""
     pytest.importorskip("transformers")
     from tests.library.hf import models
 
+    architecture, kind = request.param
     made = getattr(models, architecture)
     model = made("symbolic_attention" if kind == "dat" and architecture != "vision" else kind)
     model.save_pretrained(tmp_path / "m")
+    return model
+
+
+def test_other_models_of_transformers(tmp_path, other):
+    model, vision = other, type(other).__name__.endswith("ForImageClassification")
     checkpoint = open_checkpoint(tmp_path / "m", dtype=torch.float64)
     assert checkpoint.kind == "transformers format" and not checkpoint.model.training
     assert checkpoint.weights_dtype == torch.float32
-    x = torch.randn(2, 3, 12, 8, dtype=torch.float64) if architecture == "vision" else tokens(2, 9)
+    x = torch.randn(2, 3, 12, 8, dtype=torch.float64) if vision else tokens(2, 9)
     with torch.no_grad():
         ours, theirs = checkpoint.model(x), model.double()(x).logits
         torch.testing.assert_close(getattr(ours, "logits", ours), theirs, atol=1e-12, rtol=0)
     assert open_checkpoint(tmp_path / "m", device="meta").model.training is False
 
-    weights = load_file(tmp_path / "m" / "model.safetensors")
-    name = next(iter(weights))
-    save_file({**weights, name: torch.zeros(7, 7)}, tmp_path / "m" / "model.safetensors")
-    with pytest.raises(ValueError, match=rf"of another shape: {name.removeprefix('model.')} \(7, 7\), expected"):
-        open_checkpoint(tmp_path / "m")
-    path = tmp_path / "m" / "config.json"
-    config = json.loads(path.read_text())
-    for changed, message in (
-        ({"architectures": ["Other"]}, r"architectures in config\.json: expected DualAttnFor\w+.*, got \['Other'\]"),
-        ({"n_layers": "two"}, r"config\.json is not that of a DualAttnFor\w+ \("),
+
+def test_other_models_that_do_not_fit(tmp_path, other):
+    for change, message in (
+        (weighted(lambda _, name: {name: torch.zeros(7, 7)}), r"of another shape: (?!model\.)\S+ \(7, 7\), expected"),
+        (configured(architectures=["Other"]), r"in config\.json: expected DualAttnFor\w+.*, got \['Other'\]"),
+        (
+            configured(architectures=[type(other).__name__], n_layers="two"),
+            r"config\.json is not .* a DualAttnFor\w+ \(",
+        ),
     ):
-        path.write_text(json.dumps({**config, **changed}))
+        change(tmp_path / "m")
         with pytest.raises(ValueError, match=message):
             open_checkpoint(tmp_path / "m")
 
@@ -328,20 +350,12 @@ def test_what_is_read_without_the_extra(tmp_path, monkeypatch):
             open_checkpoint(name)
 
 
-def test_a_run_that_has_no_weights_yet(tmp_path):
-    from dat.experiments.language.config import LanguageConfig
-    from dat.training.config_io import commented_yaml
-    from dat.training.run_folder import RunFolder
-
-    run = RunFolder.create(tmp_path / "run", commented_yaml(LanguageConfig()))
-    with pytest.raises(FileNotFoundError, match="the run has no weights yet"):
+@refusals(
+    (commented_yaml(LanguageConfig()), FileNotFoundError, "the run has no weights yet"),
+    ("x: 1", "not the configuration of a run"),
+    of="text",
+)
+def test_a_run_that_has_no_weights_yet(tmp_path, text, error, message):
+    run = RunFolder.create(tmp_path / "run", text)
+    with pytest.raises(error, match=message):
         open_checkpoint(run.path)
-    run.config.write_text("x: 1")
-    with pytest.raises(ValueError, match="not the configuration of a run"):
-        open_checkpoint(run.path)
-
-
-def test_a_path_below_a_home_that_is_not_there(monkeypatch):
-    monkeypatch.setattr(os.path, "expanduser", lambda path: path)
-    with pytest.raises(FileNotFoundError, match=r"~/run: no such folder"):
-        open_checkpoint("~/run")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,9 +14,11 @@ from dat import _own_code
 from dat.experiments.language.experiment import LanguageModelling
 from dat.experiments.language.problem import build_language_model
 from dat.training.metrics import read_rows
+from dat.training.run_folder import RunFolder
 from dat.training.runs import start_run
-from tests.lab.experiments.language.conftest import named, tiny_config
+from tests.lab.experiments.language.conftest import tiny_config
 from tests.support.documents import ROOT
+from tests.support.refusals import refusals
 
 from .training.test_placement import CPU, MODEL
 
@@ -112,27 +116,39 @@ def test_distillation(tmp_path, batch):
     assert objective(model, tokens, targets)[1]["teacher"].item() == pytest.approx(0.0, abs=1e-5)
 
 
-def test_it_is_trained_with_a_teacher(tmp_path, monkeypatch):
+@pytest.fixture(scope="module")
+def teacher(tmp_path_factory) -> RunFolder:
+    return start_run(LanguageModelling(), tiny_config(tmp_path_factory.mktemp("teacher")))
+
+
+def pupil(folder: Path, kind: str, **options: Any) -> RunFolder:
+    """A run with an objective of the example; ``bpe`` gives it other tokens."""
+    config, learned = tiny_config(folder), options.pop("bpe", False)
+    data = replace(config.data, tokenizer="bpe", bpe_vocab_size=260) if learned else config.data
+    loop = replace(config.loop, objective=f"objectives.py:{kind}", objective_options=options or None)
+    return start_run(LanguageModelling(), replace(config, data=data, loop=loop))
+
+
+@pytest.fixture
+def given(monkeypatch):
     monkeypatch.setattr(_own_code, "_given", [str(FILE)])
-    config = tiny_config(tmp_path)
-    teacher = start_run(LanguageModelling(), config)
-    loop = replace(
-        config.loop, objective="objectives.py:Distillation", objective_options={"teacher": str(teacher.path)}
-    )
-    run = start_run(LanguageModelling(), named(replace(config, loop=loop), "pupil"))
+
+
+def test_it_is_trained_with_a_teacher(tmp_path, given, teacher):
+    run = pupil(tmp_path, "Distillation", teacher=str(teacher.path))
     assert {"train_teacher", "train_next_token"} <= {*read_rows(run.metrics)[0]}
     assert run.read_result()["parameters"] == teacher.read_result()["parameters"]
-    other = replace(config, data=replace(config.data, tokenizer="bpe", bpe_vocab_size=260), loop=loop)
-    with pytest.raises(ValueError, match=r"objective: .*Distillation: teacher: expected 260 tokens, got 257 \(line"):
-        start_run(LanguageModelling(), named(other, "other"))
-    for options, message in (
-        (None, "objective_options: expected a value for teacher, got none"),
-        ({"teacher": str(tmp_path)}, "Distillation: .*not a checkpoint"),
-        ({"teacher": str(teacher.path), "temperature": 0.0}, "temperature: expected a positive number, got 0.0"),
-    ):
-        wrong = replace(config, loop=replace(loop, objective_options=options))
-        with pytest.raises(ValueError, match=message):
-            start_run(LanguageModelling(), named(wrong, "wrong"))
-    wrong = replace(config, loop=replace(loop, objective="objectives.py:SeveralTokens", objective_options={"k": 1}))
-    with pytest.raises(ValueError, match="k: expected an integer from 2 to 15, got 1"):
-        start_run(LanguageModelling(), named(wrong, "wrong"))
+
+
+@refusals(
+    ("Distillation", {"teacher": None, "bpe": True}, r"Distillation: teacher: expected 260 tokens, got 257 \(line"),
+    ("Distillation", {}, "objective_options: expected a value for teacher, got none"),
+    ("Distillation", {"teacher": "."}, "Distillation: .*not a checkpoint"),
+    ("Distillation", {"teacher": None, "temperature": 0.0}, "temperature: expected a positive number, got 0.0"),
+    ("SeveralTokens", {"k": 1}, "k: expected an integer from 2 to 15, got 1"),
+    of="kind, options",
+)
+def test_options_that_are_wrong(tmp_path, given, teacher, kind, options, error, message):
+    options = {key: str(teacher.path) if value is None else value for key, value in options.items()}
+    with pytest.raises(error, match=f"objective.*{message}"):
+        pupil(tmp_path, kind, **options)

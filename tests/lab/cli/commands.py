@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from dat.cli import main as cli
 
 
@@ -16,3 +18,11 @@ def fails(capsys, *arguments: str) -> str:
     assert out == ""
     assert err.startswith("dat: error: ") and err.count("\n") == 1
     return err
+
+
+def shown(capsys, *arguments: str) -> str:
+    """What an option prints that ends the command, such as ``--help``."""
+    with pytest.raises(SystemExit) as caught:
+        dat(*arguments)
+    assert not caught.value.code
+    return capsys.readouterr().out

@@ -10,7 +10,7 @@ import pytest
 from dat.experiments import EXPERIMENTS
 from dat.sweeps.experiment import SweptExperiment
 from dat.sweeps.grid import GridFolder
-from tests.lab.cli.commands import dat, fails
+from tests.lab.cli.commands import dat, fails, shown
 
 pytestmark = pytest.mark.usefixtures("here")
 
@@ -209,9 +209,7 @@ def test_a_wrong_file_is_named(command, contents, message, capsys):
 
 def test_a_file_with_a_byte_order_mark(capsys):
     Path("c.yaml").write_bytes(b"\xef\xbb\xbfoptim: {lr: 7e-2}\n")
-    with pytest.raises(SystemExit):
-        dat("train", "language", "--config", "c.yaml", "--print_config")
-    assert "lr: 0.07" in capsys.readouterr().out
+    assert "lr: 0.07" in shown(capsys, "train", "language", "--config", "c.yaml", "--print_config")
 
 
 def test_a_folder_with_a_grid_of_another_experiment(capsys):

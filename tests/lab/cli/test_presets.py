@@ -15,7 +15,7 @@ from dat.experiments.relational_games.experiment import RelationalGames
 from dat.experiments.relational_games.presets import ORDER, PRESETS
 from dat.sweeps.experiment import swept
 from dat.training.config_io import parse_config
-from tests.lab.cli.commands import dat
+from tests.lab.cli.commands import dat, shown
 
 pytestmark = pytest.mark.usefixtures("here")
 
@@ -47,9 +47,7 @@ def test_a_preset_replaces_the_architecture_of_another():
 
 
 def test_print_config_shows_the_preset(capsys):
-    with pytest.raises(SystemExit):
-        dat("train", "relational-games", "--preset", "rca-1+1", "--model.dff=7", "--print_config")
-    out = capsys.readouterr().out
+    out = shown(capsys, "train", "relational-games", "--preset", "rca-1+1", "--model.dff=7", "--print_config")
     assert "ra_type: rca" in out and "dff: 7" in out
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from dat.experiments import EXPERIMENTS
 from dat.experiments.model_keys import named_by_keys
-from tests.lab.cli.commands import dat
+from tests.lab.cli.commands import shown
 
 
 def names(experiment, *models):
@@ -43,9 +43,7 @@ def test_a_presets_name_stands_for_its_keys_alone(name: str):
     ],
 )
 def test_the_command_says_what_it_trains(words: str, model: str, folder: str, capsys: pytest.CaptureFixture[str]):
-    with pytest.raises(SystemExit):
-        dat("train", "language", *words.split(), "--print_config")
-    assert f"\n  name: {model}\n" in capsys.readouterr().out
+    assert f"\n  name: {model}\n" in shown(capsys, "train", "language", *words.split(), "--print_config")
     experiment = EXPERIMENTS["language"].load()
     config = experiment.Config()
     assert replace(config, model=replace(config.model, name=model)).run_name == folder

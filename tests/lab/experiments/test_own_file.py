@@ -17,6 +17,7 @@ from dat.cli.main import main
 from dat.experiments import EXPERIMENTS, experiment_named, experiment_of, files
 from dat.sweeps.experiment import swept
 from dat.training.problem import TensorExamples
+from tests.support.refusals import refusals
 from tests.support.runs import stopping
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -79,22 +80,12 @@ def test_what_a_run_names_is_not_run_unless_the_user_names_it(capsys, monkeypatc
     Path("mine.py").write_text("open('ran', 'w')")
     Path("runs/a/mine.py").write_text("open('ran', 'w')")
     capsys.readouterr()
-    commands = (
-        ("evaluate", "runs/a"),
-        ("info", "runs/a"),
-        ("explore", "runs/a"),
-        ("estimate", "runs/a"),
-        ("train", "language", "--config=runs/a/config.yaml"),
-    )
-    for words in commands:
-        assert dat(*words) == 2
+    assert dat("train", "language", "--config=runs/a/config.yaml") == 2
+    said = "of the experiment mine.py:Sums, a Python file, which is run only if you name it (read it first): "
+    for command in ("evaluate", "info", "explore", "estimate"):
+        assert dat(command, "runs/a") == 2
         error = capsys.readouterr().err
-        if words[0] != "train":
-            assert (
-                "of the experiment mine.py:Sums, a Python file, which is run only if you name it (read it first): "
-                in error
-            )
-            assert "--experiment mine.py:Sums" in error
+        assert said in error and "--experiment mine.py:Sums" in error
     with pytest.raises(ValueError, match="which is run only if you name it"):
         open_checkpoint("runs/a")
     assert not Path("ran").exists()
@@ -137,11 +128,6 @@ def test_a_scale_is_a_grid_that_comes_with_it(capsys):
     assert "tiny: 3 trials of each point" in capsys.readouterr().out
 
 
-def test_an_experiment_without_a_grid_is_not_swept():
-    with pytest.raises(ValueError, match="single: expected an experiment with a grid"):
-        swept(SimpleNamespace(name="single"))
-
-
 def test_installed_packages_bring_experiments(capsys, monkeypatch):
     package = Path("sums-1.0.dist-info")
     package.mkdir()
@@ -175,27 +161,23 @@ def test_a_run_says_which_experiment_it_is_of(capsys):
 BASE = "from examples.my_experiment import Sums\n"
 
 
-@pytest.mark.parametrize(
-    ("text", "name", "message"),
-    [
-        (None, "missing.py", r"missing\.py: no such file"),
-        ("x = 1", "a.py", r"a\.py: expected a subclass of dat\.training\.experiment\.Experiment, found none"),
-        (BASE, "a.py", "found none"),
-        (f"{BASE}class A(Sums): pass\nclass B(Sums): pass", "a.py", r"one experiment, got A, B; name one: a\.py:CLASS"),
-        (f"{BASE}class A(Sums): pass", "a.py:C", r"a\.py: expected one of its experiments A, got C"),
-        ("x = 1\nx.y", "a.py", r"a\.py: 'int' object has no attribute 'y'.* \(line 2\)"),
-        ("x = ", "a.py", r"a\.py: invalid syntax"),
-        (
-            f"{BASE}from dat.experiments.sequences.config import RecallConfig\nclass A(Sums): Config = RecallConfig",
-            "a.py",
-            r"a\.py: RecallConfig\.experiment: expected a field of the type str",
-        ),
-    ],
-)
-def test_files_that_are_no_experiment(text, name, message):
+@refusals(
+    (None, "missing.py", r"missing\.py: no such file"),
+    ("x = 1", "a.py", r"a\.py: expected a subclass of dat\.training\.experiment\.Experiment, found none"),
+    (BASE, "a.py", "found none"),
+    (f"{BASE}class A(Sums): pass\nclass B(Sums): pass", "a.py", r"one experiment, got A, B; name one: a\.py:CLASS"),
+    (f"{BASE}class A(Sums): pass", "a.py:C", r"a\.py: expected one of its experiments A, got C"),
+    ("x = 1\nx.y", "a.py", r"a\.py: 'int' object has no attribute 'y'.* \(line 2\)"),
+    ("x = ", "a.py", r"a\.py: invalid syntax"),
+    (f"{BASE}from dat.experiments.sequences.config import RecallConfig\nclass A(Sums): Config = RecallConfig", "a.py",
+     r"a\.py: RecallConfig\.experiment: expected a field of the type str"),
+    of="text, name",
+    error=(ValueError, FileNotFoundError),
+)  # fmt: skip
+def test_files_that_are_no_experiment(text, name, error, message):
     if text is not None:
         Path("a.py").write_text(text)
-    with pytest.raises((ValueError, FileNotFoundError), match=message):
+    with pytest.raises(error, match=message):
         experiment_named(name)
 
 
@@ -218,18 +200,18 @@ def test_older_runs_are_known_by_their_keys(values, name):
     assert experiment_of(values, "run").name == name
 
 
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"x": 1}, "run: not the configuration of a run"),
-        ({"experiment": "chess"}, "run: experiment: expected one of"),
-        ({"experiment": "theorem-1"}, "run: of the experiment theorem-1.*--experiment studies/theorem_1/experiment.py"),
-        ({"experiment": "digit-games"}, "--experiment studies/digit_games/experiment.py"),
-    ],
-)
-def test_other_files_are_refused(values, message):
-    with pytest.raises(ValueError, match=message):
-        experiment_of(values, "run")
+@refusals(
+    (lambda: experiment_of({"x": 1}, "run"), "run: not the configuration of a run"),
+    (lambda: experiment_of({"experiment": "chess"}, "run"), "run: experiment: expected one of"),
+    (lambda: experiment_of({"experiment": "theorem-1"}, "run"),
+     "run: of the experiment theorem-1.*--experiment studies/theorem_1/experiment.py"),
+    (lambda: experiment_of({"experiment": "digit-games"}, "run"), "--experiment studies/digit_games/experiment.py"),
+    (lambda: swept(SimpleNamespace(name="single")), "single: expected an experiment with a grid"),
+    (lambda: TensorExamples(torch.zeros(6), torch.zeros(5)), "tensors: expected as many examples in each, got 6 and 5"),
+)  # fmt: skip
+def test_what_is_refused(call, error, message):
+    with pytest.raises(error, match=message):
+        call()
 
 
 def test_moved_experiments_say_where_they_are(capsys):
@@ -240,5 +222,3 @@ def test_moved_experiments_say_where_they_are(capsys):
 def test_examples_of_tensors():
     examples = TensorExamples(torch.arange(6).view(6, 1), torch.arange(6))
     assert len(examples[:4]) == 4 and examples[4:].batch(torch.tensor([1]))[1].tolist() == [5]
-    with pytest.raises(ValueError, match="tensors: expected as many examples in each, got 6 and 5"):
-        TensorExamples(torch.zeros(6), torch.zeros(5))

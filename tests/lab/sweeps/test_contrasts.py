@@ -16,6 +16,7 @@ from dat.sweeps.results import load_results, to_csv
 from dat.training.config_io import read_config
 from examples.my_experiment import Sums, SumsGrid
 from studies.theorem_1.experiment import Theorem1
+from tests.support.refusals import refusals
 
 GAMES, THEOREM, SUMS = RelationalGames(), Theorem1(), Sums()
 TRIALS = {
@@ -64,8 +65,6 @@ def test_the_table():
     text = contrasts_text(GAMES.table, ROWS, "dat-0+2-sym")
     assert "# Differences from DAT 0+2, symmetric" in text and "Hexominoes" not in text
     assert "| same | 500 | cosine relations | 3 | +3.3 ± 5.2 |" in text
-    with pytest.raises(ValueError, match=r"against: expected one of .*cosine, got 'nobody'"):
-        contrasts_text(GAMES.table, ROWS, "nobody")
 
 
 def test_nothing_is_drawn_without_pairs(tmp_path):
@@ -104,16 +103,14 @@ def test_arms_with_rates_of_their_own(tmp_path, in_process):
     assert len(in_process) == 4  # nothing was run again
 
 
-@pytest.mark.parametrize(
-    ("rates", "message"),
-    [
-        ({"deep": -1.0}, "lr_of: expected positive numbers"),
-        ({"shallow": 1.0}, "lr_of: expected names among linear, deep, got 'shallow'"),
-    ],
+@refusals(
+    (lambda: contrasts_text(GAMES.table, ROWS, "nobody"), "against: expected one of .*cosine, got 'nobody'"),
+    (lambda: cells(SUMS, SumsGrid(lr_of={"deep": -1.0})), "lr_of: expected positive numbers"),
+    (lambda: cells(SUMS, SumsGrid(lr_of={"odd": 1.0})), "lr_of: expected names among linear, deep, got 'odd'"),
 )
-def test_wrong_rates(rates, message):
-    with pytest.raises(ValueError, match=message):
-        cells(SUMS, SumsGrid(lr_of=rates))
+def test_arms_that_there_are_not(call, error, message):
+    with pytest.raises(error, match=message):
+        call()
 
 
 def test_a_folder_without_rates_has_none(tmp_path, in_process):

@@ -21,6 +21,7 @@ from dat.training.lock import LOCK, InUse
 from dat.training.loop import Diverged
 from examples.my_experiment import Sums, SumsGrid
 from tests.support.processes import fork_workers
+from tests.support.refusals import refusals
 
 from .doomed import Alike, Delayed, Doomed, Failing, Lacking
 
@@ -80,32 +81,28 @@ def test_a_damaged_cell_is_named(grid, contents):
 TABLE = "kind,n_train,seed,parameters,val,steps,seconds\n"
 
 
-@pytest.mark.parametrize(
-    ("contents", "named"),
-    [
-        (b"\x89PNG\r\n", "damaged, or no table of results .*utf-8"),
-        (b"to be or\nnot to be\n", "line 2, to be or: expected a number, got not to be"),
-        (TABLE + "linear,8,1,10,5", r"line 2: expected 7 entries, got 5"),
-        (TABLE + "linear,8,1,10,5,6,7,8", r"line 2: expected 7 entries, got 8"),
-        (TABLE + "linear,8,1,10,5,6,7\nlinear,16,x,10,5,6,7", "line 3, seed: expected a number, got x"),
-        (TABLE + "linear,8,nan,10,5,6,7", "line 2, seed: expected a number, got nan"),
-        (TABLE + "linear,8,1,10,inf,6,7", "line 2, val: expected a number, got inf"),
-        (
-            TABLE + "lin\0ear,8,1,10,5,6,7",
-            r"(?:line 2, kind: expected a text to print, got lin\\x00ear|NUL)",
-        ),  # NUL: 3.10
-        (TABLE + "linear,8,1.5,10,5,6,7", "seed: expected an integer, got 1.5"),
-        (TABLE + "linear,8,1,10,5,6,7\nlinear,16,,10,5,6,7", "expected kind, n_train, seed in every line"),
-        (TABLE + "linear,8,1,10,5,6," + "7" * 200_000, "field larger than field limit"),
-        ("kind," + TABLE, "a column is there twice"),
-        (TABLE, "expected results, found none"),
-        ("", "expected results, found none"),
-    ],
+@refusals(
+    (b"\x89PNG\r\n", "damaged, or no table of results .*utf-8"),
+    (b"to be or\nnot to be\n", "line 2, to be or: expected a number, got not to be"),
+    (TABLE + "linear,8,1,10,5", r"line 2: expected 7 entries, got 5"),
+    (TABLE + "linear,8,1,10,5,6,7,8", r"line 2: expected 7 entries, got 8"),
+    (TABLE + "linear,8,1,10,5,6,7\nlinear,16,x,10,5,6,7", "line 3, seed: expected a number, got x"),
+    (TABLE + "linear,8,nan,10,5,6,7", "line 2, seed: expected a number, got nan"),
+    (TABLE + "linear,8,1,10,inf,6,7", "line 2, val: expected a number, got inf"),
+    # NUL is what Python 3.10 says
+    (TABLE + "lin\0ear,8,1,10,5,6,7", r"(?:line 2, kind: expected a text to print, got lin\\x00ear|NUL)"),
+    (TABLE + "linear,8,1.5,10,5,6,7", "seed: expected an integer, got 1.5"),
+    (TABLE + "linear,8,1,10,5,6,7\nlinear,16,,10,5,6,7", "expected kind, n_train, seed in every line"),
+    (TABLE + "linear,8,1,10,5,6," + "7" * 200_000, "field larger than field limit"),
+    ("kind," + TABLE, "a column is there twice"),
+    (TABLE, FileNotFoundError, "expected results, found none"),
+    ("", FileNotFoundError, "expected results, found none"),
+    of="contents",
 )
-def test_a_damaged_table_is_named(contents, named, tmp_path):
+def test_a_damaged_table_is_named(contents, error, message, tmp_path):
     path = tmp_path / "results.csv"
     path.write_bytes(contents if isinstance(contents, bytes) else contents.encode())
-    with pytest.raises((ValueError, FileNotFoundError), match=rf"results\.csv: .*{named}"):
+    with pytest.raises(error, match=rf"results\.csv: .*{message}"):
         load_results(TOY, path)
 
 
@@ -136,19 +133,11 @@ def change(path) -> None:
 
 
 @pytest.mark.parametrize("damage", [change, lambda path: path.unlink(), lambda path: path.write_bytes(b"null")])
-def test_a_recorded_cell_that_was_changed_or_lost(grid, damage, monkeypatch, capsys):
+def test_a_recorded_cell_that_was_changed_or_lost(grid, in_process, damage, monkeypatch, capsys):
     """It is refused by name where it is read, and computed again by the command that runs the grid."""
     grid = replace(grid, seeds=2)
-
-    def run_here(waiting, grid, folder, workers, stop, *, quiet):
-        for cell in waiting:
-            seconds = run_cell(TOY, grid.config(cell), folder.path_of(cell), cache=folder.path)
-            folder.record(cell)
-            yield cell, seconds
-
-    monkeypatch.setattr("dat.sweeps.reproduce.run_cells", run_here)
     monkeypatch.setattr("dat.sweeps.reproduce.draw_figures", lambda *_: None)
-    folder, timeless = reproduce(TOY, grid, quiet=True), ("seconds", "parameters")
+    folder, untimed = reproduce(TOY, grid, quiet=True), {"seconds": 0, "parameters": 0}
     rows = load_results(TOY, grid.out)
     assert len(rows) == 8 and not folder.left(cells(TOY, grid)) and not capsys.readouterr().err
     cell = cells(TOY, grid)[-1]
@@ -160,10 +149,8 @@ def test_a_recorded_cell_that_was_changed_or_lost(grid, damage, monkeypatch, cap
         reproduce(TOY, replace(grid, seeds=1), quiet=True)
     reproduce(TOY, grid, quiet=True)
     assert f"{cell.name}.json: damaged or lost; computed again" in capsys.readouterr().err
-    again = load_results(TOY, grid.out)
-    assert [[row[key] for key in row if key not in timeless] for row in again] == [
-        [row[key] for key in row if key not in timeless] for row in rows
-    ]
+    found = [[{**row, **untimed} for row in run] for run in (rows, load_results(TOY, grid.out))]
+    assert found[0] == found[1]
 
 
 def test_weights_of_a_cell_are_recorded(grid):
@@ -219,39 +206,32 @@ def test_a_killed_worker_is_named_with_its_cell(grid, monkeypatch):
     assert done["seconds_in_all"] > 0
 
 
-@pytest.mark.slow
-def test_a_cell_that_fails_does_not_stop_the_others(tmp_path, monkeypatch, capsys):
-    fork_workers(monkeypatch)
-    grid = SumsGrid(out=str(tmp_path / "grid"), workers=1)
-    failing: AnySwept = Failing()
-    reason = "no network of 8 examples (RuntimeError; DAT_DEBUG=1 shows where)"
-    words = f"grid: 2 cells failed: linear__8__seed0, linear__16__seed0 (first: {reason}); the"
-    with pytest.raises(CellsFailed, match=re.escape(words)):
-        reproduce(failing, grid, quiet=True)
-    folder = GridFolder(failing, grid.out)
-    assert [path.stem for path in sorted(folder.cells.iterdir())] == ["deep__16__seed0", "deep__8__seed0"]
-    assert folder.comparison.is_file() and len(load_results(failing, folder.path)) == 2
-    assert capsys.readouterr().err.splitlines()[0] == f"dat: linear__8__seed0 failed: {reason}"
+EACH = "no network of 8 examples (RuntimeError; DAT_DEBUG=1 shows where)"
+LACKS = r"\(all: data.folder: expected numbers.txt, found nothing\)"
 
 
 @pytest.mark.slow
-def test_a_reason_that_cells_share_is_said_once(tmp_path, monkeypatch, capsys):
+@refusals(
+    (Failing, 2, EACH, rf"2 cells failed: linear__8__seed0, linear__16__seed0 \(first: {re.escape(EACH)}\); the"),
+    (Alike, 0, "no network", r"4 cells failed: linear__8__seed0, .* \(all: no network \(RuntimeError"),
+    (Delayed, 0, None, "4 cells failed: linear__8__seed0, "),
+    (Lacking, 2, None, f"2 cells failed: deep__8__seed0, deep__16__seed0 {LACKS}"),
+    of="kind, done, said",
+    error=CellsFailed,
+)
+def test_cells_that_fail_do_not_stop_the_others(tmp_path, monkeypatch, capsys, kind, done, said, error, message):
+    """They are named in the order of the grid; a reason that all share is said once."""
     fork_workers(monkeypatch)
-    alike: AnySwept = Alike()
-    with pytest.raises(
-        CellsFailed, match=r"grid: 4 cells failed: linear__8__seed0, .* \(all: no network \(RuntimeError"
-    ):
-        reproduce(alike, SumsGrid(out=str(tmp_path / "grid"), workers=1), quiet=True)
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("dat: linear__8__seed0 failed: no network")
-
-
-@pytest.mark.slow
-def test_cells_that_failed_are_named_in_the_order_of_the_grid(tmp_path, monkeypatch):
-    fork_workers(monkeypatch)
-    delayed: AnySwept = Delayed()
-    with pytest.raises(CellsFailed, match="4 cells failed: linear__8__seed0, "):
-        reproduce(delayed, SumsGrid(out=str(tmp_path / "grid"), workers=2), quiet=True)
+    monkeypatch.setenv("LACKING", "deep")
+    experiment: AnySwept = kind()
+    grid = SumsGrid(out=str(tmp_path / "grid"), workers=2 if kind is Delayed else 1)
+    with pytest.raises(error, match=f"grid: {message}"):
+        reproduce(experiment, grid, quiet=True)
+    folder, lines = GridFolder(experiment, grid.out), capsys.readouterr().err.splitlines()
+    assert len([*folder.cells.iterdir()]) == done and (not done or len(load_results(experiment, folder.path)) == done)
+    assert said is None or any(f"dat: linear__8__seed0 failed: {said}" in line for line in lines)
+    assert kind is not Alike or len(lines) == 1
+    assert folder.comparison.is_file() or not done
 
 
 @pytest.mark.slow
@@ -268,18 +248,6 @@ def test_a_grid_without_its_data_begins_no_cell(tmp_path, monkeypatch, capsys):
     with pytest.raises(NotPrepared):
         reproduce(lacking, grid, quiet=True)
     assert (folder / "grid.yaml").is_file()
-
-
-@pytest.mark.slow
-def test_a_later_cell_without_its_data_stops_no_other(tmp_path, monkeypatch):
-    fork_workers(monkeypatch)
-    monkeypatch.setenv("LACKING", "deep")
-    lacking: AnySwept = Lacking()
-    grid = SumsGrid(out=str(tmp_path / "grid"), workers=1)
-    words = r"2 cells failed: deep__8__seed0, deep__16__seed0 \(all: data.folder: expected numbers.txt, found nothing\)"
-    with pytest.raises(CellsFailed, match=words):
-        reproduce(lacking, grid, quiet=True)
-    assert len(load_results(lacking, grid.out)) == 2
 
 
 @pytest.mark.parametrize(("kept", "there"), [("tokens/text.npy", True), ("cells/one.json", True), ("tokens", False)])

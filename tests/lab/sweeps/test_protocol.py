@@ -73,9 +73,8 @@ def test_cells_that_the_last_call_did_not_list_count(tmp_path, in_process):
     folder = reproduce(RECALL, first, quiet=True)
     reproduce(RECALL, replace(first, tasks=("s3-4",)), quiet=True)
     for seeds in ({"seeds": 2}, {"first_seed": 7}):
-        with pytest.raises(
-            ValueError, match=r"^loop\.steps: .*mqar__T__size2__seed0\.json was run with 5, got 40; give"
-        ):
+        message = r"^loop\.steps: .*mqar__T__size2__seed0\.json was run with 5, got 40; give"
+        with pytest.raises(ValueError, match=message):
             reproduce(RECALL, replace(first, steps=(40,), **seeds), quiet=True)
     reproduce(RECALL, replace(first, seeds=2), quiet=True)
     assert in_process == [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+import re
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +15,7 @@ from dat.data.text.files import find_files, read_pieces
 from dat.experiments.language.config import LanguageDataConfig
 from dat.experiments.language.data import TextSequences, load_data, make_tokenizer
 from dual_attention.generation.tokenizer import ByteTokenizer
+from tests.support.refusals import refusals
 
 from .conftest import TEXT
 
@@ -69,12 +70,6 @@ def test_files_folders_and_patterns(tmp_path, monkeypatch):
     found = find_files(["b.txt", "in", "in/s_*.npy", str(tmp_path / "in" / "*.md")], "data.path")
     read = ["b.txt", "c.txt", "d.txt", "e.md", "s_0.npy", "s_0.npy", "s_1.npy", "e.md"]
     assert [path.name for path in found.files] == read and [path.name for path in found.left_out] == ["s_1.npy"]
-    for wrong in ("none.txt", "none*"):
-        with pytest.raises(FileNotFoundError, match=r"data\.path: no such file or folder: none"):
-            find_files([wrong], "data.path")
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(FileNotFoundError, match=r"holds no file of text"):
-        find_files(["empty"], "data.path")
 
 
 DOCUMENTS = [f"document {i} says " + f"{i * i} " * (5 + i % 7) + "and that is that" for i in range(40)]
@@ -182,41 +177,43 @@ def test_a_text_that_just_suffices():
     assert sequences.batch(torch.tensor([0, 5]))[1].tolist() == [list(range(1, 11))] * 2
 
 
-def test_wrong_data(tmp_path, text):
-    (tmp_path / "short.txt").write_text("short")
-    (tmp_path / "blank.txt").write_text("\n")
-    np.save(tmp_path / "square.npy", np.zeros((3, 3), dtype=np.int64))
-    np.save(tmp_path / "high.npy", np.full(100, 300))
-    np.save(tmp_path / "none.npy", np.zeros(0, dtype=np.uint16))
-    (tmp_path / "broken.npy").write_bytes(b"nothing")
-    (tmp_path / "zipped.npy").write_bytes(b"PK\x05\x06" + bytes(18))
-    for name in ("empty.npy", "empty.bin"):
-        (tmp_path / name).touch()
+FEW = "expected at least 18 tokens, of which some are kept apart .*, got"
 
-    def config(name):
-        return LanguageDataConfig(path=str(tmp_path / name))
 
-    for name, message in (
-        ("short.txt", r"short\.txt: expected at least 18 tokens, of which some are kept apart .*, got 6; the context"),
-        ("none.npy", r"none\.npy: expected at least 18 tokens, of which some are kept apart .*, got 0; the context"),
-        ("blank.txt", r"data: there is no text in blank\.txt"),
-        ("square.npy", r"square\.npy: expected a vector of integers, got int64 \(3, 3\)"),
-        ("broken.npy", r"broken\.npy: not a file of tokens"),
-        ("high.npy", r"high\.npy: expected token ids from 0 to 256, got 300 to 300"),
-        ("empty.npy", r"empty\.npy: not a file of tokens \(No data left in file\)"),
-        ("zipped.npy", r"zipped\.npy: expected a vector of integers, got an archive"),
-        ("empty.bin", r"empty\.bin: not a file of tokens"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            load(config(name), tmp_path)
-    with pytest.raises(ValueError, match="files of text or files of tokens"):
-        load(LanguageDataConfig(path=(str(text), str(tmp_path / "high.npy"))), tmp_path)
-    with pytest.raises(FileNotFoundError, match=r"data\.path: no such file or folder: .*nowhere; give other text with"):
-        load(config("nowhere"), tmp_path)
-    with pytest.raises(FileNotFoundError, match=r"data\.tokenizer_folder"):
-        make_tokenizer(replace(config("x"), tokenizer="gpt2", tokenizer_folder=str(tmp_path)))
-    with pytest.raises(ValueError, match=r"data\.tokenizer_folder: expected null with data\.tokenizer=bytes"):
-        make_tokenizer(replace(config("x"), tokenizer_folder="nowhere"))
+@refusals(
+    ("short.txt", b"short", f"{FEW} 6; the context"),
+    ("none.npy", np.zeros(0, dtype=np.uint16), f"{FEW} 0; the context"),
+    ("square.npy", np.zeros((3, 3), dtype=np.int64), r"expected a vector of integers, got int64 \(3, 3\)"),
+    ("broken.npy", b"nothing", "not a file of tokens"),
+    ("high.npy", np.full(100, 300), "expected token ids from 0 to 256, got 300 to 300"),
+    ("empty.npy", b"", r"not a file of tokens \(No data left in file\)"),
+    ("zipped.npy", b"PK\x05\x06" + bytes(18), "expected a vector of integers, got an archive"),
+    ("empty.bin", b"", "not a file of tokens"),
+    ("same.jsonl", 500 * b'{"text": "ab"}\n', ".*, got 3 without 499 documents that are there twice"),
+    of="name, contents",
+)
+def test_wrong_files(tmp_path, name, contents, error, message):
+    path = tmp_path / name
+    path.write_bytes(contents) if isinstance(contents, bytes) else np.save(path, contents)
+    with pytest.raises(error, match=rf"{re.escape(name)}: {message}"):
+        load(LanguageDataConfig(path=str(path), val_fraction=0.2 if name == "same.jsonl" else 0.05), tmp_path)
+
+
+@refusals(
+    ({"path": "blank.txt"}, r"data: there is no text in blank\.txt"),
+    ({"path": ("text.txt", "tokens.npy")}, "files of text or files of tokens"),
+    ({"path": "nowhere"}, FileNotFoundError, r"data\.path: no such file or folder: .*nowhere; give other text with"),
+    ({"tokenizer": "gpt2", "tokenizer_folder": "."}, FileNotFoundError, r"data\.tokenizer_folder"),
+    ({"tokenizer_folder": "nowhere"}, r"data\.tokenizer_folder: expected null with data\.tokenizer=bytes"),
+    of="changes",
+)
+def test_wrong_data(tmp_path, monkeypatch, text, changes, error, message):
+    monkeypatch.chdir(tmp_path)
+    Path("blank.txt").write_text("\n")
+    np.save("tokens.npy", np.full(100, 3))
+    config = LanguageDataConfig(**{"path": "text.txt", **changes})
+    with pytest.raises(error, match=message):
+        load(config, tmp_path) if "path" in changes else make_tokenizer(config)
 
 
 def test_all_that_is_not_used_is_counted(tmp_path, monkeypatch):
@@ -238,11 +235,6 @@ def test_all_that_is_not_used_is_counted(tmp_path, monkeypatch):
     passed = f"{len(data.train)} sequences of 8 in a pass"
     assert tokens == f"tokens: {data.train.size:,} to train on ({passed}), {data.origin['val_tokens']} to validate on"
     assert load(config, tmp_path).about == data.about  # from the cache
-
-    same = {"path": "same.jsonl", "val_fraction": 0.2}
-    Path("same.jsonl").write_text(500 * '{"text": "ab"}\n')
-    with pytest.raises(ValueError, match=r"same\.jsonl: .*, got 3 without 499 documents that are there twice"):
-        load(LanguageDataConfig(**same), tmp_path)
 
 
 def test_files_of_tokens_shorter_than_the_context_are_counted(tmp_path):

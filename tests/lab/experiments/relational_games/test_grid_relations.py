@@ -18,6 +18,7 @@ from dat.experiments.relational_games.grid_relations import (
 )
 from dat.experiments.relational_games.model import build_games_model
 from dat.experiments.relational_games.presets import PRESETS
+from tests.support.refusals import refusals
 
 
 def test_object_pairs_of_occurs():
@@ -58,11 +59,17 @@ def test_relations_are_those_of_the_forward_pass():
     assert not torch.allclose(found[0], found[0].transpose(1, 2))
 
 
-def test_a_transformer_has_no_relations():
-    with pytest.raises(ValueError, match="relational attention"):
-        cell_relations(
-            build_games_model(PRESETS["transformer-128-h2"], 2, seed=0), torch.zeros(1, 3, 36, 36, dtype=torch.uint8)
-        )
+BLANK = torch.zeros(1, 3, 36, 36, dtype=torch.uint8)
+
+
+@refusals(
+    ("transformer-128-h2", lambda model: cell_relations(model, BLANK), "relational attention"),
+    ("dat-0+2-sym", lambda model: auc_of(model, BLANK, Detector(0, 9, 1, 0.9), [1]), "none of index 9"),
+    of="name, call",
+)
+def test_relations_that_there_are_not(name, call, error, message):
+    with pytest.raises(error, match=message):
+        call(build_games_model(PRESETS[name], 2, seed=0))
 
 
 def test_the_most_improved_relation_is_one_that_training_made():
@@ -94,7 +101,5 @@ def test_detection_and_picture(tmp_path):
     assert auc_of(model, images, best, [1]) == pytest.approx(best.auc)
     reversed_sign = Detector(best.layer, best.index, -best.sign, best.auc)
     assert auc_of(model, images, reversed_sign, [1]) == pytest.approx(1 - best.auc)
-    with pytest.raises(ValueError, match="none of index 9"):
-        auc_of(model, images, Detector(0, 9, 1, 0.9), [1])
     draw_relation(model, [("a", images[:2]), ("b", images[2:3])], best, tmp_path / "r.png", source=1, title="t")
     assert (tmp_path / "r.png").read_bytes().startswith(b"\x89PNG")

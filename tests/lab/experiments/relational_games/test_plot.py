@@ -17,6 +17,7 @@ from dat.sweeps.report import plot_results
 from dat.sweeps.results import labelled, merge_results, read_results, to_csv
 from dat.sweeps.sources import by_source
 from dual_attention._base.plots import empty_figure
+from tests.support.refusals import refusals
 
 GAMES = RelationalGames()
 DATS = ("transformer-128-h2", "dat-0+2-sym")
@@ -76,49 +77,62 @@ def test_some_models_and_tasks(sources, tmp_path):
     assert {r["model"] for r in rows} == set(DATS) and {r["task"] for r in rows} == {"same"}
 
 
-def test_what_is_refused(sources, tmp_path):
+WRONG_CELL = to_csv([row("same", "dat-0+2-sym", 250, 0, 99.0)])
+
+
+@refusals(
+    (WRONG_CELL, r"dat-0\+2-sym on same, 250 images, seed 0: 99.0 % .* 63.5 %"),
+    ("a,b\n1,2\n", "expected a table of results, found no column"),
+    (None, FileNotFoundError, "found nothing"),
+    ("", FileNotFoundError, "expected results, found none"),
+    of="contents",
+)
+def test_sources_that_are_refused(sources, tmp_path, contents, error, message):
     other = tmp_path / "other.csv"
-    other.write_text(to_csv([row("same", "dat-0+2-sym", 250, 0, 99.0)]))
-    with pytest.raises(ValueError, match=r"dat-0\+2-sym on same, 250 images, seed 0: 99.0 % .* 63.5 %"):
+    if contents:
+        other.write_text(contents)
+    elif contents is not None:
+        other.mkdir()
+    with pytest.raises(error, match=message):
         merge_results(GAMES, [*sources, other])
-    with pytest.raises(FileNotFoundError, match="found nothing"):
-        merge_results(GAMES, [tmp_path / "nowhere"])
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(FileNotFoundError, match="expected results, found none"):
-        merge_results(GAMES, [tmp_path / "empty"])
-    other.write_text("a,b\n1,2\n")
-    with pytest.raises(ValueError, match="expected a table of results, found no column"):
-        merge_results(GAMES, [other])
-    with pytest.raises(ValueError, match=r"models: expected names among .*got nobody"):
-        plot_results(GAMES, sources, tmp_path / "out", {"model": ("nobody",)})
-    with pytest.raises(ValueError, match="no result has one of each"):
-        plot_results(GAMES, sources, tmp_path / "out", {"model": ("esbn",), "task": ("match_pattern",)})
+
+
+@refusals(
+    ({"model": ("nobody",)}, "models: expected names among .*got nobody"),
+    ({"model": ("esbn",), "task": ("match_pattern",)}, "no result has one of each"),
+    of="chosen",
+)
+def test_nothing_is_drawn_of_what_there_is_not(sources, tmp_path, chosen, error, message):
+    with pytest.raises(error, match=message):
+        plot_results(GAMES, sources, tmp_path / "out", chosen)
     assert not (tmp_path / "out").exists()
 
 
 def test_results_of_different_generators_are_not_merged(tmp_path):
     """The results of the first release have no such column, and are of generator 1."""
-    older, newer = tmp_path / "older.csv", tmp_path / "newer.csv"
-    older.write_text(to_csv(rows_of(DATS, ("between", "same"))))
-    newer.write_text(to_csv([{**one, "generator": 2} for one in rows_of(DATS, ("between",), seeds=(3,))]))
-    with pytest.raises(
-        ValueError, match=r"newer\.csv: .* on between, .* seed 3: generator 2, but generator 1 in .*not merged"
-    ):
+
+    def table(name: str, tasks, seed: int | None = None, **settings) -> Path:
+        rows = rows_of(DATS, tasks) if seed is None else rows_of(DATS, tasks, seeds=(seed,))
+        (tmp_path / name).write_text(to_csv([{**one, **settings} for one in rows]))
+        return tmp_path / name
+
+    older, newer = table("older.csv", ("between", "same")), table("newer.csv", ("between",), 3, generator=2)
+    same, shared = (
+        table("same.csv", ("same",), 3, generator=1),
+        table("shared.csv", ("same",), 4, independent_share=0.5),
+    )
+    message = r"newer\.csv: .* on between, .* seed 3: generator 2, but generator 1 in .*not merged"
+    with pytest.raises(ValueError, match=message):
         merge_results(GAMES, [older, newer])
-    same = tmp_path / "same.csv"
-    same.write_text(to_csv([{**one, "generator": 1} for one in rows_of(DATS, ("same",), seeds=(3,))]))
     merged = merge_results(GAMES, [older, same])
     assert {row["generator"] for row in merged} == {1} and len(merged) == 2 * 2 * 2 * 3 + 4
-    shared = tmp_path / "shared.csv"
-    shared.write_text(to_csv([{**one, "independent_share": 0.5} for one in rows_of(DATS, ("same",), seeds=(4,))]))
-    with pytest.raises(
-        ValueError, match=r"seed 4: independent_share 0\.5, but independent_share None in .* not merged"
-    ):
+    message = r"seed 4: independent_share 0\.5, but independent_share None in .* not merged"
+    with pytest.raises(ValueError, match=message):
         merge_results(GAMES, [same, shared])
     assert merge_results(GAMES, [shared, newer])[-1]["independent_share"] == 0.5
-    other_tasks = tmp_path / "other.csv"
-    other_tasks.write_text(to_csv(rows_of(DATS, ("same",))))
-    assert len(merge_results(GAMES, [newer, other_tasks])) == 4 + 12
+    assert len(merge_results(GAMES, [newer, table("other.csv", ("same",))])) == 4 + 12
+    with pytest.raises(ValueError, match=rf"not merged.*; with a label \(LABEL={same}\)"):
+        merge_results(GAMES, [table("mine.csv", ("same",), seeding=2), same])
 
 
 def test_labelled_sources_are_curves_of_their_own(tmp_path, monkeypatch):
@@ -126,8 +140,6 @@ def test_labelled_sources_are_curves_of_their_own(tmp_path, monkeypatch):
     mine, theirs = tmp_path / "mine.csv", tmp_path / "theirs.csv"
     mine.write_text(to_csv([{**one, "seeding": 2} for one in rows_of(DATS)]))
     theirs.write_text(to_csv(rows_of(DATS, ("occurs",), seeds=(0, 7))))
-    with pytest.raises(ValueError, match=rf"not merged.*; with a label \(LABEL={theirs}\)"):
-        merge_results(GAMES, [mine, theirs])
     sources = [f"mine={mine}", f"theirs={theirs}", f"again={mine}"]
     files = plot_results(GAMES, sources, tmp_path / "out", {"task": ("occurs",)}, "theirs: dat-0+2-sym")
     rows = read_results(GAMES, files[0])

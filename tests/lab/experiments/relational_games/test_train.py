@@ -23,6 +23,7 @@ from dat.training.progress import Progress
 from dat.training.run_folder import RunFolder
 from dat.training.runs import evaluate_run, resume_run, start_run
 from tests.lab.training.conftest import tiny_config
+from tests.support.refusals import refusals
 
 GAMES = RelationalGames()
 FINAL = ("accuracy", "loss", "parameters", "steps")
@@ -89,22 +90,28 @@ def test_sigint_saves_and_resume_reaches_the_same_numbers(tmp_path, monkeypatch,
     assert [row["train_loss"] for row in rows[0]] == [row["train_loss"] for row in rows[1]]
 
 
-def test_nothing_is_overwritten(tmp_path, whole):
-    config = tiny_config(tmp_path, "run")
-    folder = RunFolder(shutil.copytree(whole.path, tmp_path / "run"))
-    before = {path: path.read_bytes() for path in folder.path.rglob("*") if path.is_file()}
-    with pytest.raises(FileExistsError, match=r"run: a finished run is never overwritten; .*--output\.name"):
-        start_run(GAMES, config)
-    with pytest.raises(FileExistsError, match="the run is finished"):
-        resume_run(GAMES, folder.path)
-    assert {path: path.read_bytes() for path in folder.path.rglob("*") if path.is_file()} == before
+@pytest.fixture
+def run(whole, tmp_path) -> RunFolder:
+    """The same, to be changed."""
+    return RunFolder(shutil.copytree(whole.path, tmp_path / "run"))
 
-    folder.result.unlink()
-    with pytest.raises(FileExistsError, match=r"unfinished run; continue it with --resume .*run"):
-        start_run(GAMES, config)
+
+@refusals(
+    (True, "run", r"run: a finished run is never overwritten; .*--output\.name"),
+    (True, None, "the run is finished"),
+    (False, "run", r"unfinished run; continue it with --resume .*run"),
+    (True, "other", "other: exists and is no run folder"),
+    of="finished, name",
+    error=FileExistsError,
+)
+def test_nothing_is_overwritten(tmp_path, run, finished, name, error, message):
     (tmp_path / "other").mkdir()
-    with pytest.raises(FileExistsError, match="other: exists and is no run folder"):
-        start_run(GAMES, tiny_config(tmp_path, "other"))
+    if not finished:
+        run.result.unlink()
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    with pytest.raises(error, match=message):
+        resume_run(GAMES, run.path) if name is None else start_run(GAMES, tiny_config(tmp_path, name))
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
 
 def test_an_impossible_run_leaves_no_folder(tmp_path):
@@ -116,7 +123,7 @@ def test_an_impossible_run_leaves_no_folder(tmp_path):
 
 
 def test_official_files_are_all_there_and_of_the_task(tmp_path):
-    def write(objects, of):
+    def write(objects, of="same"):
         games = generate_images(of, 200, objects=objects, seed=0)
         images, labels = games.images.permute(0, 2, 3, 1).numpy(), games.labels.numpy()
         numpy.savez(official_path(tmp_path, "same", objects), images=images, labels=labels)
@@ -124,29 +131,27 @@ def test_official_files_are_all_there_and_of_the_task(tmp_path):
     config = tiny_config(tmp_path, "run")
     data = replace(config.data, n_train=16, n_val=8, n_test=8, official_folder=str(tmp_path))
     config = replace(config, task="same", data=data)
-    for objects in ("pentominoes", "hexominoes"):
-        write(objects, "same")
-    with pytest.raises(
-        FileNotFoundError, match=r"data\.official_folder: .* lacks same_stripes\.npz and holds same_hexos"
-    ):
+    write("pentominoes")
+    write("hexominoes")
+    message = r"data\.official_folder: .* lacks same_stripes\.npz and holds same_hexos"
+    with pytest.raises(FileNotFoundError, match=message):
         prepare_games(config)
     write("stripes", "occurs")
     with pytest.raises(ValueError, match=r"same_stripes\.npz: expected images of task 'same', .* another task's file"):
         prepare_games(config)
-    write("stripes", "same")
+    write("stripes")
     assert set(prepare_games(config).problem.evaluation) == {"val", "test", "hexominoes", "stripes"}
     assert GAMES.identity(config)["generator"] == 0
 
 
 @pytest.mark.parametrize("path", ["nothing", "."])
-def test_no_run_folder(tmp_path, path):
-    for act in (resume_run, evaluate_run):
-        with pytest.raises(FileNotFoundError, match="not a run folder"):
-            act(GAMES, tmp_path / path)
+@pytest.mark.parametrize("act", [resume_run, evaluate_run])
+def test_no_run_folder(tmp_path, path, act):
+    with pytest.raises(FileNotFoundError, match="not a run folder"):
+        act(GAMES, tmp_path / path)
 
 
-def test_an_unfinished_run_is_not_evaluated(tmp_path, whole):
-    folder = RunFolder(shutil.copytree(whole.path, tmp_path / "run"))
-    folder.result.unlink()
+def test_an_unfinished_run_is_not_evaluated(run):
+    run.result.unlink()
     with pytest.raises(FileNotFoundError, match="not finished; continue it with --resume"):
-        evaluate_run(GAMES, folder.path)
+        evaluate_run(GAMES, run.path)
