@@ -128,18 +128,19 @@ def test_published_curves_have_no_gaps(monkeypatch):
         module.renew([])
 
 
+def parameters(width: int) -> int:
+    return 1000 + 12 * width
+
+
+def test_a_width_is_matched():
+    assert matching_width(parameters, 2584) == 132
+
+
 @refusals(
     (lambda: paired_p([1.0, float("nan")]), "values: expected two or more finite numbers"),
     (lambda: mcnemar_p([True], [True, False]), "second: expected as many outcomes as first, 1, got 2"),
-    (
-        lambda: matching_width(lambda width: 1000 + 12 * width, 900),
-        "target: expected a number of parameters that some width has, got 900",
-    ),
+    (lambda: matching_width(parameters, 900), "target: expected a number of parameters that some width has, got 900"),
 )
 def test_bad_input(call, error, message):
     with pytest.raises(error, match=message):
         call()
-
-
-def test_a_width_is_matched():
-    assert matching_width(lambda width: 1000 + 12 * width, 2584) == 132

@@ -93,8 +93,8 @@ def test_each_run_writes_its_own_section(tmp_path):
     assert "1.0 s in the middle, at most 4.0 s" in text and "| seed 5 |" in text
 
 
-def test_a_section_that_there_is_not(tmp_path):
-    (tmp_path / "page.md").write_text("by hand")
+def test_a_section_needs_its_line(tmp_path):
+    (tmp_path / "page.md").write_text("by hand\n")
     with pytest.raises(ValueError, match="expected a line"):
         write_section(tmp_path / "page.md", "## Unknown\n")
 
