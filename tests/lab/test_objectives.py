@@ -142,7 +142,7 @@ def test_it_is_trained_with_a_teacher(tmp_path, given, teacher):
 
 @refusals(
     ("Distillation", {"teacher": None, "bpe": True}, r"Distillation: teacher: expected 260 tokens, got 257 \(line"),
-    ("Distillation", {}, "objective_options: expected a value for teacher, got none"),
+    ("Distillation", {}, "_options: expected a value for teacher, got none"),
     ("Distillation", {"teacher": "."}, "Distillation: .*not a checkpoint"),
     ("Distillation", {"teacher": None, "temperature": 0.0}, "temperature: expected a positive number, got 0.0"),
     ("SeveralTokens", {"k": 1}, "k: expected an integer from 2 to 15, got 1"),
@@ -150,5 +150,5 @@ def test_it_is_trained_with_a_teacher(tmp_path, given, teacher):
 )
 def test_options_that_are_wrong(tmp_path, given, teacher, kind, options, error, message):
     options = {key: str(teacher.path) if value is None else value for key, value in options.items()}
-    with pytest.raises(error, match=f"objective.*{message}"):
+    with pytest.raises(error, match=rf"loop\.objective.*{message}"):
         pupil(tmp_path, kind, **options)
