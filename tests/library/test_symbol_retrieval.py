@@ -34,7 +34,7 @@ def test_symbolic_attention_by_hand(scale):
 @pytest.mark.parametrize("rows", [1, 3, 12])
 def test_symbolic_attention_in_blocks(rows, monkeypatch):
     """Symbols and every gradient, first and second, are those of fused attention, and no tensor has all weights."""
-    layer, x = float64(SymbolicAttention(8, 2, 50)), normal(3, 4, 8).requires_grad_()
+    layer, x = float64(SymbolicAttention(8, 2, 50, scale=0.3)), normal(3, 4, 8).requires_grad_()
     inputs = (x, *layer.parameters())
 
     def results():
@@ -52,17 +52,24 @@ def test_symbolic_attention_in_blocks(rows, monkeypatch):
     assert seen.numel == max(rows * 2 * 50, 50 * 8)
 
 
-@pytest.mark.parametrize("rows", [3, 12])
-def test_blocks_drop_the_same_in_both_passes(rows, monkeypatch):
-    """Symbols are linear in the library as long as the same weights are dropped."""
-    monkeypatch.setattr(symbol_retrieval, "suits_blocks", lambda *_: True)
+@pytest.mark.parametrize("by_role", [False, True])
+@pytest.mark.parametrize(("rows", "captured"), [(None, False), (None, True), (3, False), (12, False)])
+def test_each_object_drops_other_weights_and_the_same_in_both_passes(rows, captured, by_role, monkeypatch):
+    """Equal objects draw different symbols, linear in the library as long as the backward pass drops the same."""
+    monkeypatch.setattr(symbol_retrieval, "suits_blocks", lambda *_: rows is not None)
     monkeypatch.setattr(symbol_retrieval, "SMALLEST_BLOCK", 1)
-    monkeypatch.setattr(symbol_retrieval, "WEIGHTS_OF_BLOCK", rows * 2 * 5)
-    layer, g = float64(SymbolicAttention(8, 2, 5, dropout=0.5)), normal(3, 4, 8)
-    symbols = layer(normal(3, 4, 8))
+    monkeypatch.setattr(symbol_retrieval, "WEIGHTS_OF_BLOCK", (rows or 1) * 2 * 50)
+    kind, sizes = (RelationalSymbolicAttention, (8, 2, 2, 50, 2)) if by_role else (SymbolicAttention, (8, 2, 50))
+    layer, x, g = float64(kind(*sizes, dropout=0.5)).train(), normal(1, 1, 8).expand(3, 4, 8), normal(3, 4, 8)
+    features = layer.symbolic_attention if by_role else layer
+    if captured:
+        features.taps.assignment.register_forward_hook(lambda *_: None)
+    symbols = layer(x)
     symbols.backward(g)
-    torch.testing.assert_close((layer.symbol_library.grad * layer.symbol_library).sum(), (symbols * g).sum())
-    assert not torch.equal(symbols, layer.eval()(normal(3, 4, 8)))
+    torch.testing.assert_close((features.symbol_library.grad * features.symbol_library).sum(), (symbols * g).sum())
+    assert torch.pdist(torch.cat([symbols, layer(x)]).flatten(0, 1)).min() > 0.01
+    still = layer.eval()(x)
+    torch.testing.assert_close(still, still[:1, :1].expand_as(still))
 
 
 @pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning", "ignore:.*torch.jit.trace:DeprecationWarning")
@@ -154,7 +161,8 @@ def test_sinusoidal_symbols_of_offsets_are_their_closed_form(reach, width):
     angles = clipped[..., None] * 100.0 ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
     wanted = torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(2)[..., :width]
     torch.testing.assert_close(layer(x).dense(), wanted)
-    torch.testing.assert_close(layer(x[:, 4:], x).dense(), layer(x, x).dense()[:5])
+    torch.testing.assert_close(layer(x[:, 4:], x).dense(), wanted[:5])
+    torch.testing.assert_close(layer(x, x[:, :4]).dense(), wanted[:, :4])
     cache = layer.new_cache()
     parts = [layer(chunk, cache=cache).dense() for chunk in x.split([3, 1, 5], dim=1)]
     for part, start in zip(parts, (0, 3, 4), strict=True):

@@ -130,6 +130,44 @@ def test_blocks_of_long_sequences_are_the_reference(seed, n, block, causal, wind
         torch.testing.assert_close(a, b, atol=1e-12, rtol=1e-12)
 
 
+@pytest.mark.parametrize("order", [{}, {"causal": True}, {"causal": True, "window": 9}], ids=str)
+@pytest.mark.parametrize(("largest", "need_weights"), [(0, False), (10_000, False), (0, True)])
+def test_dropout_whatever_computes(order, largest, need_weights, monkeypatch):
+    """Values that name their senders show the weights: dropped or made larger, alike in both passes and the maps."""
+    monkeypatch.setattr(attention_module, "LARGEST_MASK", largest)
+    monkeypatch.setattr(attention_module, "BLOCK", 5)
+    none, names = torch.zeros(2, 2, 32, 4).double(), torch.eye(32).double().repeat(2, 2, 1, 1).requires_grad_()
+    arguments = {"scale": 1.0, "mask": MaskPattern(32, 32, **order), "need_weights": need_weights}
+    whole, _ = attention(none, none, names, **arguments)
+    weights, maps = attention(none, none, names, dropout=0.3, **arguments)
+    share = (weights / whole)[whole > 0]
+    assert abs((share == 0).double().mean() - 0.3) < 0.05
+    torch.testing.assert_close(share[share > 0], torch.full_like(share, 1 / 0.7)[share > 0])
+    assert len(weights.flatten(0, 1).unique(dim=0)) == 4
+    cotangent = torch.randn_like(weights)
+    torch.testing.assert_close(torch.autograd.grad(weights, names, cotangent)[0], weights.mT @ cotangent)
+    assert maps is None or torch.equal(maps, weights)
+
+
+@pytest.mark.parametrize("largest", [0, 10_000])
+@pytest.mark.parametrize("shape", [(1, 1, 4, 1), (2, 4, 4, 5)], ids=str)
+def test_minus_infinity_hides_as_a_mask_does(shape, largest, monkeypatch):
+    """Receivers from which a bias hides all senders, alone or with a mask, get zeros."""
+    monkeypatch.setattr(attention_module, "LARGEST_MASK", largest)
+    monkeypatch.setattr(attention_module, "BLOCK", 3)
+    inputs, mask, _ = draw_inputs(0, 2, 4, 2, 4, 5, 2, 3)
+    bias = torch.randn(shape, dtype=torch.float64).masked_fill(torch.rand(shape) < 0.3, -torch.inf)
+    bias[:, :, 1] = -torch.inf
+    mask[:, :, 2] = (bias == -torch.inf).expand_as(mask)[:, :, 2]
+    leaves, finite = (*inputs, bias.requires_grad_()), bias.where(bias != -torch.inf, 0.0)
+    ours, _ = attention(*inputs, scale=0.7, mask=mask, bias=bias)
+    assert (ours[:, :, 1:3] == 0).all()
+    wanted, _ = reference.attention(*inputs, scale=0.7, mask=mask & (bias != -torch.inf), bias=finite)
+    torch.testing.assert_close(ours, wanted)
+    for a, b in zip(*(torch.autograd.grad(x.square().sum(), leaves) for x in (ours, wanted)), strict=True):
+        torch.testing.assert_close(a, b)
+
+
 def test_a_bias_below_the_range_of_the_type_masks():
     (q, k, v), _, _ = draw_inputs(0, 1, 2, 1, 3, 4, 4, 4)
     bias = torch.zeros(1, 1, 3, 4)

@@ -4,6 +4,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.utils.checkpoint import checkpoint
 
 from dual_attention.functional import ACTIVATIONS, MaskPattern, reference, relational_attention
 from dual_attention.functional.relational import blockwise, linear, sdpa
@@ -174,6 +175,33 @@ def test_dropout_hits_symbols_and_relations_alike(impl, activation):
 
 def attend_without_dropout(q, k, s):
     return reference.attention(q, k, s, scale=0.7)[0]
+
+
+@pytest.mark.parametrize("impl", ["reference", "dense", "linear", "blockwise"])
+@pytest.mark.parametrize("recomputed", [False, True])
+def test_each_receiver_drops_other_weights_and_the_same_in_both_passes(impl, recomputed, monkeypatch):
+    """Whatever the block, head, group of examples and call; symbols that name their senders show the weights."""
+    monkeypatch.setattr(linear, "block_size", lambda heads, m: 2)
+    monkeypatch.setattr(linear, "examples_at_a_time", lambda *_, **more: 1)
+    monkeypatch.setattr(blockwise, "BLOCK", 2)
+    shapes, rate = ((3, 2, 6, 1), (3, 2, 32, 1), (3, 6, 1, 1), (3, 32, 1, 1), (2, 32, 1)), 0.3
+    q, k, u, w, w_r = (torch.zeros(shape, dtype=torch.float64) for shape in shapes)
+    names = torch.eye(32, dtype=torch.float64).repeat(3, 2, 1, 1).requires_grad_()
+
+    def attend(symbols, **more):
+        return relational_attention(q, k, u, w, symbols, w_r, **SCALES, dropout=rate, impl=impl, **more)
+
+    weights = checkpoint(lambda s: attend(s).output, names, use_reentrant=False) if recomputed else attend(names).output
+    torch.testing.assert_close(weights[weights > 0], torch.full_like(weights, 1 / (1 - rate) / 32)[weights > 0])
+    assert abs((weights == 0).double().mean() - rate) < 0.05
+    assert torch.pdist(torch.cat([weights, attend(names).output]).flatten(0, 2)).min() > 0.01
+    cotangent = torch.randn_like(weights)
+    for graph in (False, True):
+        (grad,) = torch.autograd.grad(weights, names, cotangent, retain_graph=True, create_graph=graph)
+        torch.testing.assert_close(grad, weights.mT @ cotangent)
+    if impl in ("reference", "dense"):
+        maps = attend(names, need_weights=True)
+        torch.testing.assert_close(maps.weights, maps.output)
 
 
 @pytest.mark.parametrize("activation", ["identity", "tanh"])

@@ -7,7 +7,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from dual_attention.functional import MaskPattern, OffsetSymbols, RelativeSymbols, reference, relational_attention
-from dual_attention.functional.relational import pair_symbols
+from dual_attention.functional.relational import blockwise, linear, pair_symbols
 from tests.support.refusals import refusals
 from tests.support.tensors import normal
 
@@ -162,6 +162,26 @@ def test_a_wide_bias_beside_narrow_tensors(impl):
     torch.testing.assert_close(ours.double(), wanted, atol=0.1, rtol=0.1)
 
 
+@pytest.mark.parametrize("shape", [(1, 1, 4, 1), (2, 1, 4, 5), (2, 4, 4, 5)], ids=str)
+@pytest.mark.parametrize("impl", [*EVERY, "blockwise"])
+def test_minus_infinity_hides_as_a_mask_does(impl, shape, monkeypatch):
+    """Receivers from which a bias hides all senders, alone or with a mask, get zeros; in blocks and groups, too."""
+    monkeypatch.setattr(linear, "block_size", lambda heads, m: 3)
+    monkeypatch.setattr(linear, "examples_at_a_time", lambda *_, **more: 1)
+    monkeypatch.setattr(blockwise, "BLOCK", 3)
+    leaves, _, mask = draw_inputs()
+    bias = normal(*shape).masked_fill(torch.rand(shape) < 0.3, -torch.inf)
+    bias[:, :, 1] = -torch.inf
+    mask[:, :, 2] = bias.expand(FULL)[:, :, 2] == -torch.inf
+    bias.requires_grad_()
+    for given, hidden in ((None, slice(1, 2)), (mask, slice(1, 3))):
+        ours = run(relational_attention, leaves, None, mask=given, bias=bias, impl=impl)
+        assert (ours[:, :, hidden] == 0).all()
+        seen, finite = bias != -torch.inf, bias.where(bias != -torch.inf, 0.0)
+        how = {"mask": seen if given is None else seen & given, "bias": finite}
+        assert_same_with_gradients(ours, run(reference.relational_attention, leaves, None, **how), [*leaves, bias])
+
+
 EMPTY = pytest.mark.parametrize("empty", [{"n": 0}, {"m": 0}, {"batch": 0}, {"n": 0, "m": 0}], ids=str)
 
 
@@ -204,7 +224,7 @@ def test_receivers_without_a_place_of_their_own(impl, offset, n):
     assert_same_with_gradients(run(relational_attention, leaves, None, mask=pattern, impl=impl), wanted, leaves)
 
 
-@pytest.mark.parametrize("impl", ["dense", "linear", "sdpa"])
+@pytest.mark.parametrize("impl", ["reference", "dense", "linear", "sdpa"])
 @pytest.mark.parametrize("value", [torch.nan, torch.inf])
 @pytest.mark.parametrize("position", range(5))
 def test_padding_reaches_no_further_than_in_the_reference(impl, value, position):
@@ -217,13 +237,19 @@ def test_padding_reaches_no_further_than_in_the_reference(impl, value, position)
         leaves[position][0].narrow(along - 1, 4, 2).fill_(value)
     pattern = MaskPattern(6, 6, padding=real, causal=True)
 
-    def results(**arguments):
-        output = run(relational_attention, leaves, None, mask=pattern, **arguments)
+    def oracle(q, k, u, w, s, w_r, **how):
+        """The equation of padded senders that hold zeros."""
+        k, s, w = (x.where(real.view(at), 0.0) for x, at in ((k, (2, 1, 6, 1)), (s, (2, 1, 6, 1)), (w, (2, 6, 1, 1))))
+        return reference.relational_attention(q, k, u, w, s, w_r, **how)
+
+    def results(operation, mask, **arguments):
+        output = run(operation, leaves, None, mask=mask, **arguments)
         grads = torch.autograd.grad(output.where(real[:, None, :, None], 0.0).pow(2).sum(), leaves)
         places = [x.movedim(axis, 1)[real] for x, axis in zip((output, *grads[:5]), (2, 2, 2, 1, 1, 2), strict=True)]
         return [*places, grads[5]]
 
-    for ours, wanted in zip(results(impl=impl), results(impl="reference"), strict=True):
+    of_oracle = results(oracle, pattern.dense(None))
+    for ours, wanted in zip(results(relational_attention, pattern, impl=impl), of_oracle, strict=True):
         finite = wanted.isfinite()
         torch.testing.assert_close(ours[finite], wanted[finite], atol=1e-11, rtol=1e-11)
 
