@@ -12,8 +12,9 @@ from dual_attention.relational_attention import (
     RelationalAttention,
     RelationalCrossAttention,
 )
-from dual_attention.symbol_retrieval import PositionRelativeSymbolRetriever
+from dual_attention.symbol_retrieval import PositionRelativeSymbolRetriever, SymbolicAttention
 from tests.lab.estimate.measuring import peak
+from tests.support.combinations import pairwise
 from tests.support.refusals import refusals
 from tests.support.tensors import float64, normal
 
@@ -107,6 +108,45 @@ def test_output_does_not_depend_on_asking_for_maps(
     assert full.weights.shape == (batch, n_heads, n, n) and full.relations.shape == (batch, n, n, layer.n_relations)
     torch.testing.assert_close(full.weights.sum(-1), torch.ones(batch, n_heads, n, dtype=torch.float64))
     torch.testing.assert_close(full.relations, layer.relations(x))
+
+
+OPTIONS = {
+    "symbols": ["shared", "offsets", "pairs"],
+    "rel_activation": ["identity", "softmax", "tanh"],
+    "window": [None, 2, 4],
+    "is_causal": [True, False],
+    "symmetric_rels": [False, True],
+    "rel_score": ["dot", "squared_distance"],
+    "n_kv_heads": [None, 1],
+    "shaw_max_rel_pos": [None, 1],
+}
+
+
+@pytest.mark.parametrize("options", pairwise(OPTIONS), ids=str)
+def test_packed_behind_padding_and_step_by_step_is_each_sequence_alone(options):
+    """With every pair of options."""
+    options = dict(options)
+    symbols, is_causal = options.pop("symbols"), options.pop("is_causal")
+    layer = float64(RelationalAttention(8, 2, use_relative_positional_symbols=symbols != "shared", **options))
+    retriever = float64(SymbolicAttention(8, 2, 5) if symbols == "shared" else PositionRelativeSymbolRetriever(8, 1))
+
+    def run(x, caches=(None, None), **masks):
+        names = retriever(x, cache=caches[0])
+        names = names.dense() if symbols == "pairs" else names
+        return layer(x, names, is_causal=is_causal, cache=caches[1], **masks).output
+
+    x, real = normal(2, 9, 8), torch.arange(9) >= torch.tensor([[2], [0]])
+    segments = torch.tensor([[0, 0, 0, 0, 1, 1, 1, 1, 1], [0, 0, 0, 1, 1, 1, 1, 1, 1]])
+    together = run(x, padding_mask=real, segments=segments)
+    for row, places in ((0, slice(2, 4)), (0, slice(4, 9)), (1, slice(0, 3)), (1, slice(3, 9))):
+        part = x[row : row + 1, places]
+        alone = run(part)
+        torch.testing.assert_close(together[row : row + 1, places], alone)
+        if is_causal:
+            caches = retriever.new_cache(), layer.new_cache()
+            with torch.no_grad():
+                steps = [run(chunk, caches) for chunk in part.split(2, dim=1)]
+            torch.testing.assert_close(torch.cat(steps, dim=1), alone)
 
 
 def test_symmetric_relations_are_symmetric_and_share_one_projection():

@@ -5,6 +5,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dual_attention.generation import BeamSearch, evaluating, penalise_repetition, search_beams, tokens_seen
+from dual_attention.generation.targets import TargetDecoder
 from tests.support.seq2seq import (
     ABSTRACTORS,
     COUNTED_BY_LENGTH,
@@ -184,6 +186,32 @@ def test_beams_with_and_without_a_cache(kind, num_beams, penalty, stop, early, m
     if num_beams == 1 and stop is None:
         del arguments["early_stopping"]
         assert torch.equal(searches[0].tokens[:, 0], model.generate(x, 6, **arguments))
+
+
+@pytest.mark.parametrize("early", [False, True])
+@pytest.mark.parametrize("penalty", [0.0, 3.0])
+def test_beams_are_the_search_of_its_options(penalty, early):
+    model, (x, _) = build(), words(batch=8)
+    how = {"start_token": 3, "stop_token": [0, 2], "pad_token": 1, "length_penalty": penalty}
+    found = model.beam_search(x, 6, 3, num_return=3, early_stopping=early, **how)
+    with evaluating(model):
+        decoder = TargetDecoder(model, model.encode(x), None, use_cache=False, max_length=6)
+        search = BeamSearch(3, 3, penalty, early, stop_tokens=(0, 2), pad_token=1)
+        assert torch.equal(found.tokens, search_beams(decoder, torch.full((8, 1), 3), 6, search).tokens)
+    best = model.generate(x, 6, num_beams=3, **how)
+    assert early or torch.equal(found.tokens[:, 0, : best.shape[1]], best)
+
+
+def test_options_of_sampling():
+    """Those that leave one token are greedy; a penalty is the processor that penalises."""
+    model, (x, _) = build(), words(batch=5)
+    greedy = model.generate(x, TARGET, start_token=1)
+    for option in ({"temperature": 1e-50}, {"top_k": 1}, {"top_p": 1e-9}, {"min_p": 1}):
+        assert torch.equal(model.generate(x, TARGET, start_token=1, **{"temperature": 1.0, **option}), greedy)
+    penalised = model.generate(x, TARGET, start_token=1, repetition_penalty=5.0)
+    processors = [lambda tokens, logits: penalise_repetition(logits, tokens_seen(tokens, 6), 5.0)]
+    assert torch.equal(model.generate(x, TARGET, start_token=1, logits_processors=processors), penalised)
+    assert not torch.equal(penalised, greedy)
 
 
 def test_sampling_is_seeded_and_spread_as_the_model_says():

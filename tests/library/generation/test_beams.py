@@ -132,6 +132,18 @@ def test_a_longer_text_may_still_win(early, longest, wins):
     assert output.scores.item() == pytest.approx(math.log(0.3) / 5 if wins else math.log(0.7))
 
 
+def test_what_could_only_equal_the_finished_texts_is_not_looked_for():
+    class GoesOn(Prefixes):
+        """Stops or not, alike; then goes on for certain."""
+
+        def logits(self, prefix):
+            return torch.tensor([0.0, 0.0 if len(prefix) == 1 else 1e9], dtype=torch.float64)
+
+    decoder = GoesOn(2)
+    output = search_beams(decoder, torch.tensor([[1]]), 5, BeamSearch(1, 1, 0.0, stop_tokens=(0,)))
+    assert output.tokens.tolist() == [[[0]]] and decoder.tokens.shape[1] == 1
+
+
 def test_only_stop_tokens():
     """Nothing can live on; what was asked for beyond that does not exist."""
     output = search_beams(Prefixes(3), torch.tensor([[0]]), 5, BeamSearch(5, 5, stop_tokens=(0, 1, 2), pad_token=1))
@@ -165,12 +177,12 @@ def test_padded_batches_past_the_context(arguments, use_cache, stride):
     model = small_lm(**arguments)
     texts = [PROMPT, [6], [2, 9, 4, 4, 0, 1]]
     tokens, mask = left_pad(texts)
-    longest, stops = CONTEXT + 3, (5, 11)
-    options = {"stop_tokens": stops, "pad_token": 0, "use_cache": use_cache, "window_stride": stride}
+    longest, stops, kind = CONTEXT + 3, (5, 11), {"length_penalty": 2.0 - stride, "early_stopping": use_cache}
+    options = {"stop_tokens": stops, "pad_token": 0, "use_cache": use_cache, "window_stride": stride, **kind}
     output = beam_search(model, tokens, longest, 3, num_return=2, padding_mask=mask, **options)
     assert torch.equal(output.tokens[:, 0, :6], tokens)
     assert torch.equal(output.tokens[:, 1, :6], tokens)
-    search = BeamSearch(3, 2, stop_tokens=stops)
+    search = BeamSearch(3, 2, stop_tokens=stops, **kind)
     for row, text in enumerate(texts):
         expected = plain_search(lambda prefix: next_logits(model, prefix, stride), text, longest, search)
         new = output._replace(tokens=output.tokens[:, :, 6:])

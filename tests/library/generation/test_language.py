@@ -181,16 +181,22 @@ def test_a_generator_goes_on_where_it_was(model):
 
 def test_repetition_penalty_counts_prompt_and_text_but_not_padding(model):
     """Tokens that left the context count; the padding token, unless it occurs, does not."""
-    texts = [[4, 1, 7], [6]]
-    tokens, mask = left_pad(texts, pad_token=3)
-    out = generate(model, tokens, 14, 0, repetition_penalty=1.5, padding_mask=mask)
-    for row, text in zip(out.tolist(), texts, strict=True):
+    prompts, texts = [[4, 1, 7], [6]], [[4, 1, 7], [6]]
+    for text in texts:
         for _ in range(14):
             logits = next_logits(model, text)
             for v in set(text):
                 logits[v] = logits[v] / 1.5 if logits[v] > 0 else logits[v] * 1.5
-            text = [*text, int(logits.argmax())]
-        assert row[-len(text) :] == text
+            text.append(int(logits.argmax()))
+    for pad in range(VOCABULARY):
+        tokens, mask = left_pad(prompts, pad_token=pad)
+        out = generate(model, tokens, 14, 0, repetition_penalty=1.5, padding_mask=mask).tolist()
+        assert [row[-len(text) :] for row, text in zip(out, texts, strict=True)] == texts
+
+
+@pytest.mark.parametrize("option", [{"temperature": 1e-50}, {"top_k": 1}, {"top_p": 1e-9}, {"min_p": 1}], ids=str)
+def test_options_that_leave_one_token(model, option):
+    assert generate(model, batch(PROMPT), 9, **option).tolist() == [greedily(model, PROMPT, 9)]
 
 
 def test_processors_see_the_tokens(model):

@@ -166,6 +166,15 @@ def test_draws_follow_the_distribution(sampling):
     assert statistic < 45  # 7 degrees of freedom
 
 
+def test_ties():
+    """A nucleus keeps the first of equal tokens that it needs; top-k and min-p keep all; greedy takes the first."""
+    equal = torch.zeros(1, 4)
+    assert kept(keep_top_p(equal, 0.5)) == {0, 1} and kept(keep_top_p(equal, 0.51)) == {0, 1, 2}
+    assert kept(keep_top_k(equal, 2)) == kept(keep_min_p(equal, 1)) == {0, 1, 2, 3}
+    assert Sampling(0).choose(equal, torch.zeros(1, 1, dtype=torch.long)).item() == 0
+    assert kept(keep_top_p(torch.tensor([[0.0, -50.0]]), 1)) == {0, 1}  # though the first has a mass that rounds to 1
+
+
 def test_temperature_zero_is_the_largest_logit():
     logits, tokens = torch.randn(50, 9), torch.zeros(50, 1, dtype=torch.long)
     for more in ({}, {"top_k": 2}, {"top_p": 0.3, "min_p": 0.2}):

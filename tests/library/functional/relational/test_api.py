@@ -182,7 +182,7 @@ def attend_without_dropout(q, k, s):
 def test_each_receiver_drops_other_weights_and_the_same_in_both_passes(impl, recomputed, monkeypatch):
     """Whatever the block, head, group of examples and call; symbols that name their senders show the weights."""
     monkeypatch.setattr(linear, "block_size", lambda heads, m: 2)
-    monkeypatch.setattr(linear, "examples_at_a_time", lambda *_, **more: 1)
+    monkeypatch.setattr(linear, "examples_at_a_time", lambda *_, **more: 2)
     monkeypatch.setattr(blockwise, "BLOCK", 2)
     shapes, rate = ((3, 2, 6, 1), (3, 2, 32, 1), (3, 6, 1, 1), (3, 32, 1, 1), (2, 32, 1)), 0.3
     q, k, u, w, w_r = (torch.zeros(shape, dtype=torch.float64) for shape in shapes)

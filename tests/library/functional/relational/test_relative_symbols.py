@@ -14,6 +14,7 @@ from dual_attention.functional import (
     relational_cross,
     relational_cross_attention,
 )
+from dual_attention.functional.relational import linear
 from dual_attention.functional.relational.relative_symbols import (
     attend_to_symbols,
     has_symbol_per_pair,
@@ -31,19 +32,24 @@ def test_many_small_weights_of_one_symbol_are_not_lost(dtype):
     assert beta.dtype == dtype and beta.item() == 1.0
 
 
-@pytest.mark.parametrize("impl", ["dense", "linear"])
-@pytest.mark.parametrize("activation", ["identity", "relu"])
-def test_clipped_offsets_of_a_long_sequence_in_bfloat16(impl, activation):
-    m = 1024
-    q, k, relations = torch.zeros(1, 1, 1, 2), torch.zeros(1, 1, m, 2), torch.zeros(1, m, 1, 1)
-    low = [x.bfloat16() for x in (q, k, relations[:, :1], relations)]
-    table = torch.ones(3, 1, 4).bfloat16().requires_grad_()
-    w_r = torch.zeros(1, 4, 1).bfloat16()
-    arguments = {"scale": 1.0, "rel_scale": 1.0, "rel_activation": activation, "impl": impl}
-    output = relational_attention(*low, OffsetSymbols(table, 1, m), w_r, **arguments).output
-    torch.testing.assert_close(output.float(), torch.ones(1, 1, 1, 4), atol=0.01, rtol=0)
-    (grad,) = torch.autograd.grad(output.sum(), table)
-    torch.testing.assert_close(grad.float().sum(0), torch.ones(1, 4), atol=0.01, rtol=0)
+@pytest.mark.parametrize("impl", ["dense", "linear", "blockwise"])
+@pytest.mark.parametrize("heads", [1, 16])
+def test_clipped_offsets_in_bfloat16_beside_float64(impl, heads, monkeypatch):
+    """Sums over many senders of a symbol, for its gradient over many blocks; with many heads, of written-out pairs."""
+    monkeypatch.setattr(linear, "block_size", lambda heads, m: 2)
+    n, m = 200, 1024
+    shapes = (1, heads, n, 2), (1, 1, m, 2), (1, n, 1, 1), (1, m, 1, 1), (3, 1, 4), (heads, 4, 1)
+    low = [normal(*shape).bfloat16() for shape in shapes]
+
+    def results(impl, *tensors):
+        q, k, u, w, table, w_r = tensors
+        symbols = OffsetSymbols(table.abs().requires_grad_(), n, m)
+        how = {"scale": 0.1, "rel_scale": 1.0, "impl": impl}
+        output = relational_attention(q, k, u, 0 * w, symbols, w_r, **how).output
+        return output, *torch.autograd.grad(output.sum(), symbols.library)
+
+    for ours, wanted in zip(results(impl, *low), results("reference", *(x.double() for x in low)), strict=True):
+        torch.testing.assert_close(ours.double(), wanted, rtol=0.02, atol=0)
 
 
 @pytest.mark.parametrize("symbol_per_pair", [None, False, True])
