@@ -84,6 +84,12 @@ def test_the_lowest_number_as_a_bias_hides_nothing(dtype):
         assert gradient.isfinite().all()
 
 
+def test_scores_below_the_lowest_number_hide_nothing():
+    q, lowest = torch.full((1, 1, 2, 1), 1e19), torch.full((1, 1, 2, 2), torch.finfo(torch.float32).min)
+    _, weights = attention(q, -q, q, scale=1.0, bias=lowest, need_weights=True)
+    assert weights is not None and (weights == 0.5).all()
+
+
 def test_causal_flag_is_the_causal_mask():
     q, k, v = (torch.randn(2, 3, 5, 4, dtype=torch.float64) for _ in range(3))
     wanted, weights = attention(q, k, v, scale=0.5, mask=causal_mask(5)[None, None], need_weights=True)

@@ -1,3 +1,5 @@
+import itertools
+
 import pytest
 import torch
 
@@ -112,6 +114,17 @@ def test_window_and_segments():
     assert combined.expand(2, 3, 4, 4)[1, 2].tolist() == wanted
 
 
+def test_what_comes_with_a_pattern_narrows_it():
+    left, right = (torch.tensor([row] * 2) for row in ([False, True, True, True], [True, True, True, False]))
+    parts = [{"padding_mask": left}, {"padding_mask": right}, {"is_causal": True}, {"window": 1}, {"window": 2}, {}]
+    parts.append({"segments": (torch.tensor([[0, 0, 1, 1]]), torch.tensor([[1, 0, 0, 1]]))})
+    for first, second in itertools.permutations(parts, 2):
+        narrowed = mask_pattern(mask_pattern(**first, **SIZES), **second, **SIZES)
+        masks = [combine_masks(**part, **SIZES) for part in (first, second)]
+        wanted = torch.stack([torch.ones(2, 1, 4, 4).bool() if x is None else x.expand(2, 1, 4, 4) for x in masks])
+        assert torch.equal(narrowed.dense(None).expand(2, 1, 4, 4), wanted.all(0)), (first, second)
+
+
 def test_segments_of_receivers_and_senders():
     pair = (torch.tensor([[0, 1]]), torch.tensor([[1, 0, 1]]))
     combined = combine_masks(segments=pair, batch=1, heads=1, n=2, m=3)
@@ -126,17 +139,21 @@ def test_segments_from_cumulative_lengths():
 @pytest.mark.parametrize("causal", [True, False])
 @pytest.mark.parametrize("window", [None, 1, 3])
 @pytest.mark.parametrize("earlier", [0, 4])
-def test_blocks_are_parts_of_the_whole_and_leave_out_nothing(causal, window, earlier):
+@pytest.mark.parametrize("masked", [True, False])
+def test_blocks_are_parts_of_the_whole_and_leave_out_nothing(causal, window, earlier, masked):
     generator = torch.Generator().manual_seed(0)
-    attn, m = torch.rand(2, 1, 7, 7 + earlier, generator=generator) < 0.6, 7 + earlier
+    m = 7 + earlier
+    attn = torch.rand(2, 1, 7, m, generator=generator) < 0.6 if masked else None
     pattern = mask_pattern(attn, None, causal, window=window, batch=2, heads=1, n=7, m=m, offset=earlier)
-    whole = pattern.dense(None)
-    assert whole is not None
+    nothing, whole = torch.zeros(2, 1, 7, m), pattern.dense(None)
+    whole = nothing == 0 if whole is None else whole.expand_as(nothing)
     for start in range(0, 7, 3):
         rows = slice(start, min(start + 3, 7))
         columns = slice(*pattern.senders(rows.start, rows.stop))
-        block = pattern.block(rows, columns, None)
-        assert block is not None and torch.equal(block.expand(2, 1, -1, -1), whole[:, :, rows, columns])
+        block, scores = pattern.block(rows, columns, None), nothing[:, :, rows, columns].clone()
+        assert torch.equal((scores == 0) if block is None else block.expand_as(scores), whole[:, :, rows, columns])
+        pattern.hide_(scores, rows, columns)
+        assert torch.equal(scores == 0, whole[:, :, rows, columns])
         outside = whole[:, :, rows].clone()
         outside[..., columns] = False
         assert not outside.any()
