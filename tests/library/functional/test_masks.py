@@ -139,12 +139,18 @@ def test_segments_from_cumulative_lengths():
 @pytest.mark.parametrize("causal", [True, False])
 @pytest.mark.parametrize("window", [None, 1, 3])
 @pytest.mark.parametrize("earlier", [0, 4])
-@pytest.mark.parametrize("masked", [True, False])
-def test_blocks_are_parts_of_the_whole_and_leave_out_nothing(causal, window, earlier, masked):
+@pytest.mark.parametrize("part", ["attn_mask", "padding_mask", "segments", None])
+def test_blocks_are_parts_of_the_whole_and_leave_out_nothing(causal, window, earlier, part):
     generator = torch.Generator().manual_seed(0)
     m = 7 + earlier
-    attn = torch.rand(2, 1, 7, m, generator=generator) < 0.6 if masked else None
-    pattern = mask_pattern(attn, None, causal, window=window, batch=2, heads=1, n=7, m=m, offset=earlier)
+    seen = torch.rand(2, 1, 7, m, generator=generator) < 0.6
+    parts = {
+        "attn_mask": seen,
+        "padding_mask": seen[:, 0, 0],
+        "segments": (seen[:, 0, :, 0].int(), seen[:, 0, 0].int()),
+    }
+    order = {"is_causal": causal, "window": window, "offset": earlier}
+    pattern = mask_pattern(**{part: parts[part]} if part else {}, **order, batch=2, heads=1, n=7, m=m)
     nothing, whole = torch.zeros(2, 1, 7, m), pattern.dense(None)
     whole = nothing == 0 if whole is None else whole.expand_as(nothing)
     for start in range(0, 7, 3):

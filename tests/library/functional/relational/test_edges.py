@@ -215,12 +215,19 @@ def test_no_relations_are_refused(impl):
 
 
 @pytest.mark.parametrize("impl", ["dense", "linear", "sdpa"])
-@pytest.mark.parametrize("offset, n", [(-2, 5), (3, 6)])
-def test_receivers_without_a_place_of_their_own(impl, offset, n):
-    """A pattern made by hand may put receivers before the first sender, or beyond the last."""
-    leaves, _, _ = draw_inputs(n=n, m=5)
-    pattern = MaskPattern(n, 5, causal=True, window=2, offset=offset)
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        MaskPattern(5, 5, causal=True, window=2, offset=-2),
+        MaskPattern(6, 5, causal=True, window=2, offset=3),
+        MaskPattern(3, 5, None, None, torch.tensor([[0, 2, 1]]), torch.tensor([[0, 0, 1, 1, 1]])),
+    ],
+    ids=["before the first sender", "beyond the last", "of another segment"],
+)
+def test_receivers_without_a_place_of_their_own(impl, pattern):
+    leaves, _, _ = draw_inputs(n=pattern.n, m=5)
     wanted = run(reference.relational_attention, leaves, None, mask=pattern.dense(None))
+    assert (wanted == 0).all(dim=-1).any() and wanted.isfinite().all()
     assert_same_with_gradients(run(relational_attention, leaves, None, mask=pattern, impl=impl), wanted, leaves)
 
 
