@@ -17,12 +17,11 @@ import torch
 from torch import nn
 
 from dual_attention._base.checksums import CHECKSUMS
-from dual_attention._checkpoints.files import ADAPTER, CONFIG, CheckpointFiles
-from dual_attention._checkpoints.language import (
+from dual_attention.checkpoints.files import ADAPTER, CONFIG, CheckpointFiles
+from dual_attention.checkpoints.language import (
     empty_language_model,
-    language_config,
 )
-from dual_attention._checkpoints.weights import filled
+from dual_attention.checkpoints.weights import filled
 from dual_attention.generation.tokenizer import (
     FOLDER,
     TOKENIZER_JSON,
@@ -35,7 +34,7 @@ from dual_attention.generation.tokenizer import (
 from dual_attention.language_models import LanguageModel
 
 from .experiments import experiment_of_run
-from .experiments.language.heads_model import HeadsModelConfig
+from .experiments.language.heads_model import saved_config
 from .training.checkpoint import WEIGHTS
 from .training.config_io import read_config
 from .training.run_folder import RunFolder
@@ -188,8 +187,7 @@ def _open_run(
     run.check_beginning()
     weights, state = weights_of_run(run, checkpoint, meta=torch.device(device).type == "meta")
     if (run.path / CONFIG).is_file():  # the arguments of a language model, which know the size of its vocabulary
-        saved = CheckpointFiles(run.path).config()
-        config = HeadsModelConfig.from_dict(saved) if "heads" in saved else language_config(saved, source=source)
+        config = saved_config(CheckpointFiles(run.path).config(), source=source)
         model = empty_language_model(config, source=source, dtype=dtype)
     else:
         config = read_config(experiment.Config, run.config)

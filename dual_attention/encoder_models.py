@@ -31,6 +31,7 @@ __all__ = [
     "EncoderForMaskedLM",
     "EncoderForSequenceClassification",
     "EncoderHeadOutput",
+    "EncoderModel",
     "Trace",
     "TransformerEncoder",
 ]

@@ -34,7 +34,7 @@ from .language_models import configure_optimizers
 from .symbol_retrieval import RelationalSymbolicAttention
 from .transformer_blocks import DecoderBlock, EncoderBlock
 
-__all__ = ["Seq2SeqDualAttnTransformer", "Seq2SeqTransformer", "configure_optimizers"]
+__all__ = ["Seq2SeqDualAttnTransformer", "Seq2SeqModel", "Seq2SeqTransformer", "configure_optimizers"]
 
 
 class Seq2SeqTransformer(Seq2SeqModel):

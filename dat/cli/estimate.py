@@ -22,7 +22,7 @@ from ..estimate.tracing import Implementation
 from ..estimate.units import DTYPES, aligned, count, duration, flops
 from ..experiments import experiment_named, experiment_of
 from ..experiments.files import run_given, takes_file
-from ..experiments.language.heads_model import HeadsModelConfig
+from ..experiments.language.heads_model import saved_config
 from ..experiments.model_keys import named_by_keys
 from ..training.config_data import read_mapping
 from ..training.config_io import OptionParser, option_parser, parse_options, read_config
@@ -144,7 +144,8 @@ def model_of(path: Path, values: Mapping[str, Any]) -> tuple[str, nn.Module]:
         model = model_from_config(values, source=str(path))[1]
         return type(model).__name__, model
     if "heads" in values:
-        return "HeadsLM", HeadsModelConfig.from_dict(values).build(device="meta")
+        model = saved_config(values, source=str(path)).build(device="meta")
+        return type(model).__name__, model
     if "experiment" not in values and not isinstance(values.get("model"), Mapping):
         return from_mapping(values)
     experiment = experiment_of(values, path)

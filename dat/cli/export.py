@@ -18,7 +18,6 @@ from ..checkpoints import CHECKPOINT, Checkpoint, open_checkpoint
 from ..estimate.units import DTYPES
 from ..experiments import experiment_of_run
 from ..experiments.files import run_given, takes_file
-from ..experiments.language.heads_model import HeadsLM
 from ..training.config_io import option_parser, parse_options
 from ..training.configs import check
 
@@ -88,8 +87,8 @@ def write_export(
     require("huggingface_hub", extra="hf")
     saving: dict[str, Any] = {} if max_shard_size is None else {"max_shard_size": max_shard_size}
     model: Any = checkpoint.model
-    if isinstance(model, HeadsLM):
-        raise ValueError(f"{checkpoint.source}: {model.kind} heads have no form but that of a run folder")
+    if heads := getattr(model, "rival", None):
+        raise ValueError(f"{checkpoint.source}: {heads} heads have no form but that of a run folder")
     if isinstance(model, LanguageModel) and isinstance(checkpoint.config, LanguageModelConfig):
         _write_language_model(checkpoint, model, out, to, tokenizer, saving)
         return

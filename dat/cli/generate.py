@@ -19,7 +19,6 @@ from ..data.text.files import standard_input
 from ..estimate.units import DTYPES
 from ..experiments import experiment_of_run
 from ..experiments.files import run_given, takes_file
-from ..experiments.language.heads_model import HeadsLM
 from ..training.config_io import option_parser, parse_options
 from ..training.configs import MOST_THREADS, MachineConfig, check
 from ..training.device import prepare_device
@@ -156,7 +155,7 @@ def generate(prog: str, arguments: Sequence[str]) -> int:
     if checkpoint.state.startswith("unfinished"):
         print(printable(f"dat: {options.checkpoint} is {checkpoint.state}"), file=sys.stderr)
     model = WithinVocabulary(checkpoint.model, tokenizer.vocab_size)
-    if isinstance(checkpoint.model, HeadsLM):
+    if hasattr(checkpoint.model, "rival"):  # heads of the toolbox keep no cache
         choices["use_cache"] = False
     pieces = continuations(model, tokenizer, prompt, stop=options.stop or (), device=device, **choices)
     shown = printable if sys.stdout.isatty() else str  # a file gets what the model wrote

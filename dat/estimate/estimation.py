@@ -9,7 +9,7 @@ from typing import Any, get_args
 import torch
 from torch import nn
 
-from dual_attention._layers.cache import CacheGroup, ContextCache, TokenCache
+from dual_attention import CacheGroup, ContextCache, TokenCache
 
 from .inputs import Example, InputSizes
 from .models import resolve_model

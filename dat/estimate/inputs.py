@@ -13,12 +13,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dual_attention._models.encoder import EncoderModel
-from dual_attention._models.seq2seq import Seq2SeqModel
 from dual_attention.baselines import VisionAbstractor, VisionCoRelNet, VisionESBN, VisionPrediNet, VisionSlots
-from dual_attention.encoder_models import EncoderForMaskedLM, EncoderForSequenceClassification
+from dual_attention.encoder_models import EncoderForMaskedLM, EncoderForSequenceClassification, EncoderModel
 from dual_attention.functional import OffsetSymbols, RelativeSymbols, cross_entropy
 from dual_attention.language_models import LanguageModel
+from dual_attention.seq2seq_models import Seq2SeqModel
 from dual_attention.vision_models import VisionModel
 
 from .result import Device

@@ -19,8 +19,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
-from dual_attention._layers.taps import Tap, Taps
 from dual_attention.functional import RelativeSymbols
+from dual_attention.model_analysis.sites import is_tap
 
 from . import least
 from .counter import counter_formulas
@@ -117,7 +117,7 @@ class Meter(TorchDispatchMode):
         self.before_recomputing: int | None = None
         self.is_block = False
         for module in model.modules():
-            if isinstance(module, Tap | Taps):  # with hooks, layers would take other steps than they do without
+            if is_tap(module):  # with hooks, layers would take other steps than they do without
                 continue
             module.register_forward_pre_hook(self._enter, with_kwargs=True)
             module.register_forward_hook(self._leave, with_kwargs=True, always_call=True)

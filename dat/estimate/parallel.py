@@ -14,8 +14,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import nn
 
-from dual_attention._models.sharding_groups import ShardingGroup, sharding_groups
-
+from ..training.sharding_groups import ShardingGroup, sharding_groups
 from .result import Estimate
 from .units import aligned, nbytes
 

@@ -15,8 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dual_attention._models.vision import VisionModel
 from dual_attention.baselines.vision import ObjectClassifier, VisionPrediNet
+from dual_attention.vision_models import VisionModel
 
 from ..checkpoints import Checkpoint
 from ..data.images import IMAGE_SETS

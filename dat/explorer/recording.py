@@ -16,19 +16,25 @@ import torch
 from torch import Tensor, nn
 
 from dual_attention._base.words import repr_of_shapes
-from dual_attention._layers.calls import rotate
-from dual_attention._layers.continuation import Masks, Past, visibility
-from dual_attention._layers.heads import Heads, split_heads
-from dual_attention._layers.symbols import project_symbols
 from dual_attention.attention import Attention
-from dual_attention.functional import MaskPattern, relational_cross_attention
+from dual_attention.functional import (
+    MaskPattern,
+    RelativeSymbols,
+    apply_rotary,
+    mask_pattern,
+    relational_cross_attention,
+)
 from dual_attention.functional.activations import activation_name
 from dual_attention.functional.reference import repeat_heads
 from dual_attention.model_analysis.capture import capture
 from dual_attention.model_analysis.interventions.targets import TAPS, Mediator
 from dual_attention.model_analysis.maps import HeadMaps, Quantity
 from dual_attention.model_analysis.sites import LayerChoice, Site, choose_sites, find_retrievers
-from dual_attention.relational_attention import DisentangledRelationalCrossAttention, RelationalAttention
+from dual_attention.relational_attention import (
+    DisentangledRelationalCrossAttention,
+    RelationalAttention,
+    RelationalCrossAttention,
+)
 from dual_attention.symbol_retrieval import SymbolicAttention
 
 from .factors import ScoreFactors, Visible
@@ -40,6 +46,15 @@ _STEPS: tuple[Quantity, ...] = ("visible", "symbol_values", "relational_message"
 _WHOLE: tuple[Quantity, ...] = ("weights", "relations")
 _QUICK = Attention | RelationalAttention
 """Heads of which no step has to be watched, so that no map is built."""
+
+
+_FACTORED = Attention | RelationalAttention | RelationalCrossAttention | DisentangledRelationalCrossAttention
+"""Heads whose maps are of queries and keys."""
+
+
+def split_heads(x: Tensor, heads: int) -> Tensor:
+    """``(B, L, H * D) -> (B, H, L, D)``."""
+    return x.unflatten(-1, (heads, -1)).transpose(1, 2)
 
 
 @dataclass(frozen=True)
@@ -152,7 +167,7 @@ def record(
     needed: list[Quantity] = ["head_output"]
     if not all(isinstance(site.module, _QUICK) for site in sites):
         needed += _STEPS
-    if not all(isinstance(site.module, Heads) for site in sites):
+    if not all(isinstance(site.module, _FACTORED) for site in sites):
         needed += _WHOLE
     names: list[Quantity] = [name for name in needed if any(_computes(site, name) for site in sites)]
     try:
@@ -197,7 +212,7 @@ def _hook(
     def before(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         given = signature.bind(*args, **kwargs)
         given.apply_defaults()
-        factored = isinstance(site.module, Heads)
+        factored = isinstance(site.module, _FACTORED)
         kept: dict[str, Any] = _factors(site, given.arguments) if factored else {"site": site}
         if retrieved and retrieved[0][0] is given.arguments.get("symbols"):
             kept["assignment"] = retrieved[0][1]
@@ -219,12 +234,13 @@ def _factors(site: Site, given: dict[str, Any]) -> dict[str, Any]:
         raise ValueError("call: expected one of the whole text, got one that continues from a cache")
     wq, wk = (module.wq, module.wk) if sensory else module.selecting()
     rope = given["freqs_cos"], given["freqs_sin"]
-    masks = Masks(given["attn_mask"], given["padding_mask"], given["is_causal"], given["segments"])
-    pattern, _ = visibility(
-        masks, Past(), batch=1, heads=module.n_heads, n=x.shape[1], new=y.shape[1], window=module.window
-    )
-    q = module.attn_scale * rotate(split_heads(wq(x), module.n_heads), *rope)
-    k = rotate(split_heads(wk(y), module.n_kv_heads), *rope)
+    masks = (given[name] for name in ("attn_mask", "padding_mask", "is_causal"))
+    sizes: dict[str, int] = {"batch": 1, "heads": module.n_heads, "n": x.shape[1], "m": y.shape[1]}
+    pattern = mask_pattern(*masks, segments=given["segments"], window=module.window, **sizes)
+    q, k = split_heads(wq(x), module.n_heads), split_heads(wk(y), module.n_kv_heads)
+    if rope[0] is not None:
+        q, k = (apply_rotary(z, *rope) for z in (q, k))
+    q = module.attn_scale * q
     offsets = None
     if module.rel_pos_keys is not None:
         offsets = _kept(q @ module.rel_pos_keys.table(q).transpose(0, 1))
@@ -240,17 +256,14 @@ def _factors(site: Site, given: dict[str, Any]) -> dict[str, Any]:
         kept["relations"] = ScoreFactors(_kept(u), _kept(w), activation_name(module.rel_activation))
         through = _kept(site.contributions(module.wr.transpose(1, 2)[None], range(site.n_heads))).transpose(0, 1)
         kept["relation_products"] = through @ through.transpose(1, 2)
-        symbols = project_symbols(
-            module.wv,
-            given["symbols"],
-            module.n_kv_heads,
-            batch=1,
-            n=x.shape[1],
-            m=y.shape[1],
-            relative=module.use_relative_positional_symbols,
-        )
-        if isinstance(symbols, Tensor):
-            kept["sender_norms"] = _norms(site, repeat_heads(symbols[:1], module.n_heads))
+        symbols = given["symbols"]
+        if module.use_relative_positional_symbols:
+            symbols = RelativeSymbols.from_dense(symbols) if isinstance(symbols, Tensor) else symbols
+            library = module.wv(symbols.library).unflatten(-1, (module.n_kv_heads, -1))
+            symbols = symbols.with_library(library)
+        else:
+            symbols = split_heads(module.wv(symbols), module.n_kv_heads)
+            kept["sender_norms"] = _norms(site, repeat_heads(symbols, module.n_heads))
         bias = None if module.rel_pos_keys is None else module.rel_pos_keys.scores(q, y.shape[1], offset=0)
         kept["symbol_message"], _ = relational_cross_attention(q, k, symbols, scale=1.0, mask=pattern, bias=bias)
     if isinstance(module, DisentangledRelationalCrossAttention):
@@ -288,7 +301,7 @@ def _norms(site: Site, head_output: Tensor) -> Tensor:
 
 def _recorded(maps: HeadMaps, kept: dict[str, Any], sequences: Mapping[str, Sequence[str]]) -> RecordedHeads:
     site: Site = kept.pop("site")
-    if not isinstance(site.module, Heads):
+    if not isinstance(site.module, _FACTORED):
         kept |= _whole(maps)
     visible: Visible = kept.pop("visible", None) or _visible(maps.get("visible")[0])
     n, m = visible.receivers, visible.senders

@@ -11,8 +11,7 @@ from typing import Any
 
 import torch
 
-from dual_attention._models.encoder import EncoderModel
-from dual_attention._models.encoder_heads import EncoderForMaskedLM, EncoderForSequenceClassification
+from dual_attention.encoder_models import EncoderForMaskedLM, EncoderForSequenceClassification, EncoderModel
 from dual_attention.generation.tokenizer import Tokenizer
 from dual_attention.language_models import LanguageModel
 from dual_attention.model_analysis.sites import LayerChoice, choose_sites

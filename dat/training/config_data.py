@@ -176,6 +176,25 @@ class _Plain:
         return found
 
 
+LAST_WITH_GONE = "b6024f0"
+"""Commit that reads all keys that are gone since."""
+
+
+def without_gone(kind: type, values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """``values`` without the keys that ``kind`` once had, its ``gone``, which hold what changed nothing.
+
+    Raises:
+        ValueError: naming such a key that holds something else, and the commit that reads it.
+    """
+    gone: Mapping[str, Any] = getattr(kind, "gone", {})
+    for name in (name for name in gone if values.get(name, gone[name]) != gone[name]):
+        got = shortened(str(values[name]))
+        raise ValueError(
+            f"{prefix}{name}: expected none, got {got}; this key is gone, commit {LAST_WITH_GONE} reads it"
+        )
+    return {name: value for name, value in values.items() if name not in gone}
+
+
 def typed(kind: type, values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """``values`` of the keys of a dataclass, each of the type of its field; groups of keys as dicts.
 
@@ -184,7 +203,7 @@ def typed(kind: type, values: Mapping[str, Any], prefix: str = "") -> dict[str, 
     """
     hints = types_of(kind)
     found = {}
-    for name, value in values.items():  # in their order: the first key of a run names its experiment
+    for name, value in without_gone(kind, values, prefix).items():  # in order: a run's first names its experiment
         if name not in hints:
             raise ValueError(unknown_key(prefix + name, [prefix + key for key in every_key(kind)]))
         found[name] = convert(hints[name], value, prefix + name)

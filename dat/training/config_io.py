@@ -10,7 +10,7 @@ import itertools
 import json
 import textwrap
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, NoReturn, TypeVar
@@ -209,24 +209,7 @@ def _typed_file(kind: type, path: Path) -> dict[str, Any]:
     with naming(path):
         if not values:
             raise ValueError("expected keys and values, got none")
-        return typed(kind, without_gone(kind, values))
-
-
-LAST_WITH_GONE = "b6024f0"
-"""Commit that reads all keys that are gone since."""
-
-
-def without_gone(kind: type, values: Mapping[str, Any]) -> dict[str, Any]:
-    """``values`` without the keys that ``kind`` once had, its ``gone``, which hold what changed nothing.
-
-    Raises:
-        ValueError: naming such a key that holds something else, and the commit that reads it.
-    """
-    gone: Mapping[str, Any] = getattr(kind, "gone", {})
-    for name in (name for name in gone if values.get(name, gone[name]) != gone[name]):
-        got = shortened(str(values[name]))
-        raise ValueError(f"{name}: expected none, got {got}; this key is gone, commit {LAST_WITH_GONE} reads it")
-    return {name: value for name, value in values.items() if name not in gone}
+        return typed(kind, values)
 
 
 @lru_cache(maxsize=64)

@@ -8,12 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from dual_attention._models.sharding_groups import blocks_of
-
 from .distributed import Workers
 from .interrupt import Interrupted
 from .placement import Placement
 from .problem import Batch, Examples, LossFunction, Weigh
+from .sharding_groups import blocks_of
 
 
 class RunningMeans:

@@ -22,7 +22,6 @@ from collections.abc import Iterator, Mapping
 import torch
 from torch import Tensor, nn
 
-from dual_attention._models.seq2seq import Seq2SeqModel
 from dual_attention.attention import Attention
 from dual_attention.language_models import DualAttnTransformerLM, LanguageModel, TransformerLM
 from dual_attention.positional_encoding import RelativePositionalEncoding
@@ -31,7 +30,7 @@ from dual_attention.relational_attention import (
     RelationalAttention,
     RelationalCrossAttention,
 )
-from dual_attention.seq2seq_models import Seq2SeqDualAttnTransformer, Seq2SeqTransformer
+from dual_attention.seq2seq_models import Seq2SeqDualAttnTransformer, Seq2SeqModel, Seq2SeqTransformer
 from dual_attention.symbol_retrieval import (
     PositionRelativeSymbolRetriever2D,
     RelationalSymbolicAttention,

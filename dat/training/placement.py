@@ -15,13 +15,12 @@ import torch
 from torch import Tensor, nn
 from torch import distributed as dist
 
-from dual_attention._models.sharding_groups import blocks_of, sharding_groups
-
 from .configs import LoopConfig, MachineConfig, ParallelMachineConfig, StepLoopConfig, check
 from .context_parallel import ContextParallel
 from .distributed import ALONE, Workers
 from .problem import Problem
 from .sharding import whole_values, whole_weights
+from .sharding_groups import blocks_of, sharding_groups
 
 
 class _Part(NamedTuple):

@@ -16,7 +16,7 @@ from typing import Any
 
 from torch import nn
 
-from dual_attention._checkpoints.weights import filled
+from dual_attention.checkpoints.weights import filled
 
 from .._native import use_native
 from .._own_code import files_named

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from dual_attention._base.checksums import check_checksums
-from dual_attention._checkpoints.files import CheckpointFiles, is_adapter
-from dual_attention._checkpoints.language import LoadedModel, is_language_model, load_language_checkpoint
-from dual_attention._checkpoints.weights import Weights, read_weights
+from dual_attention.checkpoints.files import CheckpointFiles, is_adapter
+from dual_attention.checkpoints.language import LoadedModel, is_language_model, load_language_checkpoint
+from dual_attention.checkpoints.weights import Weights, read_weights
 
 from .average import AVERAGE, DECAY
 from .checkpoint import STATE, WEIGHTS, read_state, step_of

@@ -9,8 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from dual_attention._checkpoints.weights import Weights
-from dual_attention._models.weights import shared_names
+from dual_attention.checkpoints.weights import Weights, shared_names
 
 from .objective import PREFIX
 from .run_folder import RunFolder

@@ -35,6 +35,8 @@ Shapes = Mapping[str, tuple[int, ...]]
 class Cache(ABC):
     """Base of all caches."""
 
+    gathers: bool = False
+    """Whether its tokens are gathered from other processes, and so are there again when a layer is computed again."""
     _length: int
 
     @property
@@ -403,6 +405,7 @@ class CacheGroup(Cache):
         if not caches or len({id(cache) for cache in caches.values()}) < len(caches):
             raise ValueError(f"caches: expected one or more, each of them once, got {list(caches)}")
         self.caches = dict(caches)
+        self.gathers = all(cache.gathers for cache in caches.values())
 
     def __getitem__(self, name: str) -> Cache:
         return self.caches[name]

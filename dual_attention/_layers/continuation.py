@@ -16,7 +16,6 @@ from ..functional import MaskPattern, mask_pattern
 from ..functional.mask_patterns import last_columns
 from ..functional.masks import Segments, check_bias
 from .cache import Cache, CacheGroup, ContextCache, Shapes, TokenCache
-from .context_parallel import gathers
 
 
 class Masks(NamedTuple):
@@ -38,7 +37,7 @@ class Masks(NamedTuple):
         given = self.attn_mask if isinstance(self.attn_mask, MaskPattern) else None
         if not (self.is_causal or (given is not None and given.causal)):
             raise ValueError("cache: needs is_causal=True, since earlier tokens are not computed again")
-        if gathers(cache):  # which has the segments of the earlier tokens, too
+        if cache.gathers:  # which has the segments of the earlier tokens, too
             return
         if self.segments is not None or (given is not None and given.receiver_segments is not None):
             raise ValueError("segments: packed sequences cannot be continued from a cache; give one or the other")

@@ -23,7 +23,12 @@ from .token_model import TokenModel
 
 
 class EncoderModel(CountsParameters, TokenModel):
-    """A bidirectional encoder; its subclasses make the blocks."""
+    """A bidirectional encoder; its subclasses make the blocks.
+
+    >>> encoder = TransformerEncoder(vocab_size=50, d_model=32, n_layers=1, n_heads=2, max_block_size=16)
+    >>> isinstance(encoder, EncoderModel), encoder(torch.tensor([[1, 2, 3]])).shape
+    (True, torch.Size([1, 3, 32]))
+    """
 
     _block_kind: Any
     """Class of the blocks."""

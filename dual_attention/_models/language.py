@@ -16,7 +16,6 @@ from .._base.words import repr_of_shapes
 from .._layers.cache import Cache, CacheGroup
 from .._layers.calls import takes
 from .._layers.config import arguments_for
-from .._layers.context_parallel import gathers
 from .._layers.continuation import cache_parts, transaction
 from .._layers.inputs import is_offloaded
 from .._layers.options import checked_options, options_dict
@@ -223,7 +222,8 @@ class LanguageModel(Generates, TiesWeights, Arithmetic, TokenModel):
         caches = self._caches(cache)
         seen = None if cache is None else cache.length
         embedded = self._embed(self.layers.token_embedder, x, embeddings)
-        positions, arguments = self._place(embedded, padding_mask, segments, positions, seen, gathers(cache))
+        gathered = cache is not None and cache.gathers
+        positions, arguments = self._place(embedded, padding_mask, segments, positions, seen, gathered)
         if self.pos_enc_type == "pos_emb":
             here = torch.arange(embedded.shape[1], device=embedded.device)
             places = here + (seen or 0) if positions is None else positions

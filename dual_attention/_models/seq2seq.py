@@ -44,6 +44,12 @@ class Seq2SeqModel(GeneratesTargets, TiesWeights, Arithmetic):
     """A sequence-to-sequence model; its subclasses make the blocks and retrieve their symbols.
 
     Parts are in one ``ModuleDict``, ``layers``, under the names of the published state dicts.
+
+    >>> words, sizes = {"type": "token", "vocab_size": 50}, {"n_heads": 2, "dff": 64}
+    >>> decoder = {**sizes, "n_heads_cross": 2}
+    >>> model = Seq2SeqTransformer(words, words, 32, 50, 1, 1, sizes, decoder, in_block_size=9, out_block_size=9)
+    >>> isinstance(model, Seq2SeqModel), model.get_num_params() > 0
+    (True, True)
     """
 
     gradient_checkpointing: bool = False

@@ -15,7 +15,6 @@ from torch.utils.checkpoint import checkpoint
 
 from .._layers.cache import Cache
 from .._layers.calls import TypedModule
-from .._layers.context_parallel import gathers
 from .._layers.symbols import Symbols
 from ..dual_attention import DualAttentionOutput
 
@@ -94,7 +93,7 @@ class StackModel(TypedModule):
         seen: Callable[[int, Tensor], None] | None = None,
     ) -> Tensor:
         """Tokens ``(B, N, d)`` after all blocks, or the first ``n_blocks``; ``seen`` as :func:`apply_blocks`."""
-        may_repeat = all(gathers(cache) for caches in inputs.caches for cache in caches.values())
+        may_repeat = all(cache.gathers for caches in inputs.caches for cache in caches.values())
         recompute = self.gradient_checkpointing and may_repeat
 
         def step(number: int, x: Tensor, symbols: Symbols | None) -> tuple[Any, Symbols | None]:

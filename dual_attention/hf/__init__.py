@@ -27,8 +27,8 @@ from typing import TYPE_CHECKING, Any
 from .._base.extras import require
 
 if TYPE_CHECKING:
-    from .._checkpoints.language import LoadedLanguageModel, LoadedModel, load_language_model
-    from .._checkpoints.weights import read_weights, to_language_state_dict
+    from ..checkpoints.language import LoadedLanguageModel, LoadedModel, load_language_model
+    from ..checkpoints.weights import read_weights, to_language_state_dict
     from .auto import register_auto_classes
     from .cache import DualAttnCache
     from .causal_lm import DualAttnCausalLMOutput, DualAttnForCausalLM
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 # What modules need, beside what those before them do: a folder is read with only safetensors.
 _NEEDS = {
-    "safetensors": (".._checkpoints.weights", ".._checkpoints.language", ".loading"),
+    "safetensors": ("..checkpoints.weights", "..checkpoints.language", ".loading"),
     "huggingface_hub": (".hub", ".convert"),
     "transformers": (
         ".auto",
@@ -98,7 +98,7 @@ if not TYPE_CHECKING:  # a checker would take every name for one of ours
             require(package, extra="hf")
             for module in modules:
                 home = importlib.import_module(module, __name__)
-                if name in home.__all__:
+                if hasattr(home, name):
                     value = globals()[name] = getattr(home, name)
                     return value
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

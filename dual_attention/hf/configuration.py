@@ -18,10 +18,10 @@ from transformers import PreTrainedConfig
 from transformers.backbone_utils import BackboneConfigMixin
 
 from .._base.files import read_json_object
-from .._checkpoints.files import CONFIG, folder_of, warn_of_misspelt
 from .._layers.config import FieldsConfig
 from .._layers.options import parameters_of
 from .._models.config import DecoderLanguageConfig, EncoderConfig, VisionConfig
+from ..checkpoints.files import CONFIG, folder_of, warn_of_misspelt
 from ..encoder_models import DualAttnTransformerEncoder, TransformerEncoder
 from ..language_models import DualAttnTransformerLM, TransformerLM
 from ..language_presets import LanguageModelConfig, language_preset

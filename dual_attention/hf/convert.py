@@ -20,9 +20,9 @@ import torch
 from torch import Tensor, nn
 
 from .._base.extras import require
-from .._checkpoints.files import CheckpointFiles
-from .._checkpoints.language import LoadedLanguageModel, load_language_model
-from .._checkpoints.weights import PREFIX, to_language_state_dict
+from ..checkpoints.files import CheckpointFiles
+from ..checkpoints.language import LoadedLanguageModel, load_language_model
+from ..checkpoints.weights import PREFIX, to_language_state_dict
 from ..language_models import LanguageModel
 from ..language_presets import LanguageModelConfig
 from .hub import DualAttnTransformerLM_HFHub, HubLanguageModel, TransformerLM_HFHub

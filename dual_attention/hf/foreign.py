@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 from transformers import GPT2LMHeadModel, LlamaForCausalLM
 
-from .._checkpoints.language import LoadedLanguageModel
-from .._checkpoints.weights import Weights, filled
 from .._layers.options import Options, RelationalOptions
 from .._models.warm_start import beside, start_from_transformer
+from ..checkpoints.language import LoadedLanguageModel
+from ..checkpoints.weights import Weights, filled
 from ..language_presets import LanguageModelConfig
 from .names import ACTIVATIONS, NORM_EPS
 

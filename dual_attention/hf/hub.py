@@ -16,10 +16,10 @@ import torch
 from huggingface_hub import PyTorchModelHubMixin
 from torch import nn
 
-from .._checkpoints.files import CheckpointFiles
-from .._checkpoints.weights import checkpoint_weights, filled
 from .._layers.options import parameters_of
 from .._models.retrievers import symbol_sizes, with_sizes
+from ..checkpoints.files import CheckpointFiles
+from ..checkpoints.weights import checkpoint_weights, filled
 from ..language_models import DualAttnTransformerLM, TransformerLM
 from ..language_presets import LanguageModelConfig, as_json
 

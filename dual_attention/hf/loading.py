@@ -15,8 +15,8 @@ from torch import nn
 
 from .._base.extras import require
 from .._base.files import first_line, read_json_object
-from .._checkpoints.files import ADAPTER, CheckpointFiles, is_adapter
-from .._checkpoints.language import (
+from ..checkpoints.files import ADAPTER, CheckpointFiles, is_adapter
+from ..checkpoints.language import (
     LoadedModel,
     empty_language_model,
     format_of,
@@ -25,7 +25,7 @@ from .._checkpoints.language import (
     load_language_checkpoint,
     read_into,
 )
-from .._checkpoints.weights import read_weights
+from ..checkpoints.weights import read_weights
 
 __all__ = ["load_model", "model_from_config"]
 

@@ -16,10 +16,10 @@ from transformers.initialization import guard_torch_init_functions
 from transformers.utils import GENERATION_CONFIG_NAME
 
 from .._base.files import read_json_object
-from .._checkpoints.files import CONFIG, folder_of
-from .._checkpoints.weights import read_index, read_weights
 from .._layers.calls import TypedModule
 from .._models.weights import LoadsTied, ignored_weights, shared_names
+from ..checkpoints.files import CONFIG, folder_of
+from ..checkpoints.weights import read_index, read_weights
 from ..dual_attention import DualAttentionOutput
 from ..functional.checks import MaybeNone
 from ..positional_encoding import RotaryPositionalEncoding

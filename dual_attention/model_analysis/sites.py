@@ -158,6 +158,11 @@ def find_retrievers(model: nn.Module) -> list[Any]:
     return [module for module in model.modules() if "assignment" in _taps_of(module)]
 
 
+def is_tap(module: nn.Module) -> bool:
+    """Whether a module is a tap, or the taps of a layer, which compute nothing."""
+    return isinstance(module, Tap | Taps)
+
+
 def _taps_of(module: nn.Module) -> Mapping[str, Any]:
     taps = module._modules.get("taps")
     return taps._modules if isinstance(taps, Taps) else {}

@@ -19,7 +19,7 @@ from dat.data.relational_games.digits import (
     check_classes,
     digit_splits,
 )
-from dat.experiments.relational_games.config import GamesRunConfig
+from dat.experiments.relational_games.config import GamesModelConfig, GamesRunConfig
 from dat.experiments.relational_games.image_games import ImageGames, images_table, prepare_images
 from dat.sweeps.table import CurvesFigure
 from dat.training.configs import check_integers, check_seed
@@ -27,9 +27,13 @@ from dat.training.experiment import Prepared
 from dat.training.metrics import Row
 from dual_attention._base.plots import house_style, matplotlib_figure, save_figure
 from studies._lib.unseen import Sets, TrainedSets, UnseenGrid
+from studies.relational_games.toolbox import toolbox
 
 TEST_SETS = {"test": "classes trained on, by new hands", "unseen": "classes never trained on"}
 """Evaluation sets of the final accuracies."""
+
+COSINE = toolbox("cosine", relation="cosine")
+"""DAT 0+2 with cosines as relations."""
 
 GAP = 3
 """Pixels between two images of a line."""
@@ -97,6 +101,7 @@ class DigitGamesGrid(UnseenGrid):
     data: DigitSets = field(default_factory=DigitSets)
     """Images."""
 
+    presets: ClassVar[Mapping[str, GamesModelConfig]] = {**UnseenGrid.presets, "cosine": COSINE}
     run = DigitGamesConfig
     images = DigitDataConfig
 

@@ -18,6 +18,7 @@ from studies._lib.rates import at_rates
 from studies._lib.readings import compared, interval, p_text
 from studies._lib.tables import Frame, by_seed, markdown, read_results
 from studies.emoji_games.experiment import TEST_SETS, EmojiGamesGrid, EmojiSets
+from studies.relational_games.toolbox import toolbox
 
 EXPERIMENT = "studies/emoji_games/experiment.py:EmojiGames"
 RESULTS = Path(__file__).parent / "results" / "emoji" / "results.csv"
@@ -31,7 +32,7 @@ SETTINGS: dict[str, Any] = {
 }
 STUDY = EmojiGamesGrid(**SETTINGS)
 AT_RATES = at_rates((*STUDY.models, COSINE))
-PRESETS = {COSINE: replace(GAMES["cosine"], name=COSINE, rel_init_size=0.5)}
+PRESETS = {COSINE: replace(toolbox(COSINE, relation="cosine"), rel_init_size=0.5)}
 PRESETS |= {name: replace((GAMES | PRESETS)[model], name=name) for name, (model, _) in AT_RATES.items()}
 GRIDS: dict[str, GridConfig] = {
     "emoji": STUDY,

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import torch
 
 from dat.experiments.language.model_keys import model_preset
 from dat.experiments.language.published import published_results
 from dat.training.metrics import Row
 from dual_attention._base.files import write_atomically
 from dual_attention._base.plots import house_style, matplotlib_figure, save_figure
-from dual_attention._layers.relation_size import initial_variation
 from studies._lib.inference import holm, sign_flip_p
 from studies._lib.tables import Frame, by_seed, differences, markdown, mean_text, read_results
 from studies.language.models import ARMS, COLOURS, DISTANCE, LABELS, LARGER, RATED, RATES
@@ -262,13 +262,23 @@ def relations_table() -> str:
     return markdown(table.drop(columns="p"))
 
 
+def initial_variation(d_model: int, width: int, std: float) -> float:
+    """Mean variance, over senders, of relations of random objects under projections from N(0, std²)."""
+    objects = torch.randn(64, 10, d_model, generator=torch.Generator().manual_seed(0))
+    generator = torch.Generator().manual_seed(1)
+    sizes = d_model, min(max(2048 // width, 1), 64), width
+    u, w = (torch.einsum("bmd,drp->bmrp", objects, std * torch.randn(sizes, generator=generator)) for _ in range(2))
+    relations = torch.einsum("bnrp,bmrp->bnmr", u, w) / sqrt(width)
+    return relations.double().var(2, correction=0).mean().item()
+
+
 def sizes_table() -> str:
     """Initial sizes of relations whose weights all come from N(0, 0.02), as published, by model."""
     lines, std = [], 0.02
     for name in ("DAT-tiny", "DAT-343M-nr8", "DAT-343M-nr64", "DAT-734M", "DAT-1.27B-nr128"):
         keys = model_preset(name)
         relations, width = keys.n_relations or 0, keys.rel_proj_dim or 0
-        variation = initial_variation(keys.d_model, width, std, symmetric=False, activation="identity", rel_score="dot")
+        variation = initial_variation(keys.d_model, width, std)
         about = {"model": f"`{name}`", "width": keys.d_model, "relations": f"{relations}, {width} wide"}
         lines.append({**about, "initial size": f"{std * sqrt(relations * variation):.2g}"})
     return markdown(pd.DataFrame(lines))

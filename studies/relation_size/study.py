@@ -14,7 +14,6 @@ import pandas as pd
 from dat.experiments.relational_games.config import EPOCHS, GamesModelConfig
 from dat.experiments.relational_games.grid import GamesGrid, GridData
 from dat.experiments.relational_games.presets import PRESETS as GAMES
-from dat.experiments.relational_games.toolbox_config import ToolboxConfig
 from dat.training.configs import LoopConfig
 from dat.training.metrics import Row
 from dual_attention._base.plots import house_style, legend_below, matplotlib_figure, save_figure
@@ -22,6 +21,7 @@ from studies._lib.inference import half_width, holm, mcnemar_p
 from studies._lib.rates import RATES, at_rate, at_rates, every_rate, own_rates, table_of_rates
 from studies._lib.readings import Compared, compared, interval, p_text
 from studies._lib.tables import Frame, by_seed, markdown, read_results
+from studies.relational_games.toolbox import toolbox
 
 EXPERIMENT = "relational-games"
 RESULTS = Path(__file__).parent / "results"
@@ -37,13 +37,12 @@ SIZES = (0.17, 0.5, 1.0)
 published."""
 
 SYMMETRIC = GAMES["dat-0+2-sym"]
-NORMS = replace(SYMMETRIC, architecture="toolbox", toolbox=ToolboxConfig(relation="dot_and_norms"))
 KINDS: dict[str, GamesModelConfig] = {
     "symmetric": SYMMETRIC,
     "asymmetric": GAMES["dat-0+2-asym"],
     "distance": GAMES["dat-0+2-sym-squared-distance"],
-    "cosine": GAMES["cosine"],
-    "norms": NORMS,
+    "cosine": toolbox("cosine", relation="cosine"),
+    "norms": toolbox("norms", relation="dot_and_norms"),
     "64-relations": replace(SYMMETRIC, n_relations=64, rel_proj_dim=2),
 }
 """DAT 0+2 by the kind of its relations."""

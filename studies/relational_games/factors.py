@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from statistics import fmean
 
-from dat.experiments.relational_games.presets import CORELNETS, PRESETS
+from dat.experiments.relational_games.baseline_config import CoRelNetConfig
+from dat.experiments.relational_games.config import GamesModelConfig
+from dat.experiments.relational_games.presets import corelnet
 from dat.sweeps.table import ResultTable
 from dat.training.metrics import Row
 from dual_attention._base.files import write_atomically
@@ -17,6 +20,26 @@ from dual_attention._base.plots import house_style, matplotlib_figure, save_figu
 from studies._lib.inference import holm
 
 FACTORS = ("softmax", "order kept", "objects removed")
+FEATURES = 9
+"""Features of an object beside its nine relations."""
+
+
+def corelnets() -> list[GamesModelConfig]:
+    """CoRelNet with and without each factor; the first and the fifth are the lab's."""
+    found = []
+    for suffix, activation in (("", "identity"), ("-softmax", "softmax")):
+        plain = CoRelNetConfig(activation=activation)
+        pooled = replace(plain, readout="pooled")
+        found += [
+            corelnet(suffix, plain),
+            corelnet(f"{suffix}-objects", replace(plain, object_features=FEATURES)),
+            corelnet(f"{suffix}-pooled", pooled),
+            corelnet(f"{suffix}-pooled-objects", replace(pooled, object_features=FEATURES)),
+        ]
+    return found
+
+
+CORELNETS = {model.name: model for model in corelnets()}
 
 READOUTS = {1: ("in their order", "#1f6fb4"), -1: ("pooled", "#d1495b")}
 """Label and colour of a read-out that keeps the order of relations, and of one that does not."""
@@ -24,7 +47,7 @@ READOUTS = {1: ("in their order", "#1f6fb4"), -1: ("pooled", "#d1495b")}
 
 def levels(model: str) -> tuple[int, int, int]:
     """1 for each factor that a CoRelNet has, -1 for the others."""
-    form = PRESETS[model].corelnet
+    form = CORELNETS[model].corelnet
     assert form is not None  # as the eight have one
     present = form.activation == "softmax", form.readout == "flat", form.object_features == 0
     softmax, order, removed = (1 if here else -1 for here in present)

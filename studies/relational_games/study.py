@@ -12,7 +12,6 @@ import pandas
 from dat.experiments.relational_games.config import EPOCHS, GamesModelConfig, Task
 from dat.experiments.relational_games.experiment import RelationalGames
 from dat.experiments.relational_games.grid import GamesGrid, GridData
-from dat.experiments.relational_games.presets import CONTROLS, CORELNETS, NORMALISED
 from dat.experiments.relational_games.published import published_rows
 from dat.experiments.relational_games.scales import QUICK_TASKS
 from dat.training.configs import LoopConfig
@@ -21,8 +20,9 @@ from studies._lib.inference import holm, mcnemar_p, sign_flip_p
 from studies._lib.readings import interval
 from studies._lib.tables import by_seed
 from studies.relational_games.baseline_figure import draw_baselines
-from studies.relational_games.factors import draw_factors, write_factors
+from studies.relational_games.factors import CORELNETS, draw_factors, write_factors
 from studies.relational_games.run_times import rises
+from studies.relational_games.toolbox import CONTROLS, NORMALISED
 
 EXPERIMENT = "relational-games"
 RESULTS = Path(__file__).parent / "results"
@@ -50,7 +50,8 @@ NUMBERS = (1, 2, 4, 8, 16, 32, 64)
 RANKED = [ranked(number, symmetric=symmetric) for symmetric in (True, False) for number in NUMBERS]
 ACTIVATED = [changed(f"dat-0+2-sym-{name}", rel_activation=name) for name in ("relu", "tanh", "sigmoid")]
 
-PRESETS = {model.name: model for model in (*DISENTANGLED, *COMPOSED, *RANKED, *ACTIVATED)}
+PRESETS = {model.name: model for model in (*DISENTANGLED, *COMPOSED, *RANKED, *ACTIVATED, *CONTROLS, *NORMALISED)}
+PRESETS |= CORELNETS
 
 
 class Grid(GamesGrid):
@@ -89,7 +90,7 @@ GRIDS = {
         out="runs/relational-games-corelnet-factors",
         tasks=("same", "occurs", "xoccurs", "between"),
         sizes=(500, 1000),
-        models=CORELNETS,
+        models=tuple(CORELNETS),
         seeds=10,
     ),
     # Whether relations normalised over senders help a DAT: where they are looked for, and where a find is confirmed.
@@ -97,7 +98,7 @@ GRIDS = {
         out="runs/relational-games-normalised",
         tasks=("same", "xoccurs"),
         sizes=(500, 1000),
-        models=NORMALISED,
+        models=("dat-0+2-sym", *names(NORMALISED)),
         seeds=10,
     ),
     "normalised-confirm": Grid(
@@ -105,7 +106,7 @@ GRIDS = {
         tasks=("occurs", "between", "match_pattern"),
         sizes=(250, 500, 1000),
         match_pattern_sizes=(5000,),
-        models=NORMALISED,
+        models=("dat-0+2-sym", *names(NORMALISED)),
         seeds=10,
         first_seed=10,
     ),
@@ -114,14 +115,14 @@ GRIDS = {
         out="runs/relational-games-multiplication",
         tasks=("occurs", "between"),
         sizes=(1000, 2000),
-        models=CONTROLS,
+        models=("transformer-128-h2-matched", "dat-0+2-sym", "rca-0+2-matched", *names(CONTROLS)),
         seeds=10,
     ),
     "multiplication-match-pattern": Grid(
         out="runs/relational-games-multiplication-match-pattern",
         tasks=("match_pattern",),
         match_pattern_sizes=(15000,),
-        models=CONTROLS,
+        models=("transformer-128-h2-matched", "dat-0+2-sym", "rca-0+2-matched", *names(CONTROLS)),
         seeds=5,
     ),
     # Disentangled RCA, to be read beside the lab's `rca`.

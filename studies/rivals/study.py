@@ -10,23 +10,24 @@ from typing import Any
 
 import pandas as pd
 
-from dat.experiments.heads import RivalName
 from dat.experiments.language.model_keys import LanguageModelKeys
 from dat.experiments.language.presets import PRESETS as LANGUAGE
 from dat.experiments.relational_games.config import EPOCHS, GamesModelConfig
 from dat.experiments.relational_games.grid import GamesGrid, GridData
-from dat.experiments.relational_games.presets import toolbox
+from dat.experiments.relational_games.presets import PRESETS as GAMES
 from dat.experiments.sequences.model import SequenceModelKeys
 from dat.experiments.sequences.presets import PRESETS as SEQUENCES
 from dat.training.configs import LoopConfig
 from dat.training.metrics import Row
 from studies._lib.tables import Frame, by_seed, differences, markdown, read_results
+from studies.relational_games.toolbox import toolbox
+from studies.rivals.models import GamesRival, rival
 
 EXPERIMENT = "relational-games"
 SEEDS = 3
 FIRST_SEED = 40
 
-DFF: dict[RivalName, tuple[int, int, int]] = {
+DFF: dict[str, tuple[int, int, int]] = {
     "differential": (300, 266, 255),
     "simplicial": (216, 204, 192),
     "latent": (354, 308, 296),
@@ -38,15 +39,16 @@ DFF: dict[RivalName, tuple[int, int, int]] = {
 }
 """Widths of feed-forward blocks in games, sequences and language that make the rivals as large as the Transformers."""
 
+PLAIN = GAMES["transformer-128-h2"]
 GAMES_ARMS: dict[str, GamesModelConfig] = {
-    **{name: toolbox(name, dff[0], carries="objects", heads=name) for name, dff in DFF.items()},
+    **{name: GamesRival(**{**vars(PLAIN), "name": name, "heads": name, "dff": dff[0]}) for name, dff in DFF.items()},
     "gated": toolbox("gated", 258, carries="objects", gate="sigmoid"),
 }
 POSITIONS = SEQUENCES["T-positions"]
 SEQUENCE_ARMS: dict[str, SequenceModelKeys] = {
     model.name: model
     for model in (
-        *(replace(POSITIONS, name=name, heads=name, dff=dff[1]) for name, dff in DFF.items()),
+        *(rival(POSITIONS, name, dff[1]) for name, dff in DFF.items()),
         replace(POSITIONS, name="gated", output_gate="sigmoid", dff=236),
         replace(SEQUENCES["DAT-symbolic"], name="DAT-positions", pos_enc_type="pos_emb", dff=224),
     )
@@ -56,7 +58,7 @@ LANGUAGE_ARMS: dict[str, LanguageModelKeys] = {
     model.name: model
     for model in (
         TINY,
-        *(replace(TINY, name=name, heads=name, dff=dff[2]) for name, dff in DFF.items() if name != "simplicial"),
+        *(rival(TINY, name, dff[2]) for name, dff in DFF.items() if name != "simplicial"),
         replace(TINY, name="gated", output_gate="sigmoid", dff=224),
         replace(LANGUAGE["DAT-tiny"], name="DAT-tiny-positions", pos_enc_type="pos_emb", context=128, dff=243),
     )

@@ -13,7 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils._pytree import tree_leaves
 
 from dual_attention import EncoderForMaskedLM, EncoderForSequenceClassification
-from dual_attention._checkpoints.weights import Weights, filled
+from dual_attention.checkpoints.weights import Weights, filled
 from tests.library.test_wrong_calls import objects
 from tests.support import encoders, families
 from tests.support.families import PLAIN

@@ -13,7 +13,6 @@ import pickle
 import pytest
 import torch
 
-from dual_attention._models.sharding_groups import sharding_groups
 from dual_attention.language_models import configure_optimizers
 from dual_attention.language_presets import language_preset
 from tests.support.language import (
@@ -94,14 +93,6 @@ def test_the_callers_arguments_are_not_changed():
 
 
 # ---- options
-
-
-def test_norms_that_retrieval_calls_before_the_block_are_gathered_apart():
-    """FSDP gathers a block when it is called, and its first normalisation is needed before that."""
-    for normalized in (False, True):
-        model = build("symbolic_attention", symbol_retriever_config={"normalized_input": normalized})
-        first = sharding_groups(model, lowered=False)[0]
-        assert (model.layers.blocks[0].norm1 in first.modules) == normalized
 
 
 def test_feed_forward_biases_of_the_dat():

@@ -8,15 +8,14 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import torch
-from torch import Tensor
+from torch import nn
 
-from dual_attention._layers.cache import Cache
-from dual_attention._models.config import DecoderLanguageConfig
-from dual_attention._models.stack import BlockInputs
+from dual_attention.checkpoints.language import language_config
 from dual_attention.language_models import LanguageModel
 from dual_attention.language_presets import LanguageModelConfig
+from dual_attention.transformer_blocks import EncoderBlock
 
-from ..heads import HeadsBlock, RivalName, multiplied_projections, rival_heads
+from ..heads import RIVALS, HeadsOfTokens, RivalName, multiplied_projections
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,10 +31,12 @@ class HeadsModelConfig(LanguageModelConfig):
     def to_dict(self) -> dict[str, Any]:
         return {**super().to_dict(), "heads": self.heads}
 
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> HeadsModelConfig:
-        rest = {name: value for name, value in values.items() if name != "heads"}
-        return cls(heads=values["heads"], **vars(LanguageModelConfig.from_dict({"model": "transformer", **rest})))
+
+def saved_config(saved: Mapping[str, Any], *, source: str) -> LanguageModelConfig:
+    """The configuration of a language model that a run wrote; errors as ``language_config``."""
+    rest = {name: value for name, value in saved.items() if name != "heads"}
+    config = language_config(rest, source=source)
+    return HeadsModelConfig(heads=saved["heads"], **vars(config)) if "heads" in saved else config
 
 
 class HeadsLM(LanguageModel):
@@ -49,21 +50,23 @@ class HeadsLM(LanguageModel):
         ValueError: if ``pos_enc_type`` is ``"RoPE"``.
     """
 
+    _block_kind = EncoderBlock
+
     def __init__(
         self, config: HeadsModelConfig, *, device: torch.device | str | None = None, dtype: torch.dtype | None = None
     ) -> None:
-        self.kind: RivalName = config.heads
+        self.rival: RivalName = config.heads
         if config.pos_enc_type == "RoPE":
             raise ValueError(f"pos_enc_type: expected 'pos_emb' or 'none' with {config.heads} heads, got 'RoPE'")
         with nullcontext() if device is None else torch.device(device):
             super().__init__(config)
-        self.update_symbols_each_layer = self.kind != "value_residual"
         self._finish(dtype)
 
-    def _create_block(self, config: DecoderLanguageConfig, layer: int) -> HeadsBlock:
-        heads = rival_heads(self.kind, config.d_model, config.n_heads or 0, layer, config.dropout_rate)
-        takes_values = self.kind == "value_residual" and layer > 1
-        return HeadsBlock(heads, config, takes_symbols=takes_values, causal=True)
+    def _create_block(self, config: Any, layer: int) -> nn.Module:
+        block: Any = super()._create_block(config, layer)
+        heads = RIVALS[self.rival](config.d_model, config.n_heads, layer)
+        block.self_attn = HeadsOfTokens(self.rival, heads, config.dropout_rate)
+        return block
 
     def init_weights(self) -> None:
         """Draw all parameters anew, as of other language models; maps that are multiplied are PyTorch's."""
@@ -71,13 +74,6 @@ class HeadsLM(LanguageModel):
         for projection in multiplied_projections(self):
             projection.reset_parameters()
 
-    def _retrieve(self, number: int, x: Tensor, inputs: BlockInputs, cache: Cache | None) -> Tensor | None:
-        return self.layers.blocks[0].values(x) if self.kind == "value_residual" else None
-
-    def new_cache(self, max_length: int | None = None) -> NoReturn:
-        """Refuse: heads of the toolbox keep nothing of earlier tokens."""
-        raise ValueError(f"cache: {self.kind} heads keep none; decode with use_cache=False")
-
     def flops_per_token(self, length: int | None = None) -> NoReturn:
         """Refuse: only the library's own heads are counted."""
-        raise ValueError(f"flops_per_token: {self.kind} heads are not counted; dat.estimate counts their operations")
+        raise ValueError(f"flops_per_token: {self.rival} heads are not counted; dat.estimate counts their operations")

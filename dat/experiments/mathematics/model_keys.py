@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any, Literal
 
-from dual_attention._models.seq2seq import Seq2SeqModel
-from dual_attention.seq2seq_models import Seq2SeqDualAttnTransformer, Seq2SeqTransformer
+from dual_attention.seq2seq_models import Seq2SeqDualAttnTransformer, Seq2SeqModel, Seq2SeqTransformer
 
 from ...data.mathematics import ANSWER_LENGTH, PAD, QUESTION_LENGTH, VOCABULARY
 from ...training.configs import WIDEST, check, check_integers

@@ -7,7 +7,6 @@ from math import inf
 from typing import Literal
 
 from ...training.configs import WIDEST, check, check_integers
-from .toolbox_config import ToolboxConfig
 
 
 @dataclass(frozen=True)
@@ -136,9 +135,7 @@ class SlotsConfig:
         check(0 <= weight < inf, "model.slots.reconstruction", "zero or a positive number", weight)
 
 
-BaselineConfig = (
-    AbstractorConfig | PrediNetConfig | CoRelNetConfig | ESBNConfig | SlotAbstractorConfig | OCRAConfig | ToolboxConfig
-)
+BaselineConfig = AbstractorConfig | PrediNetConfig | CoRelNetConfig | ESBNConfig | SlotAbstractorConfig | OCRAConfig
 
 BASELINE_CONFIGS: dict[str, type[BaselineConfig]] = {
     "abstractor": AbstractorConfig,
@@ -147,6 +144,5 @@ BASELINE_CONFIGS: dict[str, type[BaselineConfig]] = {
     "esbn": ESBNConfig,
     "slot_abstractor": SlotAbstractorConfig,
     "ocra": OCRAConfig,
-    "toolbox": ToolboxConfig,
 }
 """By the name of the architecture, which is also that of the group of keys."""

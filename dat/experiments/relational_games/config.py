@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
+
+from torch import nn
 
 from dual_attention._layers.config import SymbolRetrieval
 from dual_attention._models.config import Pool
@@ -20,7 +23,6 @@ from ...training.configs import (
     check_seed,
 )
 from ...training.seeding import derive_seed
-from ..heads import check_rival
 from ..model_keys import ActivationName, VisionModelKeys
 from .baseline_config import (
     BASELINE_CONFIGS,
@@ -33,7 +35,6 @@ from .baseline_config import (
     SlotAbstractorConfig,
     SlotsConfig,
 )
-from .toolbox_config import ToolboxConfig
 
 Task = Literal["same", "occurs", "xoccurs", "between", "match_pattern", "left_of", "colour_and_or_shape"]
 TASK_NAMES: tuple[Task, ...] = ("same", "occurs", "xoccurs", "between", "match_pattern")
@@ -96,13 +97,10 @@ class GamesModelConfig(VisionModelKeys):
     relational architectures before it."""
 
     name: str = "dat-0+2-sym"
-    architecture: Literal["dat", "abstractor", "predinet", "corelnet", "esbn", "slot_abstractor", "ocra", "toolbox"] = (
-        "dat"
-    )
-    """Architecture; each but dat has a group of keys of that name. Beside it, a model of the toolbox also uses all keys
-    of a DAT but n_heads_sa, n_kv_heads, ra_type, rel_score and rel_activation; an Abstractor d_model, n_layers, dff,
-    dropout_rate, activation, norm_first, norm_type, bias, patch_size and the keys about symbols; slot_abstractor and
-    ocra the same without the last two, over slots; the others use d_model and patch_size only."""
+    architecture: Literal["dat", "abstractor", "predinet", "corelnet", "esbn", "slot_abstractor", "ocra"] = "dat"
+    """Architecture; each but dat has a group of keys of that name. Beside it, an Abstractor uses d_model, n_layers,
+    dff, dropout_rate, activation, norm_first, norm_type, bias, patch_size and the keys about symbols; slot_abstractor
+    and ocra the same without the last two, over slots; the others use d_model and patch_size only."""
     front_end: Literal["patches", "slots"] = "patches"
     """Objects of the model: the patches of the image, or slots that Slot Attention finds in it, in place of
     patch_size."""
@@ -143,8 +141,9 @@ class GamesModelConfig(VisionModelKeys):
     """Keys of OCRA; null otherwise."""
     slots: SlotsConfig | None = None
     """Keys of slots; null with patches."""
-    toolbox: ToolboxConfig | None = None
-    """Keys of a model of the toolbox; null otherwise."""
+
+    gone: ClassVar[Mapping[str, Any]] = {"toolbox": None}
+    """Key of heads that only studies have, studies/relational_games/toolbox.py."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -165,19 +164,17 @@ class GamesModelConfig(VisionModelKeys):
         for group in (self.abstractor, self.slot_abstractor, self.ocra):
             heads = 1 if group is None else group.n_heads
             check(self.d_model % heads == 0, "model.d_model", f"a multiple of the {heads} heads", self.d_model)
-        if self.architecture == "toolbox":
-            expected = "dot in a model of the toolbox, whose model.toolbox.relation says so"
-            check(self.rel_score == "dot", "model.rel_score", expected, self.rel_score)
-        if self.toolbox is not None:
-            check_rival("model.n_heads_ra", self.toolbox.heads, self.n_heads_ra)
-        if self.architecture in ("abstractor", "toolbox"):
+        if self.architecture == "abstractor":
             fits = not self.symbols.startswith("position_relative")
-            where = {"abstractor": "an Abstractor", "toolbox": "a model of the toolbox"}[self.architecture]
-            check(fits, "model.symbols", f"symbols that are not relative to positions in {where}", self.symbols)
+            check(fits, "model.symbols", "symbols that are not relative to positions in an Abstractor", self.symbols)
 
     def check_heads(self) -> None:
-        if self.architecture in ("dat", "toolbox"):
+        if self.architecture == "dat":
             super().check_heads()
+
+    def finished(self, model: nn.Module) -> nn.Module:
+        """A DAT or Transformer that was built; a subclass, such as a study's, may put other heads into it."""
+        return model
 
     @property
     def baseline(self) -> BaselineConfig | None:

@@ -27,7 +27,6 @@ from ...training.experiment import without_values
 from ...training.seeding import derive_seed
 from ..vision_model import build_vision_model, vision_symbols
 from .config import IMAGE_SHAPE, GamesModelConfig
-from .toolbox_model import VisionToolbox
 
 BASELINE_CLASSES: dict[str, type[nn.Module]] = {
     "abstractor": VisionAbstractor,
@@ -62,11 +61,9 @@ def build_games_model(
 def _build_on(config: GamesModelConfig, image_shape: tuple[int, int, int], num_classes: int) -> nn.Module:
     """The model over patches."""
     images: dict[str, Any] = {"image_shape": image_shape, "num_classes": num_classes}
-    if config.toolbox is not None:
-        return VisionToolbox(config, symbol_arguments(config, image_shape), **images)
     if config.baseline is not None:
         return build_baseline(config, images)
-    return build_vision_model(config, symbol_arguments(config, image_shape), **images)
+    return config.finished(build_vision_model(config, symbol_arguments(config, image_shape), **images))
 
 
 def build_baseline(config: GamesModelConfig, images: dict[str, Any]) -> nn.Module:
@@ -92,7 +89,7 @@ def symbol_arguments(config: GamesModelConfig, image_shape: tuple[int, int, int]
             "causal_nbhd": False,
             "trainable_symbols": config.trainable_symbols,
         }
-    symbols = vision_symbols(config, image_shape, class_token=config.architecture in ("dat", "toolbox"))
+    symbols = vision_symbols(config, image_shape, class_token=config.architecture == "dat")
     if config.symbols == "symbolic_attention":
         symbols["trainable_symbols"] = config.trainable_symbols
     return symbols

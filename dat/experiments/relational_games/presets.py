@@ -7,10 +7,6 @@ from typing import Any
 
 from .baseline_config import AbstractorConfig, CoRelNetConfig
 from .config import GamesModelConfig
-from .toolbox_config import ToolboxConfig
-
-OBJECT_FEATURES = 9
-"""Features of an object beside its nine relations."""
 
 
 def _transformer(d_model: int, heads: int) -> GamesModelConfig:
@@ -83,44 +79,6 @@ def corelnet(suffix: str, config: CoRelNetConfig) -> GamesModelConfig:
     return GamesModelConfig(name=f"corelnet{suffix}", architecture="corelnet", corelnet=config)
 
 
-def corelnet_factors() -> list[GamesModelConfig]:
-    """CoRelNet with and without each of three things: softmax, a read-out that keeps order, objects removed.
-
-    Two of the eight are among :func:`baselines`, ``corelnet`` and ``corelnet-softmax``.
-    """
-    plain, softmax = CoRelNetConfig(activation="identity"), CoRelNetConfig()
-    changed = []
-    for name, base in (("", plain), ("-softmax", softmax)):
-        pooled = replace(base, readout="pooled")
-        changed += [
-            corelnet(f"{name}-objects", replace(base, object_features=OBJECT_FEATURES)),
-            corelnet(f"{name}-pooled", pooled),
-            corelnet(f"{name}-pooled-objects", replace(pooled, object_features=OBJECT_FEATURES)),
-        ]
-    return changed
-
-
-def toolbox(name: str, dff: int = 256, **keys: Any) -> GamesModelConfig:
-    """DAT 0+2 with heads that differ in ``keys`` of the toolbox; ``dff`` makes up for parameters."""
-    return replace(dat(0, 2, symmetric=True), name=name, architecture="toolbox", toolbox=ToolboxConfig(**keys), dff=dff)
-
-
-def controls() -> list[GamesModelConfig]:
-    """As large as DAT 0+2: heads that multiply without relating a pair, and heads with other relations."""
-    return [
-        variant(rca(0, 2), "-matched", dff=299),
-        toolbox("gated-objects", carries="objects", gate="identity"),
-        toolbox("gated-symbols", carries="symbols", gate="identity"),
-        toolbox("detached-receiver", of="receiver"),
-        toolbox("detached-sender", of="sender"),
-        toolbox("detached-shuffled", of="shuffled"),
-        toolbox("identities", dff=301, carries="objects", identities=True),
-        replace(toolbox("hadamard", relation="hadamard"), n_relations=64),
-        toolbox("cosine", relation="cosine"),
-        toolbox("squared-distance", relation="squared_distance"),
-    ]
-
-
 def slot_models() -> list[GamesModelConfig]:
     """Models over slots, for images whose objects must be found."""
     factored: dict[str, Any] = {"front_end": "slots", "activation": "gelu", "bias": True}
@@ -129,16 +87,6 @@ def slot_models() -> list[GamesModelConfig]:
         replace(_transformer(128, 2), name="slots-transformer-128-h2", front_end="slots"),
         GamesModelConfig(name="slot-abstractor", architecture="slot_abstractor", **factored),
         GamesModelConfig(name="ocra", architecture="ocra", **factored),
-    ]
-
-
-def normalised() -> list[GamesModelConfig]:
-    """DAT 0+2 with relations normalised over senders."""
-    return [
-        variant(dat(0, 2, symmetric=True), "-softmax", rel_activation="softmax"),
-        toolbox("dat-0+2-sym-softmax-sharp", normalise="softmax", sharpness=1.0),
-        toolbox("dat-0+2-sym-softmax-cosine", normalise="softmax", relation="cosine"),
-        toolbox("dat-0+2-sym-standardised", normalise="standardise"),
     ]
 
 
@@ -153,6 +101,7 @@ def _models() -> list[GamesModelConfig]:
         dat(1, 1, symmetric=False),
         rca(0, 2),
         rca(1, 1),
+        variant(rca(0, 2), "-matched", dff=299),
         dat(0, 4, symmetric=True),
         dat(0, 8, symmetric=True),
         dat(2, 2, symmetric=True),
@@ -171,9 +120,6 @@ def _models() -> list[GamesModelConfig]:
         small_init_dat(4, 8, symmetric=True),
         small_init_dat(8, 16, symmetric=True),
         *baselines(),
-        *corelnet_factors(),
-        *controls(),
-        *normalised(),
         *slot_models(),
     ]
 
@@ -202,49 +148,21 @@ LOOKS = {
 """Name in figures and colour of the models of the published figures, in the order of figures and tables."""
 
 LOOKS_OF_OTHERS = {
-    "corelnet-pooled": ("CoRelNet, pooled", "#5254a3"),
-    "corelnet-objects": ("CoRelNet, with objects", "#8c6bb1"),
-    "corelnet-pooled-objects": ("CoRelNet, pooled, with objects", "#393b79"),
-    "corelnet-softmax-pooled": ("CoRelNet, softmax, pooled", "#de9ed6"),
-    "corelnet-softmax-objects": ("CoRelNet, softmax, with objects", "#ce6dbd"),
-    "corelnet-softmax-pooled-objects": ("CoRelNet, softmax, pooled, with objects", "#a55194"),
     "transformer-128-h2-matched": ("Transformer (as many parameters as DAT 0+2)", "#4d4d4d"),
-    "identities": ("Transformer, identities in each head", "#7a5c34"),
-    "gated-objects": ("Transformer, linear output gate", "#c49c6b"),
     "rca-0+2-matched": ("symbols only (RCA)", "#2e8b57"),
-    "gated-symbols": ("symbols only, linear output gate", "#9acd7d"),
-    "detached-receiver": ("relations of the receiver with itself", "#e0a000"),
-    "detached-sender": ("relations of the sender with itself", "#f2cc60"),
-    "detached-shuffled": ("relations with a random sender", "#ff7f0e"),
-    "hadamard": ("Hadamard relations", "#149a9a"),
-    "cosine": ("cosine relations", "#17becf"),
-    "squared-distance": ("squared-distance relations", "#08519c"),
     "dat-0+2-sym-squared-distance": ("DAT 0+2, squared distances", "#08306b"),
-    "dat-0+2-sym-softmax": ("DAT 0+2, softmax of relations", "#d1495b"),
-    "dat-0+2-sym-softmax-sharp": ("DAT 0+2, sharp softmax of relations", "#843c39"),
-    "dat-0+2-sym-softmax-cosine": ("DAT 0+2, softmax of cosines", "#eb9aa5"),
-    "dat-0+2-sym-standardised": ("DAT 0+2, standardised relations", "#8c564b"),
     "dat-0+2-sym-symbolic": ("DAT 0+2, symbolic attention", "#6a51a3"),
     "dat-0+2-sym-symbolic-frozen": ("DAT 0+2, symbolic attention, symbols as drawn", "#9e9ac8"),
     "dat-0+2-sym-relative": ("DAT 0+2, relative symbols", "#d95f02"),
     "dat-0+2-sym-relative-2d": ("DAT 0+2, relative symbols in the grid", "#fdae6b"),
 }
-"""The same of models that no published figure has: factors of CoRelNet, controls, normalised relations, symbols."""
+"""The same of models that no published figure has."""
 
 ORDER = (*LOOKS, *LOOKS_OF_OTHERS)
 """Models in that order; others come after them."""
 
 BASELINES = tuple(model.name for model in baselines())
 """The relational architectures before DATs."""
-
-CORELNETS = ("corelnet", "corelnet-softmax", *(model.name for model in corelnet_factors()))
-"""CoRelNet with and without softmax, order-keeping read-out and objects."""
-
-CONTROLS = ("transformer-128-h2-matched", "dat-0+2-sym", *(model.name for model in controls()))
-"""Models as large as DAT 0+2, within 1 %, that multiply or relate in other ways."""
-
-NORMALISED = ("dat-0+2-sym", *(model.name for model in normalised()))
-"""DAT 0+2, and the same with relations normalised over senders."""
 
 SLOT_MODELS = tuple(model.name for model in slot_models())
 """Models over slots."""

@@ -94,10 +94,6 @@ pytestmark = pytest.mark.usefixtures("here")
             ["train", "relational-games", "--model.ra_type", "rca", "--model.rel_score", "squared_distance"],
             r"model\.rel_score: expected dot with ra_type rca, got 'squared_distance'$",
         ),
-        (
-            ["train", "relational-games", "--preset", "hadamard", "--model.rel_score", "squared_distance"],
-            r"model\.rel_score: expected dot in a model of the toolbox, .*got 'squared_distance'$",
-        ),
         (["train", "language", "--resume"], "resume: expected a text, got nothing$"),
         (
             ["train", "relational-games", "--model.abstractor.n_heads=x"],

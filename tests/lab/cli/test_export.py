@@ -163,7 +163,7 @@ def test_images_become_inputs_as_in_training(capsys):
     torch.testing.assert_close(loaded(found).logits, model.eval()(found))
 
 
-@pytest.mark.parametrize("preset", ["predinet", "corelnet", "hadamard"])
+@pytest.mark.parametrize("preset", ["predinet", "corelnet"])
 def test_models_without_a_class_of_transformers(preset, tmp_path):
     experiment, config = RelationalGames(), RelationalGamesConfig(model=GAMES[preset])
     with pytest.raises(ValueError, match="relational-games: expected a model that transformers has a class for, got"):

@@ -10,7 +10,7 @@ import pytest
 
 from dat.estimate import estimate
 from dat.experiments.relational_games.model import empty_games_model
-from dat.experiments.relational_games.presets import CONTROLS, CORELNETS, NORMALISED, PRESETS, SLOT_MODELS
+from dat.experiments.relational_games.presets import PRESETS, SLOT_MODELS
 from dual_attention import LANGUAGE_PRESETS
 from tests.support.depth import of_all_layers
 
@@ -73,6 +73,6 @@ def test_every_preset_of_their_day_is_among_them():
     names = {case["model"] for case in FACTS["cases"] if isinstance(case["model"], str)}
     presets = {*LANGUAGE_PRESETS, *(GAMES + name for name in PRESETS)}
     assert names <= presets
-    later = {*CONTROLS, *CORELNETS, *NORMALISED, *SLOT_MODELS}
-    later |= {"dat-0+2-sym-squared-distance", "dat-0+2-sym-symbolic-frozen"}
+    later = {"dat-0+2-sym-squared-distance", "dat-0+2-sym-symbolic-frozen", *SLOT_MODELS}
+    later |= {"transformer-128-h2-matched", "rca-0+2-matched"}
     assert presets - names <= {GAMES + name for name in later}

@@ -14,10 +14,8 @@ from dat.cli.generate import continuations
 from dat.cli.main import main
 from dat.experiments.heads import RIVALS, multiplied_projections
 from dat.experiments.language.experiment import LanguageModelling
-from dat.experiments.language.heads_model import HeadsLM, HeadsModelConfig
+from dat.experiments.language.heads_model import HeadsLM, saved_config
 from dat.experiments.language.model_keys import LanguageModelKeys
-from dat.experiments.relational_games.model import build_games_model
-from dat.experiments.relational_games.presets import toolbox
 from dat.experiments.sequences.config import RecallConfig, RecallDataConfig, in_batches
 from dat.experiments.sequences.experiment import Recall
 from dat.experiments.sequences.model import SequenceModelKeys
@@ -89,31 +87,6 @@ def test_causal_models_train(name, build):
     close(model.loss(TOKENS, TOKENS), again.loss(TOKENS, TOKENS))
 
 
-@pytest.mark.parametrize("name", RIVALS)
-def test_image_classifiers_train(name):
-    model = build_games_model(toolbox(name, carries="objects", heads=name), 2, seed=0)
-    images = torch.rand(3, 3, 36, 36, generator=torch.Generator().manual_seed(0))
-    model.eval()
-    check_trains(model, lambda: torch.nn.functional.cross_entropy(model(images), torch.tensor([0, 1, 1])))
-    assert all(weights.shape[-2:] == (10, 10) for weights in model.trace(images).maps)
-    model.train()
-    assert not torch.equal(model(images), model(images))  # dropout
-
-
-def test_values_of_the_first_layer_reach_all_others():
-    model = language_model("value_residual").double().eval()
-    first, second, third = model.layers.blocks
-    x = torch.randn(1, 4, 16, dtype=torch.double)
-    v1 = first.heads.features.wv(first.norm1(x))
-    assert torch.equal(first.values(x), v1) and not first.takes_symbols
-    seen = []
-    for block in (second, third):
-        block.heads.message.register_forward_pre_hook(lambda module, given: seen.append(given[2]))
-    expected = first.values(model.layers.token_embedder(TOKENS) + model.layers.positional_embedder.weight[:9])
-    model(TOKENS)
-    assert len(seen) == 2 and all(torch.equal(value, expected) for value in seen)
-
-
 def test_products_of_projections_begin_as_large_as_pytorch_makes_them():
     for name in ("simplicial", "tensor_product"):
         for model in (sequence_model(name), language_model(name)):
@@ -121,7 +94,9 @@ def test_products_of_projections_begin_as_large_as_pytorch_makes_them():
             found = [p.weight for p in multiplied_projections(model)]
             assert len(found) == 3 * model.n_layers
             assert all(w.abs().max().item() == pytest.approx(width**-0.5, rel=0.05) for w in found)
-    assert sequence_model("latent").layers.blocks[0].heads.compress.weight.std().item() == pytest.approx(0.08, rel=0.1)
+    assert sequence_model("latent").layers.blocks[0].self_attn.heads.compress.weight.std().item() == pytest.approx(
+        0.08, rel=0.1
+    )
 
 
 REFUSED = {
@@ -140,11 +115,7 @@ def test_what_rivals_do_not_have_is_refused_by_name(message):
         replace(LANGUAGE, **{"heads": "latent", **REFUSED[message]})
 
 
-def test_games_and_models_refuse_by_name():
-    with pytest.raises(ValueError, match=r"^model\.toolbox\.heads: expected null unless heads carry objects"):
-        toolbox("x", heads="latent")
-    with pytest.raises(ValueError, match=r"^model\.n_heads_ra: expected an even number"):
-        replace(toolbox("x", carries="objects", heads="differential"), n_heads_ra=1)
+def test_models_refuse_by_name():
     config = replace(LANGUAGE, heads="latent").language_config(20)
     with pytest.raises(ValueError, match=r"^pos_enc_type: expected 'pos_emb' or 'none' with latent heads"):
         replace(config, pos_enc_type="RoPE").build()
@@ -154,7 +125,7 @@ def test_games_and_models_refuse_by_name():
     with pytest.raises(ValueError, match=r"^flops_per_token: latent heads are not counted"):
         model.flops_per_token()
     assert model.generate(TOKENS, 2, use_cache=False).shape == (3, 11)
-    assert HeadsModelConfig.from_dict(config.to_dict()) == config
+    assert saved_config(config.to_dict(), source="x") == config
 
 
 def test_a_language_run_opens_again(tmp_path, capsys):

@@ -9,7 +9,7 @@ import torch
 
 from dat.experiments import EXPERIMENTS
 from dat.experiments.language.presets import PRESETS
-from dual_attention._checkpoints.babylm import language_config_of
+from dual_attention.checkpoints.babylm import language_config_of
 
 MODEL = EXPERIMENTS["language"].load().Config().model
 

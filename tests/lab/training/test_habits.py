@@ -18,7 +18,7 @@ from dat.training.loop import Trainer
 from dat.training.measuring import stream_sizes
 from dat.training.metrics import MetricsLog, read_rows
 from dat.training.runs import resume_run, start_run
-from dual_attention._models.sharding_groups import blocks_of
+from dat.training.sharding_groups import blocks_of
 from tests.lab.experiments.language.conftest import named, tiny_config
 from tests.support.processes import together
 from tests.support.refusals import refusals

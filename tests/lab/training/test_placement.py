@@ -24,6 +24,8 @@ from dat.training.placement import Placement, Replicated, Sharded, check_divisib
 from dat.training.problem import Problem
 from dat.training.seeding import derive_seed
 from dat.training.sharding import whole_tensor
+from dat.training.sharding_groups import sharding_groups
+from dual_attention import DualAttnTransformerLM
 from tests.support.processes import together
 from tests.support.refusals import refusals
 from tests.support.runs import without_time
@@ -383,6 +385,15 @@ def test_sizes_that_do_not_divide(size, loop, machine, error, message):
 def test_blocks_are_not_compiled_where_they_gather():
     with pytest.raises(ValueError, match=r"machine\.compile: expected false with context_parallel, got True"):
         replace(SHARING, compile=True)
+
+
+def test_norms_that_retrieval_calls_before_the_block_are_gathered_apart():
+    """FSDP gathers a block when it is called, and its first normalisation is needed before that."""
+    for normalized in (False, True):
+        retrieval = {"normalized_input": normalized}
+        model = DualAttnTransformerLM(9, 8, 1, 1, 1, max_block_size=4, symbol_retriever_config=retrieval)
+        first = sharding_groups(model, lowered=False)[0]
+        assert (model.layers.blocks[0].norm1 in first.modules) == normalized
 
 
 def test_sharding_options_need_sharding():

@@ -22,7 +22,7 @@ from dual_attention.hf import DualAttnTransformerLM_HFHub, load_language_model, 
 
 READ = """
 import sys
-from dual_attention._checkpoints.language import load_language_model
+from dual_attention.checkpoints.language import load_language_model
 load_language_model(sys.argv[1])
 assert not {"huggingface_hub", "transformers"} & sys.modules.keys()
 """

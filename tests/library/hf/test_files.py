@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from dual_attention._base.checksums import checksums_of, write_checksums
-from dual_attention._checkpoints.files import CheckpointFiles
+from dual_attention.checkpoints.files import CheckpointFiles
 from dual_attention.hf import DualAttnTransformerLM_HFHub, convert_checkpoint, load_language_model, load_model
 from tests.library.hf.test_hub import GOLDEN, assert_published_logits
 

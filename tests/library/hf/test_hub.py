@@ -13,8 +13,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from dual_attention import DualAttnTransformerLM, TransformerLM
-from dual_attention._checkpoints.weights import Weights, fit_state_dict
 from dual_attention._models.weights import shared_names
+from dual_attention.checkpoints.weights import Weights, fit_state_dict
 from dual_attention.hf import DualAttnTransformerLM_HFHub, TransformerLM_HFHub, load_language_model, read_weights
 from tests.support.language import COMMON, SYMBOLS, build, tokens
 from tests.support.refusals import refusals

@@ -18,8 +18,8 @@ from transformers import (
     PreTrainedConfig,
 )
 
-from dual_attention._checkpoints.files import warn_of_misspelt
 from dual_attention._models.weights import shared_names
+from dual_attention.checkpoints.files import warn_of_misspelt
 from dual_attention.hf import DualAttnConfig, DualAttnForCausalLM, DualAttnForSequenceClassification, load_model
 from tests.library.hf.models import IMAGES, KINDS, MODELS, assert_same, causal, inputs, masked, tokens, vision
 from tests.support.refusals import refusals

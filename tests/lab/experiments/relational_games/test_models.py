@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from dat.data.relational_games import make_splits
+from dat.experiments.relational_games.baseline_config import CoRelNetConfig
 from dat.experiments.relational_games.config import (
     TASK_NAMES,
     GamesDataConfig,
@@ -22,12 +23,15 @@ from dat.experiments.relational_games.presets import (
     LABELS,
     ORDER,
     PRESETS,
+    corelnet,
 )
 from dat.experiments.relational_games.problem import prepare_games
+from dat.training.config_io import read_config
 from dat.training.configs import OptimConfig
 from dat.training.experiment import count_parameters
 from dat.training.optim import build_optimizer
 from dat.training.problem import classification_loss
+from dual_attention.baselines import VisionCoRelNet
 
 PUBLISHED_PARAMETERS = {
     "transformer-128-h2": 386_914,
@@ -114,7 +118,7 @@ def test_large_initialisation_of_wr_is_eight_times_larger():
     assert largest[1] == pytest.approx(128**-0.5, rel=0.05)
 
 
-@pytest.mark.parametrize("name", ["dat-0+2-asym", "cosine"])
+@pytest.mark.parametrize("name", ["dat-0+2-asym", "dat-0+2-sym-squared-distance"])
 def test_relations_of_a_size_are_counted_without_values(name):
     sized = replace(PRESETS[name], rel_init_size=0.5)
     assert count_parameters(empty_games_model(sized, "same")) == count_parameters(
@@ -205,3 +209,27 @@ def test_symbols_of_abstractors(symbols):
 def test_unknown_preset():
     with pytest.raises(ValueError, match=r"preset: expected one of .*dat-0\+2-sym.*got 'resnet'"):
         RelationalGames().preset_config("resnet")
+
+
+def test_a_pooled_corelnet_without_objects_sees_relations_only():
+    images = torch.rand(3, 3, 36, 36, generator=torch.Generator().manual_seed(0))
+    model = build_games_model(corelnet("", CoRelNetConfig(readout="pooled")), 2, seed=0).eval()
+    objects = model.objects(images)
+    assert model.describe is None
+    torch.testing.assert_close(model.summary(objects), model.corelnet.relations(objects))
+    kept = build_games_model(corelnet("", CoRelNetConfig(readout="pooled", object_features=9)), 2, seed=0).eval()
+    assert kept.summary(objects).shape == (3, 9, 18)
+
+
+def test_another_readout_is_refused():
+    with pytest.raises(ValueError, match="readout: expected 'flat' or 'pooled', got 'mean'"):
+        VisionCoRelNet((3, 36, 36), (12, 12), 2, 8, readout="mean")
+
+
+def test_heads_of_studies_are_named_as_gone(tmp_path):
+    file = tmp_path / "config.yaml"
+    file.write_text("experiment: relational-games\nmodel:\n  toolbox: null\n")
+    assert read_config(RelationalGamesConfig, file) == RelationalGamesConfig()
+    file.write_text("experiment: relational-games\nmodel:\n  architecture: toolbox\n  toolbox: {of: sender}\n")
+    with pytest.raises(ValueError, match=r"model\.toolbox: expected none, got .*; this key is gone, commit \w+"):
+        read_config(RelationalGamesConfig, file)

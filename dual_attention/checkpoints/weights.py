@@ -21,16 +21,6 @@ from .._base.words import listed
 from .._models.weights import ignored_weights, shared_names
 from .files import CheckpointFiles
 
-__all__ = [
-    "Weights",
-    "checkpoint_weights",
-    "filled",
-    "fit_state_dict",
-    "read_index",
-    "read_weights",
-    "to_language_state_dict",
-]
-
 PREFIX = "model."
 """Of our names in the models for transformers, which own ours as ``model``."""
 

@@ -15,8 +15,6 @@ from . import babylm
 from .files import CheckpointFiles, warn_of_misspelt
 from .weights import Weights, checkpoint_weights, filled
 
-__all__ = ["LoadedLanguageModel", "LoadedModel", "language_config", "load_language_model"]
-
 Model = TypeVar("Model", bound=nn.Module)
 Made = TypeVar("Made")
 Format = Literal["hub", "transformers", "babylm"]
@@ -68,7 +66,7 @@ def load_language_model(
     """Load a language model of any format, from a folder or the hub, as one of this library, in evaluation mode.
 
     transformers is not needed for any. Folders of ``babylm_dat_2026`` open as well, see
-    ``dual_attention._checkpoints.babylm``.
+    ``dual_attention.checkpoints.babylm``.
 
     Args:
         device: of the model; on ``"meta"`` weights are compared with the model by name and shape, but not read.

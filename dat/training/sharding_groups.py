@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from torch import nn
 
-from ..transformer_blocks import Block, RMSNorm
+from dual_attention.transformer_blocks import Block, RMSNorm
 
 
 class ShardingGroup(NamedTuple):

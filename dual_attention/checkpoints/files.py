@@ -13,8 +13,6 @@ from .._base.checksums import check_checksums
 from .._base.extras import require
 from .._base.files import first_line, read_json_object
 
-__all__ = ["ADAPTER", "CONFIG", "CheckpointFiles", "folder_of", "is_adapter", "warn_of_misspelt"]
-
 CONFIG = "config.json"
 ADAPTER = "adapter_config.json"
 """Of an adapter of PEFT."""

@@ -5,7 +5,7 @@ Shapes: B batch, N receivers, M senders, R relations, p width of one relation's 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -13,8 +13,7 @@ from torch import Tensor
 
 from dual_attention.mechanisms import Relation
 
-from .toolbox_config import Relatum
-
+Relatum = Literal["pair", "receiver", "sender", "shuffled"]
 SEED = 20_240_501
 """Of the order of senders in evaluation, where it is the same in every pass."""
 

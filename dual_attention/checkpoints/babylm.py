@@ -26,8 +26,6 @@ from typing import Any
 from ..language_presets import LanguageModelConfig
 from .weights import PREFIX, Weights, clean_name
 
-__all__ = ["is_babylm", "language_config_of", "named_as_ours"]
-
 # What config.json leaves out.
 _DEFAULTS: dict[str, dict[str, Any]] = {
     "dat": {"max_seq_len": 513, "hidden_dim": 256, "n_heads_sa": 2, "n_heads_ra": 2},
