@@ -16,8 +16,8 @@ import pytest
 from dat.cli.main import main
 from dat.experiments import experiment_named
 from dat.sweeps.experiment import SweptExperiment
-from dat.sweeps.protocol import CONFIG, digests, settings_of
-from dat.sweeps.results import merge_results, to_csv
+from dat.sweeps.results import CONFIG, digests, settings_of, to_csv
+from dat.sweeps.sources import merge_results
 from tests.support.documents import GALLERY, PAGES, ROOT, anchors, blocks, commands, links, prose, wrong_outputs
 from tests.test_imports import ROOMS
 

@@ -31,8 +31,8 @@ from ..experiments.relational_games.grid_relations import Detector, auc_of, draw
 from ..experiments.relational_games.model import build_games_model
 from ..experiments.relational_games.presets import PRESETS
 from ..experiments.relational_games.problem import load_splits
-from ..sweeps.comparison import mean_text
 from ..sweeps.grid import MOST_TRIALS, Cell, GridFolder, cells
+from ..sweeps.report import mean_text
 from ..sweeps.reproduce import GridProgress, worker_count
 from ..sweeps.workers import run_cells
 from ..training.config_io import build_parser, parse_config, read_config

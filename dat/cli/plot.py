@@ -11,7 +11,7 @@ from ..experiments import experiment_named
 from ..sweeps.experiment import swept
 from ..sweeps.grid import GridFolder
 from ..sweeps.report import plot_results
-from ..sweeps.results import labelled
+from ..sweeps.sources import labelled
 from ..training.config_io import option_parser, parse_options
 from .reproduce import check_grid_of, of_study, takes_study
 

@@ -13,13 +13,11 @@ from typing import Any
 
 import torch
 
-from dual_attention._base.files import read_json_object
-
 from ..training.loop import Trainer
 from ..training.problem import Problem
 from .experiment import AnySwept
 from .grid import Cell, GridConfig, GridFolder
-from .results import cell_files, named_cell
+from .results import each_cell, sound_cells
 
 EVALUATION_SHARE = 1 / 3
 """Cost of an evaluated example as a share of a trained one's: the forward pass only."""
@@ -81,14 +79,13 @@ def rates(folder: GridFolder, grid: GridConfig, waiting: Sequence[Cell]) -> dict
     axis = experiment.table.curve_axis.name
     measured: dict[str, list[float]] = {}
     points = grid.points()  # a narrower grid may share its folder with cells that are none of its own
-    for path in cell_files(folder.path):
-        with named_cell(path):
-            result = read_json_object(path)
-            cell = Cell.of(experiment.table.axes, result, result["seed"])
-            if dict(cell.values) not in points:
-                continue
-            work = experiment.cost(grid.config(cell)).work
-            measured.setdefault(cell[axis], []).append(result["seconds_in_all"] / work)
+
+    def timed(result: dict[str, Any]) -> tuple[Cell, float]:
+        return Cell.of(experiment.table.axes, result, result["seed"]), result["seconds_in_all"]
+
+    for cell, seconds in each_cell(sound_cells(folder.path), timed):
+        if dict(cell.values) in points:
+            measured.setdefault(cell[axis], []).append(seconds / experiment.cost(grid.config(cell)).work)
     found = {curve: median(values) for curve, values in measured.items()}
     if grid.device != "cpu":
         return found

@@ -29,8 +29,22 @@ from ..training.configs import (
 from ..training.lock import LOCK, locked
 from ..training.metrics import Row
 from .experiment import AnySwept
-from .protocol import CONFIG, differing_settings, digests, settings_of
-from .results import LR, cell_files, cell_rows, check_provenance, columns_of_cell, named_cell, sound_cells, to_csv
+from .results import (
+    CONFIG,
+    LR,
+    cell_files,
+    cell_rows,
+    check_provenance,
+    columns_of_cell,
+    differing_settings,
+    digests,
+    each_cell,
+    rows_on_the_way,
+    settings_of,
+    sound_cells,
+    to_csv,
+    whole_cells,
+)
 from .table import Axis
 
 if TYPE_CHECKING:
@@ -218,27 +232,25 @@ class GridFolder:
             ValueError: if they were not.
             FileExistsError: if there is something else at the path.
         """
+        self._refuse_other()
         if self.config.exists():
             old = read_config(type(grid), self.config)
             if cell_files(self.path):
                 grid.check_extends(old)
                 self._check_cells(grid)
-        self._refuse_other()
 
     def _check_cells(self, grid: GridConfig) -> None:
         """Check that the cells in the folder, whichever grid asked for them, were run as those of this one will be.
 
         Cells that were damaged do not count: they are run again.
         """
-        rows: list[Row] = []
-        settings: dict[tuple[Any, ...], tuple[Path, Mapping[str, Any]]] = {}
-        found = sound_cells(self.path)
-        for file, result in found.items():
-            with named_cell(file):
-                row = columns_of_cell(self.experiment, result)
-                rows.append(row)
-                if CONFIG in result:
-                    settings[tuple(row[axis.name] for axis in self.experiment.table.axes)] = file, result[CONFIG]
+        found, axes = sound_cells(self.path), self.experiment.table.axes
+        rows = list(each_cell(found, lambda result: columns_of_cell(self.experiment, result)))
+        settings = {
+            tuple(row[axis.name] for axis in axes): (file, result[CONFIG])
+            for row, (file, result) in zip(rows, found.items(), strict=True)
+            if CONFIG in result
+        }
         self._check_rates(grid, rows)
         planned = cells(self.experiment, grid)
         origin = {} if all(self.path_of(cell) in found for cell in planned) else grid.origin()
@@ -246,8 +258,11 @@ class GridFolder:
         for cell in {cell.values: cell for cell in planned}.values():  # a trial of each point
             config = grid.config(replace(cell, lr=None))
             now, point = settings_of(config), tuple(value for _, value in cell.values)
-            if point in settings:
-                self._check_settings(*settings[point], now)
+            file, before = settings.get(point, (None, {}))
+            for key, older, newer in differing_settings(before, now):  # the trials of a point have the same settings
+                raise ValueError(
+                    f"{key}: {file} was run with {older}, got {newer}; give another --out or the same settings"
+                )
             told = digests(self.experiment.table, {CONFIG: now, **origin})
             run = {**dict(cell.values), "seed": cell.seed, **self.experiment.identity(config)}
             made.append({**run, **told})
@@ -263,13 +278,6 @@ class GridFolder:
                     f"{own.get(name) or 'optim.lr'}; give another --out or the same learning rates"
                 )
 
-    def _check_settings(self, file: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-        """Check that the trials of a point have the same settings, ``before`` being those of a cell."""
-        for key, older, newer in differing_settings(before, now):
-            raise ValueError(
-                f"{key}: {file} was run with {older}, got {newer}; give another --out or the same settings"
-            )
-
     def path_of(self, cell: Cell) -> Path:
         """File of a cell's result."""
         return self.cells / f"{cell.name}.json"
@@ -284,8 +292,8 @@ class GridFolder:
 
     def left(self, every: Sequence[Cell]) -> list[Cell]:
         """Cells that are to be run: not done, or done and no longer as they were."""
-        damaged = set(damaged_files(self.path))
-        return [cell for cell in every if not self.done(cell) or damaged & self._files_of(cell).keys()]
+        damaged = {Path(name).stem for name in damaged_files(self.path)}
+        return [cell for cell in every if cell.name in damaged or not self.done(cell)]
 
     def without_weights(self, every: Sequence[Cell]) -> list[Cell]:
         """Cells that are done and have no file of weights."""
@@ -320,9 +328,9 @@ class GridFolder:
 
     def write_results(self) -> list[Row]:
         """Write ``results.csv`` and, if a cell has such lines, ``epochs.csv``; returns the rows of the former."""
-        rows = cell_rows(self.experiment, self.path)
-        if rows:
-            write_atomically(self.results, to_csv(rows))
-        if earlier := cell_rows(self.experiment, self.path, on_the_way=True):
-            write_atomically(self.on_the_way, to_csv(earlier))
+        found = whole_cells(self.path)
+        rows, earlier = cell_rows(self.experiment, found), rows_on_the_way(self.experiment, found)
+        for file, lines in ((self.results, rows), (self.on_the_way, earlier)):
+            if lines:
+                write_atomically(file, to_csv(lines))
         return rows

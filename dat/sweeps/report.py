@@ -1,27 +1,224 @@
-"""Tables and figures from the results of one or several grids."""
+"""Tables and figures of results: measured beside published, differences paired by seed, and curves."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import textwrap
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from statistics import fmean
 
+from dual_attention._base.colours import MUTED, PALE
 from dual_attention._base.files import write_atomically
+from dual_attention._base.intervals import half_width
+from dual_attention._base.plots import house_style, legend_below, matplotlib_figure, save_figure
+from dual_attention._base.words import counted
 
 from ..training.metrics import Row
-from .comparison import comparison_text
-from .contrasts import contrasts_text, draw_contrasts
-from .curves import draw_curves
+from .curves import colours_of, draw_curves
 from .experiment import AnySwept
-from .grid import GridFolder
-from .results import merge_results, to_csv
-from .sources import by_source, made_differently
+from .published import Published, outside, welch_t
+from .results import to_csv, values_by_point
+from .sources import by_source, made_differently, merge_results
 from .table import CurvesFigure, Draw, ResultTable
 
+BySeed = dict[int, float]
 
-def write_tables(folder: GridFolder, rows: Sequence[Row]) -> None:
-    """Write the table of a grid into its folder."""
-    write_atomically(folder.comparison, comparison_text(folder.experiment.table, rows))
+
+def cell_text(values: Sequence[float], published: Published | None, digits: int = 1) -> str:
+    """``mean ± half of the t-interval (published mean; Welch's t; trials outside the published range)``, where known.
+
+    An adjusted mean follows the published one after an arrow. Means have so many ``digits`` after the point.
+    """
+    if published is None:
+        return f"{mean_text(values, digits)} (–)"
+    means = [mean for mean in (published.mean, published.adjusted) if mean is not None]
+    parts = [" → ".join(f"{mean:.{digits}f}" for mean in means)]
+    if (t := welch_t(values, published)) is not None:
+        parts.append(f"t {round(t, 1) + 0.0:.1f}")
+    if beyond := outside(values, published):
+        parts.append(f"{beyond} out")
+    return f"{mean_text(values, digits)} ({'; '.join(parts)})"
+
+
+def mean_text(values: Sequence[float], digits: int = 1) -> str:
+    """``mean ± half of the 95 % t-interval``, which needs two trials."""
+    text = f"{fmean(values):.{digits}f}"
+    if len(values) > 1:
+        text += f" ± {half_width(values):.{digits}f}"
+    return text
+
+
+def outside_sentence(table: ResultTable, rows: Sequence[Row], measure: str) -> str:
+    """Number of runs outside the range of the published ones, and its expectation if both were alike; or nothing."""
+    compared = beyond = 0
+    expected = 0.0
+    for panel in table.panels(rows):
+        for curve in table.curve_axis.ordered(rows):
+            published = {point.point: point for point in table.published_curve(measure, panel, curve)}
+            for n, values in values_by_point(table, rows, measure, panel, curve).items():
+                if n not in published or (found := outside(values, published[n])) is None:
+                    continue
+                compared += len(values)
+                beyond += found
+                expected += 2 * len(values) / ((published[n].trials or 0) + 1)
+    if not compared:
+        return ""
+    return (
+        f"{beyond} of the {compared} runs lie outside the range of the published runs of their cell; if ours were "
+        f"drawn as theirs, {expected:.0f} would be expected to."
+    )
+
+
+def measured_table(table: ResultTable, rows: Sequence[Row], measure: str) -> str:
+    """One line for each panel and curve, one column for each point: measured, and published in brackets."""
+    names = [axis.name for axis in table.axes[:-1]]
+    digits, compares = table.decimals if measure in table.measures else 2, table.compares_with(rows)
+    lines = []
+    for sizes, panels in size_groups(table, rows):
+        head = "| " + " | ".join(names) + " | " + " | ".join(f"{n:,}" for n in sizes) + " |"
+        lines += [head, "|" + "---|" * (len(names) + len(sizes))]
+        for panel in panels:
+            within = [row for row in rows if table.panel(row) == panel]
+            for curve in table.curve_axis.ordered(within):
+                published = {point.point: point for point in table.published_curve(measure, panel, curve)}
+                cells = dict.fromkeys(sizes, "")
+                for n, values in values_by_point(table, within, measure, panel, curve).items():
+                    known = published.get(n)
+                    cells[n] = cell_text(values, known, digits) if compares else mean_text(values, digits)
+                first = [panel] if len(names) > 1 else []
+                lines.append("| " + " | ".join([*first, table.curve_axis.label(curve), *cells.values()]) + " |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def size_groups(table: ResultTable, rows: Sequence[Row]) -> list[tuple[list[int], list[str]]]:
+    """Panels with the same points on the horizontal axis, together with these."""
+    point = table.point_axis.name
+    groups: dict[tuple[int, ...], list[str]] = {}
+    for panel in table.panels(rows):
+        sizes = tuple(sorted({int(row[point]) for row in rows if table.panel(row) == panel}))
+        groups.setdefault(sizes, []).append(panel)
+    return [(list(sizes), panels) for sizes, panels in groups.items()]
+
+
+def comparison_text(table: ResultTable, rows: Sequence[Row], note: str = "") -> str:
+    """The tables of all measures as one Markdown text, after the ``note``."""
+    trials = sorted({*Counter(tuple(row[axis.name] for axis in table.axes) for row in rows).values()})
+    count = counted(trials[0], "trial") if len(trials) == 1 else f"{trials[0]} to {trials[-1]} trials"
+    adjusted = f" (→ without {table.adjusted})" if table.adjusted else ""
+    published = (
+        f". In brackets the published mean{adjusted}, and where single runs are published, Welch's t of our mean "
+        "against it and how many of our trials lie outside the range of the published ones (out)"
+        f"{'; ' * bool(table.beside_published)}{table.beside_published}"
+    )
+    parts = [
+        "# Measured beside published" if table.compares_with(rows) else "# Measured",
+        "",
+        f"{table.caption}: mean ± half of its 95 % t-interval, of {count}"
+        f"{published if table.compares_with(rows) else ''}.",
+        "",
+        *([note, ""] if note else []),
+    ]
+    for measure, title in {**table.measures, **table.tabled}.items():
+        if all(row.get(measure) is None for row in rows):
+            continue
+        parts += [f"## {title[:1].upper()}{title[1:]}", "", measured_table(table, rows, measure)]
+        if sentence := outside_sentence(table, rows, measure):
+            parts += [sentence, ""]
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def differences(
+    table: ResultTable, rows: Sequence[Row], measure: str, against: str
+) -> Iterator[tuple[str, str, str, BySeed]]:
+    """Panel, point, curve and differences by seed, wherever a curve and ``against`` have two seeds in common.
+
+    After its cells come each curve's means over all cells, if these are several.
+    """
+    values: dict[tuple[str, int], dict[str, BySeed]] = {}
+    for row in (row for row in rows if row.get(measure) is not None):
+        cell = table.panel(row), int(row[table.point_axis.name])
+        values.setdefault(cell, {}).setdefault(row[table.curve_axis.name], {})[row["seed"]] = float(row[measure])
+    panels = table.panels(rows)
+    cells = sorted(values, key=lambda cell: (panels.index(cell[0]), cell[1]))
+    for curve in (curve for curve in table.curve_axis.ordered(rows) if curve != against):
+        pairs = [(values[cell].get(curve, {}), values[cell].get(against, {})) for cell in cells]
+        found = [
+            {seed: own[seed] - theirs[seed] for seed in sorted(own.keys() & theirs.keys())} for own, theirs in pairs
+        ]
+        for (panel, point), by_seed in zip(cells, found, strict=True):
+            if len(by_seed) > 1:
+                yield panel, f"{point:,}", curve, by_seed
+        common = set.intersection(*map(set, found)) if len(found) > 1 else set()
+        if len(common) > 1:
+            yield "all", "all", curve, {seed: fmean(by_seed[seed] for by_seed in found) for seed in sorted(common)}
+
+
+def contrasts_text(table: ResultTable, rows: Sequence[Row], against: str) -> str:
+    """Differences of all measures from the curve ``against`` as Markdown; ``ValueError`` if there is no such curve."""
+    curve, digits = table.curve_axis, table.decimals
+    if against not in curve.ordered(rows):
+        raise ValueError(f"against: expected one of {', '.join(curve.ordered(rows))}, got {against!r}")
+    head = ["measure", *(axis.name for axis in table.axes[:-2]), table.point_axis.plural, curve.name]
+    lines = [[*head, "pairs", "difference"], ["---"] * (len(head) + 2)]
+    for measure, title in table.measures.items():
+        for panel, point, name, by_seed in differences(table, rows, measure, against):
+            trials = list(by_seed.values())
+            words = [title, *([panel] if len(table.axes) > 2 else []), point, curve.label(name), str(len(trials))]
+            lines.append([*words, f"{fmean(trials):+.{digits}f} ± {half_width(trials):.{digits}f}"])
+    intro = f"{table.caption}: mean difference of trials with the same seed ± half of its 95 % t-interval."
+    return "\n".join(
+        [
+            f"# Differences from {curve.label(against)}",
+            "",
+            intro,
+            "",
+            *(f"| {' | '.join(line)} |" for line in lines),
+            "",
+        ]
+    )
+
+
+def draw_contrasts(table: ResultTable, rows: Sequence[Row], path: Path, against: str) -> None:
+    """Draw the differences from the curve ``against``: a panel for each measure, in it a band of lines for each cell.
+
+    Nothing is drawn where no pair of curves has two seeds in common.
+    """
+    found = {measure: list(differences(table, rows, measure, against)) for measure in table.measures}
+    found = {measure: lines for measure, lines in found.items() if lines}
+    every = [line for lines in found.values() for line in lines]
+    if not every:
+        return
+    cells = list(dict.fromkeys((panel, point) for panel, point, *_ in every))
+    cells.sort(key=lambda cell: cell[1] == "all")
+    colours = {curve: colour for curve, colour in colours_of(table, rows).items() if curve != against}
+    size = (min(9.2, 2.0 + 3.2 * len(found)), 0.8 + 0.17 * (len(colours) + 1) * len(cells))
+    with house_style():
+        figure, axes = matplotlib_figure(1, len(found), figsize=size, squeeze=False, sharey=True)
+        for axis, (measure, lines) in zip(axes[0], found.items(), strict=True):
+            for number, (curve, colour) in enumerate(colours.items()):
+                look = {"color": colour, "fmt": "o", "markersize": 4}
+                for panel, point, _, by_seed in (line for line in lines if line[2] == curve):
+                    height = cells.index((panel, point)) + (number + 1) / (len(colours) + 1) - 0.5
+                    trials = list(by_seed.values())
+                    axis.errorbar(fmean(trials), height, xerr=half_width(trials), **look)
+                axis.errorbar([], [], xerr=[], label=table.curve_axis.label(curve), **look)
+            for cell in range(0, len(cells), 2):
+                axis.axhspan(cell - 0.5, cell + 0.5, color=PALE, alpha=0.5, linewidth=0, zorder=0)
+            axis.axvline(0, color=MUTED, linewidth=1.2, linestyle=":", zorder=1.5)
+            axis.grid(axis="y", visible=False)
+            axis.tick_params(labelsize=9)
+            axis.set_title(textwrap.fill(table.measures[measure], 26), loc="left", fontsize=10, fontweight="bold")
+        names = ["all cells" if point == "all" else f"{panel} {point}".strip() for panel, point in cells]
+        axes[0][0].set_yticks(range(len(cells)), names)
+        axes[0][0].set_ylim(len(cells) - 0.5, -0.5)
+        what = f"{table.y_title} less that of {table.curve_axis.label(against)}: mean of pairs, 95 % t-interval"
+        figure.supxlabel(textwrap.fill(what, 36 * len(found)), fontsize=10)
+        figure.tight_layout()
+        legend_below(figure, axes[0][0].get_legend_handles_labels()[0], fontsize=9)
+        save_figure(figure, path)
 
 
 def figures(table: ResultTable, rows: Sequence[Row]) -> dict[str, Callable[[Path], None]]:
@@ -63,7 +260,7 @@ def plot_results(
     """Write ``results.csv``, the tables and the figures of several sources together into the folder ``out``.
 
     Args:
-        sources: as :func:`~.results.merge_results` takes them. Those with a label have curves of their own, and then
+        sources: as :func:`~.sources.merge_results` takes them. Those with a label have curves of their own, and then
             only curves are drawn.
         chosen: values of axes to take; all, if there are none of an axis.
         against: a curve from which the others' differences are written, ``contrasts.md``, and drawn, ``contrasts.png``.
@@ -73,7 +270,7 @@ def plot_results(
 
     Raises:
         FileExistsError: if one of them is there already.
-        FileNotFoundError, ValueError: as :func:`~.results.merge_results` and :func:`chosen_rows`.
+        FileNotFoundError, ValueError: as :func:`~.sources.merge_results` and :func:`chosen_rows`.
     """
     rows, folder = chosen_rows(experiment.table, merge_results(experiment, sources), chosen or {}), Path(out)
     table, curves = by_source(experiment.table, rows)

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dual_attention._base.extras import require
+from dual_attention._base.files import write_atomically
 from dual_attention._base.words import counted, listed, printable
 
 from ..training.interrupt import Interrupted, StopOnSignal
@@ -17,7 +18,7 @@ from ..training.tables import show
 from .durations import duration_text, rates
 from .experiment import AnySwept
 from .grid import Cell, GridConfig, GridFolder, cells
-from .report import draw_figures, write_tables
+from .report import comparison_text, draw_figures
 from .workers import NotPrepared, run_cells
 
 
@@ -37,16 +38,16 @@ def reproduce(
         NotPrepared: if the first cell cannot be prepared; a folder that was made for the grid is removed again.
         WorkerDied: if the process of a cell was killed.
     """
-    folder = GridFolder(experiment, grid.out)
+    folder, every = GridFolder(experiment, grid.out), cells(experiment, grid)
     if dry_run:
         folder.check(grid)
-        list_cells(cells(experiment, grid), grid, folder)
+        list_cells(every, grid, folder)
         return folder
     new = not folder.path.exists()
     with folder.locked():
         folder.open(grid)
         try:
-            run_grid(folder, grid, cells(experiment, grid), quiet=quiet)
+            run_grid(folder, grid, every, quiet=quiet)
         except NotPrepared:
             if new:
                 remove_plan(folder)
@@ -92,7 +93,7 @@ def run_grid(folder: GridFolder, grid: GridConfig, every: Sequence[Cell], *, qui
         finally:
             rows = folder.write_results()
             if rows:
-                write_tables(folder, rows)
+                write_atomically(folder.comparison, comparison_text(experiment.table, rows))
                 draw_figures(experiment.table, rows, folder.figures)
         if stop() and not all(folder.done(cell) for cell in every):
             raise Interrupted

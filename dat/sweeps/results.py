@@ -1,15 +1,22 @@
-"""Tables of results: one line a run, written as CSV, read again, and merged."""
+"""Results of cells, and tables of them: one line a run, with digests of its settings, as CSV and read again.
+
+A cell keeps the settings of its run: all that its result depends on beside its seed. A table has digests of groups of
+them, one column each, so that results of several grids are merged only if they were made alike. What a cell or a table
+lacks, since an older version wrote it, is not known and hinders nothing.
+"""
 
 from __future__ import annotations
 
 import csv
 import io
+import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from dataclasses import asdict
+from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 from dual_attention._base.checksums import check_checksums, damaged_files, read_checksums
 from dual_attention._base.files import read_json_object
@@ -17,8 +24,11 @@ from dual_attention._base.words import shortened
 
 from ..training.metrics import Row
 from .experiment import AnySwept
-from .protocol import digest_columns, digests
 from .table import ResultTable
+
+Made = TypeVar("Made")
+Cells: TypeAlias = Mapping[Path, dict[str, Any]]
+"""Results of cells by their files."""
 
 LR = "lr"
 """Column of the learning rate, where an arm has its own."""
@@ -94,35 +104,120 @@ def _number(text: str, where: str) -> float:
     return number
 
 
-def cell_rows(experiment: AnySwept, folder: Path, *, on_the_way: bool = False) -> list[Row]:
-    """Results of all cells in the folder of a grid, whichever grid asked for them.
+CONFIG = "config"
+"""Entry of the result of a cell: the settings of its run, before what its arm alone is given."""
+UNCOMPARED = ("experiment", "seed", "machine", "output")
+"""Keys of a run's configuration that are no settings; the folder of a grid has one device and one precision."""
+IDLE = (
+    *("eval_batch_size", "micro_batch_size", "report_every", "eval_every", "checkpoint_every", "measure_at"),
+    *("milestones", "milestone_tokens", "milestone_words", "activation_stats"),
+)
+"""Keys of the loop that change no result, or only by rounding."""
+
+
+def settings_of(config: Any) -> dict[str, Any]:
+    """The settings of a run as JSON has them."""
+    settings = {name: value for name, value in json.loads(json.dumps(asdict(config))).items() if name not in UNCOMPARED}
+    return settings | {"loop": {name: value for name, value in settings["loop"].items() if name not in IDLE}}
+
+
+def differing_settings(
+    older: Mapping[str, Any], newer: Mapping[str, Any], group: str = ""
+) -> Iterator[tuple[str, Any, Any]]:
+    """The dotted keys, and both values, in which two runs differ, of those that both have."""
+    for name in (name for name in older if name in newer):
+        before, now = older[name], newer[name]
+        if isinstance(before, Mapping) and isinstance(now, Mapping):
+            yield from differing_settings(before, now, f"{group}{name}.")
+        elif before != now:
+            yield group + name, before, now
+
+
+def short_digest(values: Any) -> str:
+    """A short digest of something that is JSON."""
+    return sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def digest_columns(table: ResultTable) -> dict[str, str]:
+    """Columns of digests, by what each is of."""
+    return {name: f"{name}_digest" for name in table.digests}
+
+
+def digests(table: ResultTable, entries: Mapping[str, Any]) -> Row:
+    """The digests of a run, of those that are known.
 
     Args:
-        on_the_way: those that shorter runs would have, see :func:`rows_on_the_way`.
+        entries: of its result: digests by their columns, and the :data:`CONFIG` from which the others follow.
+    """
+    settings, apart = entries.get(CONFIG, {}), {*(axis.key for axis in table.axes), *table.locations}
+    found: Row = {}
+    for name, column in digest_columns(table).items():
+        if column in entries:
+            found[column] = entries[column]
+        elif name in settings:
+            # Without those that are null, so that a key that is added later changes nothing.
+            values = {key: x for key, x in settings[name].items() if x is not None and f"{name}.{key}" not in apart}
+            found[column] = short_digest(values)
+    return found
+
+
+def cell_files(folder: Path) -> list[Path]:
+    """Files of the results of cells in the folder of a grid, sorted; an error of the system if it cannot be listed."""
+    cells = folder / "cells"
+    if not cells.exists():
+        return []
+    return sorted(path for path in cells.iterdir() if path.suffix == ".json" and not path.name.startswith("."))
+
+
+def sound_cells(folder: Path) -> Cells:
+    """Results of the cells in the folder of a grid, by their files, without those that were damaged since."""
+    damaged = {folder / name for name in damaged_files(folder, ending=".json")}
+    return {file: read_json_object(file) for file in cell_files(folder) if file not in damaged}
+
+
+def whole_cells(folder: Path) -> Cells:
+    """Results of all cells in the folder of a grid, whichever grid asked for them, by their files.
 
     Raises:
         FileNotFoundError: naming the file, if one that was there is missing.
         ValueError: naming the file, if one is damaged, or has changed.
     """
     check_checksums(folder, [name for name in read_checksums(folder) if name.endswith(".json")])
-    rows = []
-    for file in cell_files(folder):
-        with named_cell(file):
-            result = read_json_object(file)
-            if on_the_way:
-                rows += [{**row, **own_rate(result)} for row in rows_on_the_way(experiment, result)]
-            else:
-                rows.append({**experiment.row(result), **digests(experiment.table, result), **own_rate(result)})
-    return rows
+    return {file: read_json_object(file) for file in cell_files(folder)}
 
 
-def rows_on_the_way(experiment: AnySwept, result: Mapping[str, Any]) -> list[Row]:
-    """The lines that shorter runs would have, one for each epoch after which the run was measured.
+def each_cell(cells: Cells, make: Callable[[dict[str, Any]], Made]) -> Iterator[Made]:
+    """What ``make`` makes of each cell's result; errors about its entries become ``ValueError`` naming the file."""
+    for file, result in cells.items():
+        try:
+            yield make(result)
+        except (AttributeError, KeyError, TypeError, ZeroDivisionError) as error:
+            raise ValueError(
+                f"{file}: damaged, or not the result of a cell ({type(error).__name__}: {error})"
+            ) from error
+
+
+def cell_rows(experiment: AnySwept, cells: Cells) -> list[Row]:
+    """A line for each cell."""
+
+    def row(result: dict[str, Any]) -> Row:
+        return {**experiment.row(result), **digests(experiment.table, result), **own_rate(result)}
+
+    return list(each_cell(cells, row))
+
+
+def rows_on_the_way(experiment: AnySwept, cells: Cells) -> list[Row]:
+    """The lines that shorter runs would have, one for each epoch after which a run was measured.
 
     Their seconds are those of the whole run, and metrics that only its end was measured by are left out.
     """
-    rest = {name: value for name, value in result.items() if name not in experiment.table.metrics}
-    return [experiment.row({**rest, **measured}) for measured in result.get("measured", [])]
+
+    def rows(result: dict[str, Any]) -> list[Row]:
+        rest = {name: value for name, value in result.items() if name not in experiment.table.metrics}
+        early = result.get("measured", [])
+        return [{**experiment.row({**rest, **measured}), **own_rate(result)} for measured in early]
+
+    return [row for rows_of_one in each_cell(cells, rows) for row in rows_of_one]
 
 
 def columns_of_cell(experiment: AnySwept, result: Mapping[str, Any]) -> Row:
@@ -135,29 +230,6 @@ def own_rate(result: Mapping[str, Any]) -> Row:
     return dict(result.get("given", {}).get("numbers", {}))
 
 
-def cell_files(folder: Path) -> list[Path]:
-    """Files of the results of cells in the folder of a grid, sorted; an error of the system if it cannot be listed."""
-    cells = folder / "cells"
-    if not cells.exists():
-        return []
-    return sorted(path for path in cells.iterdir() if path.suffix == ".json" and not path.name.startswith("."))
-
-
-def sound_cells(folder: Path) -> dict[Path, dict[str, Any]]:
-    """Results of the cells in the folder of a grid, by their files, without those that were damaged since."""
-    damaged = {folder / name for name in damaged_files(folder, ending=".json")}
-    return {file: read_json_object(file) for file in cell_files(folder) if file not in damaged}
-
-
-@contextmanager
-def named_cell(file: Path) -> Iterator[None]:
-    """Context whose errors about the entries of a cell's result name its file."""
-    try:
-        yield
-    except (AttributeError, KeyError, TypeError, ZeroDivisionError) as error:
-        raise ValueError(f"{file}: damaged, or not the result of a cell ({type(error).__name__}: {error})") from error
-
-
 def load_results(experiment: AnySwept, source: str | Path) -> list[Row]:
     """Rows of a ``results.csv``, or of the folder of a grid, finished or not.
 
@@ -167,7 +239,7 @@ def load_results(experiment: AnySwept, source: str | Path) -> list[Row]:
     """
     path, table = Path(source), experiment.table
     if path.is_dir():
-        rows, file = cell_rows(experiment, path), path / "results.csv"
+        rows, file = cell_rows(experiment, whole_cells(path)), path / "results.csv"
         if not rows and file.is_file():
             rows = read_results(experiment, file)
     elif path.is_file():
@@ -216,31 +288,6 @@ def check_provenance(experiment: AnySwept, rows: Sequence[Row], where: object) -
                 )
 
 
-def _tells_rate(table: ResultTable, source: str | Path, row: Row) -> bool:
-    """Whether it is known that a run has the learning rate of its line or, where that has none, of its grid.
-
-    A table may be of several grids and of a version that did not tell rates apart.
-    """
-    return LR in row or Path(source).is_dir() or any(name in row for name in digest_columns(table).values())
-
-
-def _check_rates(table: ResultTable, rows: Sequence[Row], where: object) -> None:
-    """Check that no arm of a source and panel has a learning rate of its own in some runs and optim.lr in others.
-
-    Raises:
-        ValueError: naming the arm and both rates.
-    """
-    arm, own = table.curve_axis.name, {}
-    for row in rows:
-        rates = own.setdefault((row.get(SOURCE, ""), table.panel(row), row[arm]), {})
-        rates.setdefault(LR in row, row)
-        if len(rates) > 1:
-            raise ValueError(
-                f"{where}: {row[arm]}: lr {rates[True][LR]:g} and optim.lr; they were not made alike, so they are not "
-                "merged: expected its own learning rate in all runs of an arm, or in none"
-            )
-
-
 def values_by_point(
     table: ResultTable, rows: Sequence[Row], measure: str, panel: str, curve: str
 ) -> dict[int, list[float]]:
@@ -250,59 +297,3 @@ def values_by_point(
         if table.panel(row) == panel and row[table.curve_axis.name] == curve and row.get(measure) is not None:
             values.setdefault(int(row[table.point_axis.name]), []).append(float(row[measure]))
     return dict(sorted(values.items()))
-
-
-def merge_results(experiment: AnySwept, sources: Sequence[str | Path]) -> list[Row]:
-    """All runs of the sources, each once, ordered by label, axes and seed.
-
-    Args:
-        sources: as :func:`load_results` takes them, each with or without a label (``LABEL=PATH``). Runs of a label are
-            merged with each other only, and have it in the column :data:`SOURCE`.
-
-    Raises:
-        ValueError: as :func:`load_results` and :func:`check_provenance`; also for an arm with and without a learning
-            rate of its own, and for a run with two results.
-    """
-    merged: dict[tuple[Any, ...], Row] = {}
-    tuned: list[Row] = []
-    table = experiment.table
-    for source in sources:
-        label, path = labelled(source)
-        rows = load_results(experiment, path)
-        if label:
-            rows = [{**row, SOURCE: label} for row in rows]
-        tuned += [row for row in rows if _tells_rate(table, path, row)]
-        try:
-            check_provenance(experiment, [*merged.values(), *rows], path)
-            _check_rates(table, tuned, path)
-            for row in rows:
-                run = (row.get(SOURCE, ""), *(row[axis.name] for axis in table.axes), row["seed"])
-                _check_measures(table, merged.setdefault(run, row), row, path)
-        except ValueError as error:
-            other = "another label" if label else "a label"
-            raise ValueError(f"{error}; with {other} (LABEL={path}) it has curves of its own") from error
-    labels = list(dict.fromkeys(run[0] for run in merged))
-    return [merged[run] for run in sorted(merged, key=lambda run: (labels.index(run[0]), *run))]
-
-
-def _check_measures(table: ResultTable, known: Row, row: Row, where: object) -> None:
-    for measure in table.measures:
-        if known.get(measure) != row.get(measure):
-            raise ValueError(
-                f"{where}: {table.run_of(row)}: {row.get(measure)}{table.unit} ({measure}), and "
-                f"{known.get(measure)}{table.unit} in another source; expected one result for each run"
-            )
-
-
-def labelled(source: str | Path) -> tuple[str, Path]:
-    """Label and path of ``LABEL=PATH``; the label of a path alone is empty.
-
-    Raises:
-        ValueError: for a label that is not made of words.
-    """
-    label, equals, path = str(source).partition("=")
-    if not equals or "/" in label or Path(source).exists():
-        return "", Path(source)
-    if not path or not re.fullmatch(r"[\w.+-]+( [\w.+-]+)*", label):
-        raise ValueError(f"source: expected a path or LABEL=PATH, the label of letters and digits, got {source}")
-    return label, Path(path)

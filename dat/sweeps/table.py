@@ -60,7 +60,7 @@ class ResultTable(RunTable):
     provenance: Mapping[str, int | None] = field(default_factory=dict)
     """Numbers of how runs were made, from ``identity``; and those of rows that lack them."""
     digests: tuple[str, ...] = ()
-    """Groups of a configuration of which results have a digest, see :mod:`.protocol`."""
+    """Groups of a configuration of which results have a digest, see :mod:`.results`."""
     locations: tuple[str, ...] = ()
     """Keys of where data lies, whose contents have a digest of their own."""
     run_in_words: Callable[[Row], str] | None = None

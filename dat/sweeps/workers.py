@@ -33,8 +33,7 @@ from ..training.run_folder import versions
 from ..training.weights_file import save_weights
 from .experiment import AnySwept
 from .grid import Cell, GridConfig, GridFolder
-from .protocol import CONFIG, settings_of
-from .results import LR
+from .results import CONFIG, LR, settings_of
 
 _stop: Event | None = None
 _begun: SimpleQueue[tuple[int, str, str]] | None = None

@@ -39,7 +39,7 @@ from ...data.text.tokens import (
     text_of_files,
     tokenize,
 )
-from ...sweeps.protocol import short_digest
+from ...sweeps.results import short_digest
 from ...training.configs import check
 from ...training.permutation import Permutation
 from ...training.problem import Batch

@@ -9,8 +9,8 @@ import pytest
 
 from dat.cli.main import main
 from dat.experiments.relational_games.experiment import RelationalGames
-from dat.sweeps.contrasts import contrasts_text, differences, draw_contrasts
 from dat.sweeps.grid import GridFolder, cells
+from dat.sweeps.report import contrasts_text, differences, draw_contrasts
 from dat.sweeps.reproduce import reproduce
 from dat.sweeps.results import load_results, to_csv
 from dat.training.config_io import read_config

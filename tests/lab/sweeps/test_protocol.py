@@ -15,10 +15,10 @@ from dat.experiments.language.grid import LanguageGrid
 from dat.experiments.sequences.config import RecallGrid, RecallSets
 from dat.experiments.sequences.experiment import Recall
 from dat.sweeps.grid import GridFolder, cells
-from dat.sweeps.protocol import CONFIG, differing_settings, digests, settings_of
 from dat.sweeps.report import plot_results
 from dat.sweeps.reproduce import reproduce
-from dat.sweeps.results import load_results, merge_results, to_csv
+from dat.sweeps.results import CONFIG, differing_settings, digests, load_results, settings_of, to_csv
+from dat.sweeps.sources import merge_results
 from dat.training.configs import OptimConfig, StepLoopConfig
 from dat.training.metrics import Row
 from dual_attention.generation.tokenizer import ByteTokenizer

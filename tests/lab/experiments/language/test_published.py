@@ -14,9 +14,9 @@ from dat.experiments.language.experiment import LanguageModelling
 from dat.experiments.language.model_keys import LanguageModelKeys
 from dat.experiments.language.presets import PRESETS
 from dat.experiments.language.published import published_perplexity, published_results
-from dat.sweeps.comparison import comparison_text
 from dat.sweeps.curves import draw_published
 from dat.sweeps.grid import cells
+from dat.sweeps.report import comparison_text
 from dat.training.config_io import build_parser, parse_config
 from dual_attention._base.plots import house_style, matplotlib_figure
 

@@ -29,9 +29,9 @@ from dat.experiments.mathematics.problem import (
     prepare_questions,
 )
 from dat.experiments.mathematics.published import published_accuracies
-from dat.sweeps.comparison import comparison_text
 from dat.sweeps.durations import timed_rate
 from dat.sweeps.grid import cells
+from dat.sweeps.report import comparison_text
 from dat.training.config_io import build_parser, parse_config
 from dat.training.configs import MachineConfig, PrecisionMachineConfig
 from dat.training.experiment import count_parameters

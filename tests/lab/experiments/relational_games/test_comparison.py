@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dat.experiments.relational_games.experiment import RelationalGames
-from dat.sweeps.comparison import cell_text, comparison_text, measured_table, outside_sentence
 from dat.sweeps.published import Published, welch_t
+from dat.sweeps.report import cell_text, comparison_text, measured_table, outside_sentence
 from dual_attention._base.intervals import half_width
 
 

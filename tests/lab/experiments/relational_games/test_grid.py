@@ -29,7 +29,8 @@ from dat.sweeps.grid import Cell, GridFolder, cells
 from dat.sweeps.published import Published
 from dat.sweeps.report import draw_figures
 from dat.sweeps.reproduce import reproduce
-from dat.sweeps.results import cell_rows, merge_results, read_results
+from dat.sweeps.results import cell_rows, read_results, whole_cells
+from dat.sweeps.sources import merge_results
 from dat.sweeps.workers import run_cell
 from dat.training.configs import LoopConfig
 from dat.training.interrupt import Interrupted
@@ -123,7 +124,7 @@ def test_a_folder_with_cells_of_another_generator_is_refused(tmp_path, in_proces
     grid = tiny_grid(tmp_path / "grid", tasks=("between",), models=("transformer-128-h2",))
     folder = reproduce(GAMES, grid, quiet=True)
     cell = folder.path_of(in_process[0])
-    assert json.loads(cell.read_text())["generator"] == 2 == cell_rows(GAMES, folder.path)[0]["generator"]
+    assert json.loads(cell.read_text())["generator"] == 2 == cell_rows(GAMES, whole_cells(folder.path))[0]["generator"]
     older = {key: value for key, value in json.loads(cell.read_text()).items() if key != "generator"}
     cell.write_text(json.dumps(older))
     message = r"seed 0: generator 1, but generator 2 in .*; they were not made alike, so they are not"
@@ -242,7 +243,7 @@ def test_ctrl_c_keeps_finished_cells(tmp_path, in_process, monkeypatch):
     with interrupted(1):
         reproduce(GAMES, grid, quiet=True)
     folder = GridFolder(GAMES, tmp_path / "grid")
-    assert len(cell_rows(GAMES, folder.path)) == 1
+    assert len(cell_rows(GAMES, whole_cells(folder.path))) == 1
     assert folder.results.exists() and (folder.figures / "heldout.png").exists()
 
 

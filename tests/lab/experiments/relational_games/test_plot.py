@@ -11,11 +11,10 @@ import pytest
 from dat.cli.main import main
 from dat.experiments.relational_games.experiment import RelationalGames
 from dat.experiments.relational_games.presets import BASELINES, LABELS
-from dat.sweeps.comparison import comparison_text
 from dat.sweeps.curves import draw_legend
-from dat.sweeps.report import plot_results
-from dat.sweeps.results import labelled, merge_results, read_results, to_csv
-from dat.sweeps.sources import by_source
+from dat.sweeps.report import comparison_text, plot_results
+from dat.sweeps.results import read_results, to_csv
+from dat.sweeps.sources import by_source, labelled, merge_results
 from dual_attention._base.plots import empty_figure
 from tests.support.refusals import refusals
 
