@@ -11,14 +11,6 @@ from typing import Any, ClassVar
 import torch.nn.functional as F
 
 from dat.data.relational_games.dataset import GameImages as Images
-from dat.data.relational_games.digits import (
-    DIGIT_TASKS,
-    UNSEEN,
-    DigitSource,
-    DigitTask,
-    check_classes,
-    digit_splits,
-)
 from dat.experiments.relational_games.config import GamesModelConfig, GamesRunConfig
 from dat.experiments.relational_games.image_games import ImageGames, images_table, prepare_images
 from dat.sweeps.table import CurvesFigure
@@ -27,6 +19,14 @@ from dat.training.experiment import Prepared
 from dat.training.metrics import Row
 from dual_attention._base.plots import house_style, matplotlib_figure, save_figure
 from studies._lib.unseen import Sets, TrainedSets, UnseenGrid
+from studies.digit_games.digits import (
+    DIGIT_TASKS,
+    UNSEEN,
+    DigitSource,
+    DigitTask,
+    check_classes,
+    digit_splits,
+)
 from studies.relational_games.toolbox import toolbox
 
 TEST_SETS = {"test": "classes trained on, by new hands", "unseen": "classes never trained on"}

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from dat.data.images.folders import read_picture
 from dat.data.relational_games.dataset import GameImages
-from dat.data.relational_games.digits import featureless_objects
 from dat.data.relational_games.render import CELL_SIZE, render_tiles
 from dat.data.relational_games.tasks import ObjectSource, get_task
 from dat.experiments.relational_games.config import GamesRunConfig
@@ -22,6 +21,7 @@ from dat.sweeps.table import CurvesFigure
 from dat.training.experiment import Prepared
 from dual_attention._base.digests import stream_seed
 from studies._lib.unseen import Sets, TrainedSets, UnseenGrid
+from studies.digit_games.digits import featureless_objects
 from studies.emoji.experiment import check_identities
 from studies.emoji.pictures import HELD_OUT, Emoji
 

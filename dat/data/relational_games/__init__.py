@@ -5,12 +5,11 @@ arXiv 1905.10307) and is used by Altabaa & Lafferty (2024, arXiv 2405.16727). A 
 pentominoes and tested on new pentominoes and on two sets of objects it has never seen, hexominoes and stripes.
 
 ``generate_images`` draws images, ``make_splits`` draws a whole experiment, ``load_official`` and ``official_splits``
-do the same from the official files, ``digit_splits`` draws one with handwritten digits, and ``contact_sheet`` shows
-what the images look like. ``tasks.py`` says what each rule rests on.
+do the same from the official files, and ``contact_sheet`` shows what the images look like. ``tasks.py`` says what each
+rule rests on.
 """
 
 from .dataset import GameImages, generate_images
-from .digits import DIGIT_TASKS, digit_splits
 from .objects import OBJECT_SETS
 from .official import load_official, official_splits
 from .scenes import read_scenes
@@ -19,7 +18,6 @@ from .splits import make_splits
 from .tasks import EXTRA_TASKS, TASKS, asked_patterns, class_names, generator_version, num_classes, supported_objects
 
 __all__ = [
-    "DIGIT_TASKS",
     "EXTRA_TASKS",
     "OBJECT_SETS",
     "TASKS",
@@ -27,7 +25,6 @@ __all__ = [
     "asked_patterns",
     "class_names",
     "contact_sheet",
-    "digit_splits",
     "generate_images",
     "generator_version",
     "load_official",

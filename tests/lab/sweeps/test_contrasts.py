@@ -21,8 +21,8 @@ from tests.support.refusals import refusals
 GAMES, THEOREM, SUMS = RelationalGames(), Theorem1(), Sums()
 TRIALS = {
     "dat-0+2-sym": {0: 60.0, 1: 70.0, 2: 65.0},
-    "cosine": {0: 64.0, 1: 71.0, 2: 70.0},
-    "hadamard": {1: 69.0, 2: 66.0, 3: 80.0},
+    "corelnet": {0: 64.0, 1: 71.0, 2: 70.0},
+    "dat-1+1-sym": {1: 69.0, 2: 66.0, 3: 80.0},
     "identities": {0: 50.0},
 }
 ROWS = [
@@ -35,14 +35,14 @@ ROWS = [
 def test_pairs_are_of_the_same_seed():
     found = list(differences(GAMES.table, ROWS, "test", "dat-0+2-sym"))
     assert [(curve, by_seed) for *_, curve, by_seed in found] == [
-        ("hadamard", {1: -1.0, 2: 1.0}),
-        ("cosine", {0: 4.0, 1: 1.0, 2: 5.0}),
+        ("dat-1+1-sym", {1: -1.0, 2: 1.0}),
+        ("corelnet", {0: 4.0, 1: 1.0, 2: 5.0}),
     ]
 
 
 def test_means_over_cells_take_the_seeds_that_all_have():
-    more = [{**row, "n_train": 1000, "test": row["test"] + row["seed"] * (row["model"] == "cosine")} for row in ROWS]
-    more = [row for row in more if row["seed"] != 0 or row["model"] != "cosine"]
+    more = [{**row, "n_train": 1000, "test": row["test"] + row["seed"] * (row["model"] == "corelnet")} for row in ROWS]
+    more = [row for row in more if row["seed"] != 0 or row["model"] != "corelnet"]
     found = list(differences(GAMES.table, [*ROWS, *more], "test", "dat-0+2-sym"))
     assert [point for _, point, *_ in found] == ["500", "1,000", "all"] * 2
     assert found[-1][-1] == {1: (1 + 2) / 2, 2: (5 + 7) / 2}
@@ -64,7 +64,7 @@ def test_there_is_no_mean_over_cells_where_one_has_no_pairs():
 def test_the_table():
     text = contrasts_text(GAMES.table, ROWS, "dat-0+2-sym")
     assert "# Differences from DAT 0+2, symmetric" in text and "Hexominoes" not in text
-    assert "| same | 500 | cosine relations | 3 | +3.3 ± 5.2 |" in text
+    assert "| same | 500 | CoRelNet | 3 | +3.3 ± 5.2 |" in text
 
 
 def test_nothing_is_drawn_without_pairs(tmp_path):

@@ -18,14 +18,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from dat.data.images.digits import DigitSource, digit_images
+from dat.data.relational_games.arguments import split_sizes, to_integer
+from dat.data.relational_games.dataset import GameImages
+from dat.data.relational_games.objects import SPRITE_SIZE, ObjectSet
+from dat.data.relational_games.render import CELL_SIZE, render_tiles
+from dat.data.relational_games.tasks import CELLS, ObjectSource, get_task
 from dual_attention._base.digests import stream_seed
-
-from ..images.digits import DigitSource, digit_images
-from .arguments import split_sizes, to_integer
-from .dataset import GameImages
-from .objects import SPRITE_SIZE, ObjectSet
-from .render import CELL_SIZE, render_tiles
-from .tasks import CELLS, ObjectSource, get_task
 
 DigitTask = Literal["same", "occurs", "xoccurs", "between", "match_pattern"]
 DIGIT_TASKS: tuple[DigitTask, ...] = ("same", "occurs", "xoccurs", "between", "match_pattern")
