@@ -52,7 +52,7 @@ _FACTORED = Attention | RelationalAttention | RelationalCrossAttention | Disenta
 """Heads whose maps are of queries and keys."""
 
 
-def split_heads(x: Tensor, heads: int) -> Tensor:
+def _by_head(x: Tensor, heads: int) -> Tensor:
     """``(B, L, H * D) -> (B, H, L, D)``."""
     return x.unflatten(-1, (heads, -1)).transpose(1, 2)
 
@@ -195,9 +195,7 @@ def _assigns(retrieved: list[tuple[Tensor, ScoreFactors]]) -> Callable[..., None
     """A hook that keeps the symbols that were retrieved last, and the weights with which they were."""
 
     def after(module: SymbolicAttention, args: tuple[Any, ...], symbols: Tensor) -> None:
-        q, templates = (
-            split_heads(x, module.n_heads) for x in (module.q_proj(args[0]), module.template_features[None])
-        )
+        q, templates = (_by_head(x, module.n_heads) for x in (module.q_proj(args[0]), module.template_features[None]))
         weights = ScoreFactors(_kept(module.scale * q), _kept(templates), "softmax")
         retrieved[:] = [(symbols, weights.normalised(Visible.whole(q.shape[2], module.n_symbols)))]
 
@@ -237,7 +235,7 @@ def _factors(site: Site, given: dict[str, Any]) -> dict[str, Any]:
     masks = (given[name] for name in ("attn_mask", "padding_mask", "is_causal"))
     sizes: dict[str, int] = {"batch": 1, "heads": module.n_heads, "n": x.shape[1], "m": y.shape[1]}
     pattern = mask_pattern(*masks, segments=given["segments"], window=module.window, **sizes)
-    q, k = split_heads(wq(x), module.n_heads), split_heads(wk(y), module.n_kv_heads)
+    q, k = _by_head(wq(x), module.n_heads), _by_head(wk(y), module.n_kv_heads)
     if rope[0] is not None:
         q, k = (apply_rotary(z, *rope) for z in (q, k))
     q = module.attn_scale * q
@@ -248,7 +246,7 @@ def _factors(site: Site, given: dict[str, Any]) -> dict[str, Any]:
     kept: dict[str, Any] = {"site": site, "weights": ScoreFactors(_kept(q), _kept(k), activation, offsets)}
     kept["visible"] = pattern.once(("visible",), lambda: _visible_in(pattern))
     if sensory and module.wg is None and module.rel_pos_values is None:
-        values = repeat_heads(split_heads(module.wv(given["value"]), module.n_kv_heads), module.n_heads)
+        values = repeat_heads(_by_head(module.wv(given["value"]), module.n_kv_heads), module.n_heads)
         kept["sender_norms"] = _norms(site, values)
     if isinstance(module, RelationalAttention):
         u, w = (factors.transpose(1, 2) for factors in module.relation_factors(x, y))
@@ -262,13 +260,13 @@ def _factors(site: Site, given: dict[str, Any]) -> dict[str, Any]:
             library = module.wv(symbols.library).unflatten(-1, (module.n_kv_heads, -1))
             symbols = symbols.with_library(library)
         else:
-            symbols = split_heads(module.wv(symbols), module.n_kv_heads)
+            symbols = _by_head(module.wv(symbols), module.n_kv_heads)
             kept["sender_norms"] = _norms(site, repeat_heads(symbols, module.n_heads))
         bias = None if module.rel_pos_keys is None else module.rel_pos_keys.scores(q, y.shape[1], offset=0)
         kept["symbol_message"], _ = relational_cross_attention(q, k, symbols, scale=1.0, mask=pattern, bias=bias)
     if isinstance(module, DisentangledRelationalCrossAttention):
-        u = module.attn_scale * split_heads(module.wq_rel(x), module.n_heads)
-        w = split_heads(module.wk_rel(y), module.n_kv_heads)
+        u = module.attn_scale * _by_head(module.wq_rel(x), module.n_heads)
+        w = _by_head(module.wk_rel(y), module.n_kv_heads)
         kept["relations"] = ScoreFactors(_kept(u), _kept(w), activation_name(module.rel_activation))
         kept["relation_of_head"] = True
     return kept
