@@ -104,7 +104,7 @@ def test_arms_with_rates_of_their_own(tmp_path, in_process):
 
 
 @refusals(
-    (lambda: contrasts_text(GAMES.table, ROWS, "nobody"), "against: expected one of .*cosine, got 'nobody'"),
+    (lambda: contrasts_text(GAMES.table, ROWS, "nobody"), "against: expected one of .*corelnet, .*got 'nobody'"),
     (lambda: cells(SUMS, SumsGrid(lr_of={"deep": -1.0})), "lr_of: expected positive numbers"),
     (lambda: cells(SUMS, SumsGrid(lr_of={"odd": 1.0})), "lr_of: expected names among linear, deep, got 'odd'"),
 )
