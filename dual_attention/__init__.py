@@ -12,6 +12,7 @@ if TYPE_CHECKING:
         _exports,
         attention,
         baselines,
+        configs,
         dual_attention,
         dual_attn_blocks,
         encoder_models,

@@ -1,9 +1,9 @@
 """The exports of the package; importing this imports all layers and models, and so torch."""
 
 from ._layers.cache import CacheGroup, ContextCache, TokenCache
-from ._layers.options import AttentionOptions, RelationalOptions, SymbolOptions
 from ._models.warm_start import start_from_transformer
 from .attention import Attention
+from .configs import AttentionConfig, RelationalConfig, SymbolConfig
 from .dual_attention import DualAttention
 from .dual_attn_blocks import DualAttnDecoderBlock, DualAttnEncoderBlock
 from .encoder_models import (
@@ -40,7 +40,7 @@ from .vision_models import VisionDualAttnTransformer, VisionTransformer
 __all__ = [
     "LANGUAGE_PRESETS",
     "Attention",
-    "AttentionOptions",
+    "AttentionConfig",
     "CacheGroup",
     "ContextCache",
     "DecoderBlock",
@@ -60,8 +60,8 @@ __all__ = [
     "PositionRelativeSymbolRetriever2D",
     "PositionalSymbolRetriever",
     "RelationalAttention",
+    "RelationalConfig",
     "RelationalCrossAttention",
-    "RelationalOptions",
     "RelationalSymbolicAttention",
     "RelativePositionalEncoding",
     "RelativeSymbols",
@@ -69,7 +69,7 @@ __all__ = [
     "Seq2SeqDualAttnTransformer",
     "Seq2SeqTransformer",
     "SinusoidalPositionalEncoding",
-    "SymbolOptions",
+    "SymbolConfig",
     "SymbolicAttention",
     "TokenCache",
     "TransformerEncoder",

@@ -48,21 +48,7 @@ class Attention(Heads):
         d_model: width of the model.
         n_heads: query heads.
         dropout: rate on the attention weights, and on the output unless ``out_dropout`` is given.
-        key_dim: width of one query/key head; by default the head width ``d_model / total_n_heads``.
-        n_kv_heads: key/value heads, each serving ``n_heads / n_kv_heads`` query heads; by default ``n_heads``.
-        add_bias_kv: biases in the key and value projections.
-        add_bias_out: bias in the output projection.
-        total_n_heads: heads of the whole layer if these are only some of them (dual attention); the output width is
-            ``n_heads * d_model / total_n_heads``.
-        attn_scale: factor of the scores; by default ``1 / sqrt(key_dim)``.
-        out_dropout: rate on the output; by default ``dropout``.
-        shaw_max_rel_pos: add relative positions of Shaw et al. 2018 to the keys, clipped at this offset.
-        shaw_values: add them to the values as well; weights are then built.
-        window: sliding window: receiver ``i`` sees senders with ``|i - j| < window``.
-        output_gate: activation of a gate, computed from the query, on each feature that the heads bring (sigmoid: Qiu
-            et al. 2025, arXiv 2505.06708; ``"identity"``: linear, a control for relations); None: no gate.
-        add_bias_q: bias in the query projection, as GPT-2 and PyTorch's own layers have.
-        out_dim: features of the output; by default as many as the heads have together.
+        others: the options that :class:`~dual_attention.AttentionConfig` explains.
 
     >>> layer, x = Attention(d_model=64, n_heads=4), torch.randn(2, 9, 64)
     >>> out, weights = layer(x, x, x, is_causal=True, need_weights=True)

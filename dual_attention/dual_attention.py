@@ -22,7 +22,8 @@ Shapes: B batch, N objects, H_sa and H_ra heads of the two kinds, R relations, d
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -33,20 +34,22 @@ from ._layers.calls import TypedModule
 from ._layers.continuation import Masks, Past, cache_parts, transaction, visibility
 from ._layers.inputs import check_boolean, check_choice, check_no_values, check_not_negative, check_sequence
 from ._layers.joined import join_weights, joined_weights
-from ._layers.options import AttentionOptions, Options, RelationalHeadType, RelationalOptions, checked_options
+from ._layers.options import checked_options
 from ._layers.symbols import Symbols
 from .attention import Attention
+from .configs import RelationalHeadType
 from .functional.checks import MaybeNone
 from .functional.masks import MaskPattern, Segments
 from .relational_attention import DisentangledRelationalCrossAttention, RelationalAttention, RelationalCrossAttention
 
-__all__ = ["AttentionOptions", "DualAttention", "DualAttentionOutput", "RelationalHeadType", "RelationalOptions"]
+__all__ = ["RELATIONAL_HEADS", "DualAttention", "DualAttentionOutput", "RelationalHeadType"]
 
-_RELATIONAL_HEADS = {
+RELATIONAL_HEADS = {
     "relational_attention": RelationalAttention,
     "rca": RelationalCrossAttention,
     "disrca": DisentangledRelationalCrossAttention,
 }
+"""Classes of relational heads, by the name that ``ra_type`` gives them."""
 
 
 class DualAttentionOutput(NamedTuple):
@@ -94,8 +97,9 @@ class DualAttention(TypedModule):
         d_model: width of the model.
         n_heads_sa, n_heads_ra: heads of the two kinds; head width is ``d_model / (n_heads_sa + n_heads_ra)``.
         dropout: rate on attention weights and on outputs.
-        sa_kwargs: further arguments of :class:`~dual_attention.attention.Attention`.
-        ra_kwargs: further arguments of the relational heads' class.
+        sa_kwargs: further arguments of :class:`~dual_attention.attention.Attention`, a dict or an
+            :class:`~dual_attention.AttentionConfig`.
+        ra_kwargs: those of the relational heads' class, a dict or a :class:`~dual_attention.RelationalConfig`.
         share_attn_params: one set of attention queries and keys for both kinds; needs as many heads of both.
         ra_type: ``"relational_attention"``, or for ablations ``"rca"`` or ``"disrca"``, see
             :mod:`dual_attention.relational_attention`.
@@ -115,8 +119,8 @@ class DualAttention(TypedModule):
         n_heads_sa: int,
         n_heads_ra: int,
         dropout: float = 0.0,
-        sa_kwargs: AttentionOptions | Options | None = None,
-        ra_kwargs: RelationalOptions | Options | None = None,
+        sa_kwargs: Mapping[str, Any] | None = None,
+        ra_kwargs: Mapping[str, Any] | None = None,
         share_attn_params: bool = False,
         ra_type: RelationalHeadType = "relational_attention",
     ) -> None:
@@ -139,7 +143,7 @@ class DualAttention(TypedModule):
             own = checked_options("sa_kwargs", sa_kwargs, Attention, taken=("n_heads",))
             self.self_attention = Attention(n_heads=n_heads_sa, **{**common, **own})
         if n_heads_ra:
-            heads = _RELATIONAL_HEADS[ra_type]
+            heads = RELATIONAL_HEADS[ra_type]
             own = checked_options("ra_kwargs", ra_kwargs, heads, taken=("n_heads",))
             self.relational_attention = heads(n_heads=n_heads_ra, **{**common, **own})
         widths = [heads.wo.out_features for heads in self._heads().values()]

@@ -5,28 +5,23 @@ Shapes: B batch, N length of the sequence, M length of the context, d width of t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from torch import Tensor
 
 from ._layers.cache import Cache
 from ._layers.continuation import cache_parts, transaction
 from ._layers.inputs import check_boolean
-from ._layers.options import (
-    AttentionOptions,
-    DualAttnDecoderBlockOptions,
-    DualAttnEncoderBlockOptions,
-    NormType,
-    Options,
-    RelationalHeadType,
-    RelationalOptions,
-    checked_options,
-)
+from ._layers.options import checked_options
 from ._layers.symbols import Symbols
 from .attention import Attention
+from .configs import NormType, RelationalHeadType
 from .dual_attention import DualAttention, DualAttentionOutput
 from .functional.masks import MaskPattern, Segments
 from .transformer_blocks import DecoderSteps, EncoderSteps, FeedForwardBlock, create_norm
 
-__all__ = ["DualAttnDecoderBlock", "DualAttnDecoderBlockOptions", "DualAttnEncoderBlock", "DualAttnEncoderBlockOptions"]
+__all__ = ["DualAttnDecoderBlock", "DualAttnEncoderBlock"]
 
 
 class DualAttnEncoderBlock(EncoderSteps):
@@ -55,8 +50,8 @@ class DualAttnEncoderBlock(EncoderSteps):
         dropout_rate: float = 0.0,
         norm_first: bool = True,
         norm_type: NormType = "layernorm",
-        sa_kwargs: AttentionOptions | Options | None = None,
-        ra_kwargs: RelationalOptions | Options | None = None,
+        sa_kwargs: Mapping[str, Any] | None = None,
+        ra_kwargs: Mapping[str, Any] | None = None,
         ra_type: RelationalHeadType = "relational_attention",
         share_attn_params: bool = False,
         bias: bool = True,
@@ -148,9 +143,9 @@ class DualAttnDecoderBlock(DecoderSteps):
         dropout_rate: float = 0.0,
         norm_first: bool = True,
         norm_type: NormType = "layernorm",
-        sa_kwargs: AttentionOptions | Options | None = None,
-        ra_kwargs: RelationalOptions | Options | None = None,
-        cross_kwargs: AttentionOptions | Options | None = None,
+        sa_kwargs: Mapping[str, Any] | None = None,
+        ra_kwargs: Mapping[str, Any] | None = None,
+        cross_kwargs: Mapping[str, Any] | None = None,
         ra_type: RelationalHeadType = "relational_attention",
         share_attn_params: bool = False,
         bias: bool = True,

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ._layers.cache import Cache
-from ._layers.config import SequenceSymbolRetrieval, config_of
-from ._layers.options import AttentionOptions, NormType, Options, RelationalHeadType, RelationalOptions, SymbolOptions
 from ._layers.symbols import Symbols
-from ._models.config import EncoderConfig, TokenPositions
 from ._models.encoder import EncoderModel
 from ._models.encoder_heads import EncoderForMaskedLM, EncoderForSequenceClassification, EncoderHeadOutput
-from ._models.retrievers import (
-    check_symbol_width,
-    check_symbols_fit,
-    create_symbol_retriever,
-    retrieve_symbols,
-    symbol_sizes,
-)
+from ._models.retrievers import check_symbols_fit, retrieve_symbols, retriever_of
 from ._models.stack import BlockInputs, Trace
 from ._models.warm_start import beside, start_from_transformer
+from .configs import EncoderConfig, NormType, RelationalHeadType, SequenceSymbolRetrieval, TokenPositions
 from .dual_attn_blocks import DualAttnEncoderBlock
 from .transformer_blocks import EncoderBlock
 
@@ -124,13 +117,13 @@ class TransformerEncoder(EncoderModel):
         bias: bool = True,
         pos_enc_type: TokenPositions = "pos_emb",
         *,
-        attn_kwargs: AttentionOptions | Options | None = None,
+        attn_kwargs: Mapping[str, Any] | None = None,
         n_token_types: int = 0,
         embedding_norm: bool = True,
         final_norm: bool | None = None,
         rope_theta: float = 10000.0,
     ) -> None:
-        super().__init__(config_of(EncoderConfig, locals()))
+        super().__init__(EncoderConfig.of(locals()))
         self.init_weights()
 
     @classmethod
@@ -188,15 +181,15 @@ class DualAttnTransformerEncoder(EncoderModel):
         n_layers: int,
         n_heads_sa: int,
         n_heads_ra: int,
-        symbol_retrieval_kwargs: SymbolOptions | Options | None = None,
+        symbol_retrieval_kwargs: Mapping[str, Any] | None = None,
         dff: int | None = None,
         dropout_rate: float = 0.0,
         activation: str = "gelu",
         norm_first: bool = True,
         max_block_size: int = 1024,
         norm_type: NormType = "layernorm",
-        sa_kwargs: AttentionOptions | Options | None = None,
-        ra_kwargs: RelationalOptions | Options | None = None,
+        sa_kwargs: Mapping[str, Any] | None = None,
+        ra_kwargs: Mapping[str, Any] | None = None,
         ra_type: RelationalHeadType = "relational_attention",
         share_attn_params: bool = False,
         symbol_retrieval: SequenceSymbolRetrieval = "symbolic_attention",
@@ -211,19 +204,16 @@ class DualAttnTransformerEncoder(EncoderModel):
         rope_theta: float = 10000.0,
     ) -> None:
         check_symbols_fit(symbol_retrieval, n_heads_ra, ra_kwargs)
-        super().__init__(config_of(EncoderConfig, locals()))
+        config = EncoderConfig.of(locals())
+        super().__init__(config)
         if not (shared_symbol_retriever or update_symbols_each_layer):
             raise ValueError("shared_symbol_retriever: False needs update_symbols_each_layer=True")
         self.n_heads_ra = n_heads_ra
         self.update_symbols_each_layer = update_symbols_each_layer
         self.symbol_retrievers = nn.ModuleList()
         if n_heads_ra:
-            sizes = symbol_sizes(d_model, n_heads_sa, n_heads_ra, max_block_size)
-            for _ in range(1 if shared_symbol_retriever else n_layers):
-                self.symbol_retrievers.append(
-                    create_symbol_retriever(symbol_retrieval, symbol_retrieval_kwargs, sizes=sizes)
-                )
-                check_symbol_width(self.symbol_retrievers[-1], d_model)
+            retrievers = range(1 if shared_symbol_retriever else n_layers)
+            self.symbol_retrievers.extend(retriever_of(config, max_block_size) for _ in retrievers)
         self.init_weights()
 
     @classmethod
@@ -235,7 +225,7 @@ class DualAttnTransformerEncoder(EncoderModel):
         vocab_size: int,
         max_block_size: int,
         silent: bool = True,
-        ra_kwargs: RelationalOptions | Options | None = None,
+        ra_kwargs: Mapping[str, Any] | None = None,
         **arguments: Any,
     ) -> DualAttnTransformerEncoder:
         """As :meth:`TransformerEncoder.from_torch`, with new relational heads beside PyTorch's.

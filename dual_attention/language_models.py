@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
@@ -11,31 +11,18 @@ import torch
 from torch import Tensor, nn
 
 from ._layers.cache import Cache
-from ._layers.config import SequenceSymbolRetrieval, config_of
-from ._layers.options import (
-    AttentionOptions,
-    BlockOptions,
-    NormType,
-    Options,
-    RelationalHeadType,
-    RelationalOptions,
-    RetrieverOptions,
-    SymbolOptions,
-)
 from ._layers.symbols import Symbols
-from ._models.config import DecoderLanguageConfig, TokenPositions
 from ._models.language import LanguageModel, LanguageModelOutput
 from ._models.retrievers import (
-    check_symbol_width,
     check_symbols_fit,
-    create_symbol_retriever,
     retrieve_symbols,
+    retriever_of,
     retriever_options,
-    symbol_sizes,
     tie_symbol_libraries,
 )
 from ._models.stack import BlockInputs, Trace
 from ._models.weights import ignore_weights
+from .configs import DecoderLanguageConfig, NormType, RelationalHeadType, SequenceSymbolRetrieval, TokenPositions
 from .dual_attn_blocks import DualAttnEncoderBlock
 from .symbol_retrieval import RelationalSymbolicAttention
 from .transformer_blocks import EncoderBlock
@@ -93,7 +80,7 @@ class TransformerLM(LanguageModel):
         bias: bool = True,
         pos_enc_type: TokenPositions = "pos_emb",
         use_flash_attention: bool = True,
-        block_kwargs: BlockOptions | Options | None = None,
+        block_kwargs: Mapping[str, Any] | None = None,
         *,
         tie_weights: bool = True,
         final_norm: bool = True,
@@ -103,7 +90,7 @@ class TransformerLM(LanguageModel):
         dtype: torch.dtype | None = None,
     ) -> None:
         with nullcontext() if device is None else torch.device(device):
-            super().__init__(config_of(DecoderLanguageConfig, locals()))
+            super().__init__(DecoderLanguageConfig.of(locals()))
         self.n_heads = n_heads
         self.use_flash_attention = use_flash_attention
         self._finish(dtype)
@@ -157,24 +144,24 @@ class DualAttnTransformerLM(LanguageModel):
         n_layers: int,
         n_heads_sa: int,
         n_heads_ra: int,
-        symbol_retrieval_kwargs: SymbolOptions | Options | None = None,
+        symbol_retrieval_kwargs: Mapping[str, Any] | None = None,
         dff: int | None = None,
         dropout_rate: float = 0.0,
         activation: str = "gelu",
         norm_first: bool = True,
         max_block_size: int = 1024,
         norm_type: NormType = "layernorm",
-        sa_kwargs: AttentionOptions | Options | None = None,
-        ra_kwargs: RelationalOptions | Options | None = None,
+        sa_kwargs: Mapping[str, Any] | None = None,
+        ra_kwargs: Mapping[str, Any] | None = None,
         ra_type: RelationalHeadType = "relational_attention",
         share_attn_params: bool = False,
         symbol_retrieval: SequenceSymbolRetrieval = "symbolic_attention",
-        symbol_retriever_config: RetrieverOptions | Options | None = None,
+        symbol_retriever_config: Mapping[str, Any] | None = None,
         pos_enc_type: TokenPositions = "pos_emb",
         bias: bool = True,
         *,
         ff_bias: bool | None = True,
-        block_kwargs: BlockOptions | Options | None = None,
+        block_kwargs: Mapping[str, Any] | None = None,
         update_symbols_each_layer: bool = True,
         tie_weights: bool = True,
         final_norm: bool = True,
@@ -185,7 +172,7 @@ class DualAttnTransformerLM(LanguageModel):
     ) -> None:
         check_symbols_fit(symbol_retrieval, n_heads_ra, ra_kwargs)
         with nullcontext() if device is None else torch.device(device):
-            super().__init__(config_of(DecoderLanguageConfig, locals()))
+            super().__init__(DecoderLanguageConfig.of(locals()))
         self.symbol_retriever_config = retriever_options(symbol_retriever_config)
         self.n_heads_sa = n_heads_sa
         self.n_heads_ra = n_heads_ra
@@ -207,15 +194,10 @@ class DualAttnTransformerLM(LanguageModel):
         shared = retriever_options(config.symbol_retriever_config)["shared_symbol_retriever"]
         if not (shared or config.update_symbols_each_layer):
             raise ValueError("update_symbols_each_layer: False needs symbol_retriever_config's shared_symbol_retriever")
-        sizes = symbol_sizes(config.d_model, config.n_heads_sa, config.n_heads_ra, config.max_block_size)
-        retrievers = [
-            create_symbol_retriever(config.symbol_retrieval, config.symbol_retrieval_kwargs, sizes=sizes)
-            for _ in range(1 if shared else config.n_layers)
-        ]
+        retrievers = [retriever_of(config, config.max_block_size) for _ in range(1 if shared else config.n_layers)]
         first = retrievers[0]
         if isinstance(first, RelationalSymbolicAttention) and not first.causal_nbhd:
             raise ValueError("symbol_retrieval_kwargs: a causal model needs causal_nbhd=True")
-        check_symbol_width(first, config.d_model)
         return retrievers * config.n_layers if shared else retrievers
 
     def _tie(self) -> None:

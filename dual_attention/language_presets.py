@@ -11,10 +11,9 @@ from typing import Any, Literal
 import torch
 
 from ._base.words import suggestion
-from ._layers.config import arguments_for, check_types
-from ._layers.options import parameters_of
-from ._models.config import DecoderLanguageConfig
+from ._layers.options import check_types, parameters_of
 from ._models.retrievers import symbol_sizes, with_sizes
+from .configs import AttentionConfig, DecoderLanguageConfig, RelationalConfig, SymbolConfig
 from .language_models import DualAttnTransformerLM, TransformerLM
 
 __all__ = ["LANGUAGE_PRESETS", "LanguageModelConfig", "language_preset"]
@@ -61,7 +60,7 @@ class LanguageModelConfig(DecoderLanguageConfig):
 
     def arguments(self) -> dict[str, Any]:
         """The arguments of the model's class, all of them."""
-        return arguments_for(_CLASSES[self.model], self)
+        return self.arguments_for(_CLASSES[self.model])
 
     def build(
         self, device: torch.device | str | None = None, dtype: torch.dtype | None = None
@@ -115,10 +114,6 @@ def _defaults() -> dict[str, Any]:
 _PAPER: dict[str, Any] = {
     "vocab_size": 50304,
     "n_layers": 24,
-    "dropout_rate": 0.0,
-    "activation": "gelu",
-    "norm_first": True,
-    "max_block_size": 1024,
     "pos_enc_type": "RoPE",
     "bias": False,
 }
@@ -148,15 +143,10 @@ def _dat(
         d_model=d_model,
         n_heads_sa=half,
         n_heads_ra=half,
-        symbol_retrieval_kwargs={
-            "d_model": d_model,
-            "n_heads": symbol_heads,
-            "n_symbols": n_symbols,
-            "trainable_symbols": False,
-        },
+        symbol_retrieval_kwargs=SymbolConfig(n_heads=symbol_heads, n_symbols=n_symbols, trainable_symbols=False),
         dff=4 * d_model,
-        sa_kwargs={"n_kv_heads": n_kv_heads},
-        ra_kwargs={"n_kv_heads": n_kv_heads, "n_relations": n_relations, "rel_proj_dim": width},
+        sa_kwargs=AttentionConfig(n_kv_heads=n_kv_heads),
+        ra_kwargs=RelationalConfig(n_kv_heads=n_kv_heads, n_relations=n_relations, rel_proj_dim=width),
         **common,
     )
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from contextlib import nullcontext
-from typing import Any, Literal
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -17,9 +17,9 @@ from ._layers.cache import Cache
 from ._layers.continuation import Masks, transaction
 from ._layers.heads import merge_heads, split_heads
 from ._layers.inputs import check_boolean, check_choice, check_positive
-from ._layers.options import RelationScore
 from ._layers.relation_size import initial_variation, wr_bound
 from ._layers.symbols import SymbolHeads, Symbols, kept_symbols
+from .configs import RelationInit, RelationScore
 from .functional import (
     MaskPattern,
     RelationalAttentionOutput,
@@ -52,34 +52,21 @@ class RelationalAttention(SymbolHeads):
     Queries and keys of the attention choose whom to listen to; queries and keys of the relations say what is compared.
     A symbol names the sender, so that the receiver knows with whom a relation holds, whatever the sender's features.
 
+    Squared distances cost as much as relations two features wider, so p - 2 is the better width for kernels that take
+    powers of two; float16 and bfloat16 are computed in float32. They are at most 0 up to rounding, and 0 means equal.
+
+    An initial size that is asked for sets the bound of the uniform ``W_r`` that gives it on average over initial
+    weights, which is measured on random projections from a fixed seed: no generator moves and there is no new state.
+    Under ``wr_init="large"``, R = 2 and p = d / 2 the size is 0.5 for symmetric relations, 0.2 for others, and 1 for
+    symmetric squared distances.
+
     Args:
         d_model: width of the model, of receivers, senders and symbols.
         n_heads: H.
-        n_relations: R; by default ``n_heads``. All heads see the same relations, each through its own ``W_r``.
-        n_kv_heads: heads of attention keys and of symbols (grouped-query attention); by default ``n_heads``.
-            Relations are not grouped.
-        rel_activation: activation of the relations: identity, relu, sigmoid, tanh, gelu, silu, softmax (over the
-            senders that the mask allows), or an elementwise function.
-        rel_proj_dim: width of one relation's query and key; by default ``head width * n_heads // n_relations``.
-        add_bias_kv: biases in the projections of attention keys and symbols.
-        symmetric_rels: one projection for relation queries and keys, so that r(x, y) = r(y, x).
+        dropout: rate on the attention weights, and on the output unless ``out_dropout`` is given.
         use_relative_positional_symbols: symbols belong to pairs (``RelativeSymbols``, or a tensor ``(N, M, d)``).
-        rel_score: what a relation is before its activation, over sqrt(p): ``"dot"``, the inner product of its query
-            and key as in the paper, or ``"squared_distance"``, -b_l |W_q^l x - W_k^l y|^2, with a learned strength b_l
-            of each relation, which starts at 1. At most 0 up to rounding; 0 means equal. Costs as much as relations two
-            features wider, so p - 2 is the better width for kernels that take powers of two; float16 and bfloat16 are
-            computed in float32.
-        wr_init: scale of the initial ``W_r``: ``"published"``, uniform in ±1/sqrt(head width * R), as in the package
-            of the paper's authors; ``"large"``, uniform in ±1/sqrt(R), as in the authors' runs of Relational Games.
-        rel_init_size: how much relations contribute to messages at the start, in place of ``wr_init``: root mean square
-            of W_r r less its mean over senders, for ten independent objects with entries of variance 1 (as after a
-            normalisation), each compared with all ten. ``W_r`` is uniform, with the bound that gives this size on
-            average over initial weights; it is measured on random projections from a fixed seed, so no generator moves
-            and there is no new state. None leaves it to ``wr_init``; with ``"large"``, R = 2 and p = d / 2, that is 0.5
-            for symmetric relations, 0.2 for others, and 1 for symmetric squared distances.
-        dropout, key_dim, total_n_heads, attn_scale, shaw_max_rel_pos, window, add_bias_q: of the attention, as
-            :class:`~dual_attention.attention.Attention`.
-        add_bias_out, out_dropout, out_dim: of its output, likewise.
+        others: the options that :class:`~dual_attention.RelationalConfig` explains; R is ``n_relations``, and p
+            ``rel_proj_dim``.
 
     >>> layer = RelationalAttention(d_model=64, n_heads=4, n_relations=8)
     >>> layer(torch.randn(2, 9, 64), symbols=torch.randn(2, 9, 64), need_weights=True)
@@ -117,7 +104,7 @@ class RelationalAttention(SymbolHeads):
         use_relative_positional_symbols: bool = False,
         *,
         rel_score: RelationScore = "dot",
-        wr_init: Literal["published", "large"] = "published",
+        wr_init: RelationInit = "published",
         rel_init_size: float | None = None,
         attn_scale: float | None = None,
         out_dropout: float | None = None,
@@ -147,7 +134,7 @@ class RelationalAttention(SymbolHeads):
         if rel_score == "squared_distance" and rel_activation in ("relu", torch.relu, F.relu):
             raise ValueError(f"rel_activation: expected one that keeps negative relations, got {rel_activation!r}")
         self.rel_score = rel_score
-        check_choice("wr_init", wr_init, ("published", "large"))
+        check_choice("wr_init", wr_init, RelationInit)
         self.wr_init = wr_init
         if rel_init_size is not None:
             require_rate("rel_init_size", rel_init_size)
@@ -169,7 +156,7 @@ class RelationalAttention(SymbolHeads):
         self.reset_relations()
 
     def reset_relations(self, projection_std: float | None = None) -> None:
-        """Draw ``W_r`` anew, as ``rel_init_size`` or ``wr_init`` says; strengths of squared distances are 1 again.
+        """Draw ``W_r`` anew, of its initial size; strengths of squared distances are 1 again.
 
         Args:
             projection_std: of the initial weights of relation queries and keys; by default that of ``nn.Linear``.

@@ -9,17 +9,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from ._layers.cache import Cache
-from ._layers.config import SequenceSymbolRetrieval, config_of
-from ._layers.options import (
-    DecoderBlockOptions,
-    DualAttnDecoderBlockOptions,
-    DualAttnEncoderBlockOptions,
-    EncoderBlockOptions,
-    Options,
-    SymbolOptions,
-)
 from ._layers.symbols import Symbols
-from ._models.config import EmbeddingInit, LossType, PairPositions, Seq2SeqConfig
 from ._models.retrievers import (
     check_symbol_width,
     check_symbols_fit,
@@ -29,6 +19,7 @@ from ._models.retrievers import (
 )
 from ._models.seq2seq import Seq2SeqModel, Side
 from ._models.weights import ignore_weights
+from .configs import EmbeddingInit, LossType, PairPositions, Seq2SeqConfig, SequenceSymbolRetrieval
 from .dual_attn_blocks import DualAttnDecoderBlock, DualAttnEncoderBlock
 from .language_models import configure_optimizers
 from .symbol_retrieval import RelationalSymbolicAttention
@@ -86,8 +77,8 @@ class Seq2SeqTransformer(Seq2SeqModel):
         out_dim: int,
         n_layers_enc: int,
         n_layers_dec: int,
-        encoder_kwargs: EncoderBlockOptions | Options,
-        decoder_kwargs: DecoderBlockOptions | Options,
+        encoder_kwargs: Mapping[str, Any],
+        decoder_kwargs: Mapping[str, Any],
         in_block_size: int = 1024,
         out_block_size: int = 1024,
         tie_weights: bool = True,
@@ -99,7 +90,7 @@ class Seq2SeqTransformer(Seq2SeqModel):
         embedding_init: EmbeddingInit | None = None,
         rope_theta: float | None = None,
     ) -> None:
-        super().__init__(config_of(Seq2SeqConfig, locals()))
+        super().__init__(Seq2SeqConfig.of(locals()))
 
 
 class Seq2SeqDualAttnTransformer(Seq2SeqModel):
@@ -138,13 +129,13 @@ class Seq2SeqDualAttnTransformer(Seq2SeqModel):
         input_spec: Mapping[str, Any],
         output_spec: Mapping[str, Any],
         symbol_retrieval: SequenceSymbolRetrieval,
-        symbol_retrieval_kwargs: SymbolOptions | Options | None,
+        symbol_retrieval_kwargs: Mapping[str, Any] | None,
         d_model: int,
         out_dim: int,
         n_layers_enc: int,
         n_layers_dec: int,
-        encoder_kwargs: DualAttnEncoderBlockOptions | Options,
-        decoder_kwargs: DualAttnDecoderBlockOptions | Options,
+        encoder_kwargs: Mapping[str, Any],
+        decoder_kwargs: Mapping[str, Any],
         in_block_size: int = 1024,
         out_block_size: int = 1024,
         tie_weights: bool = True,
@@ -156,15 +147,15 @@ class Seq2SeqDualAttnTransformer(Seq2SeqModel):
         embedding_init: EmbeddingInit | None = None,
         rope_theta: float | None = None,
         decoder_symbol_retrieval: SequenceSymbolRetrieval | None = None,
-        decoder_symbol_retrieval_kwargs: SymbolOptions | Options | None = None,
+        decoder_symbol_retrieval_kwargs: Mapping[str, Any] | None = None,
         update_symbols_each_layer: bool = True,
     ) -> None:
-        super().__init__(config_of(Seq2SeqConfig, locals()))
+        super().__init__(Seq2SeqConfig.of(locals()))
         self.update_symbols_each_layer = update_symbols_each_layer
         encoder, longest = self.encoder_kwargs, max(in_block_size, out_block_size)
         sizes = symbol_sizes(d_model, encoder.get("n_heads_sa", 0), encoder.get("n_heads_ra", 0), longest)
         self._retrievers: dict[Side, str] = {"encoder": "symbol_retriever", "decoder": "symbol_retriever"}
-        retrievers: dict[str, tuple[str, SymbolOptions | Options | None, str]]
+        retrievers: dict[str, tuple[str, Mapping[str, Any] | None, str]]
         retrievers = {"symbol_retriever": (symbol_retrieval, symbol_retrieval_kwargs, "symbol_retrieval_kwargs")}
         if decoder_symbol_retrieval is not None:
             own = decoder_symbol_retrieval, decoder_symbol_retrieval_kwargs, "decoder_symbol_retrieval_kwargs"

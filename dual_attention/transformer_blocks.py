@@ -5,6 +5,7 @@ Shapes: B batch, N length of the sequence, M length of the context, d width of t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -15,24 +16,16 @@ from ._layers.cache import Cache, CacheGroup
 from ._layers.calls import TypedBlock, TypedModule
 from ._layers.continuation import cache_parts, transaction
 from ._layers.inputs import check_boolean, check_choice, check_dropout, check_features, check_positive, check_sequence
-from ._layers.options import (
-    AttentionOptions,
-    DecoderBlockOptions,
-    EncoderBlockOptions,
-    NormType,
-    Options,
-    checked_options,
-)
+from ._layers.options import checked_options
 from .attention import Attention
+from .configs import NormType
 from .functional import activation_function
 from .functional.checks import MaybeNone, check_finite, check_same_device
 from .functional.masks import MaskPattern, Segments
 
 __all__ = [
     "DecoderBlock",
-    "DecoderBlockOptions",
     "EncoderBlock",
-    "EncoderBlockOptions",
     "FeedForwardBlock",
     "NormType",
     "RMSNorm",
@@ -263,7 +256,7 @@ class EncoderBlock(EncoderSteps):
         norm_type: NormType = "layernorm",
         bias: bool = True,
         causal: bool = False,
-        attn_kwargs: AttentionOptions | Options | None = None,
+        attn_kwargs: Mapping[str, Any] | None = None,
         *,
         post_norm_dropout: bool = True,
     ) -> None:
@@ -343,8 +336,8 @@ class DecoderBlock(DecoderSteps):
         bias: bool = True,
         causal: bool = False,
         *,
-        attn_kwargs: AttentionOptions | Options | None = None,
-        cross_kwargs: AttentionOptions | Options | None = None,
+        attn_kwargs: Mapping[str, Any] | None = None,
+        cross_kwargs: Mapping[str, Any] | None = None,
         ff_dropout: bool = False,
     ) -> None:
         check_boolean(bias=bias, ff_dropout=ff_dropout)

@@ -6,32 +6,20 @@ Shapes: C channels, T tokens (a class token, registers if there are any, and the
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
 
 from torch import Tensor, nn
 
 from ._layers.cache import Cache
-from ._layers.config import SymbolRetrieval, arguments_for, config_of
-from ._layers.options import (
-    AttentionOptions,
-    NormType,
-    Options,
-    RelationalHeadType,
-    RelationalOptions,
-    SymbolOptions,
-    options_dict,
-)
+from ._layers.options import options_dict
 from ._layers.symbols import Symbols
-from ._models.config import ImagePool, PatchPositions, VisionConfig
-from ._models.retrievers import (
-    check_symbol_width,
-    check_symbols_fit,
-    create_symbol_retriever,
-    retrieve_symbols,
-    symbol_sizes,
-)
+from ._models.retrievers import check_symbols_fit, retrieve_symbols, retriever_of
 from ._models.stack import BlockInputs
 from ._models.vision import VisionModel, VisionTrace
 from ._models.weights import ignore_weights
+from .configs import ImagePool, NormType, PatchPositions, RelationalHeadType, SymbolRetrieval, VisionConfig
 from .dual_attn_blocks import DualAttnEncoderBlock
 from .language_models import configure_optimizers
 from .symbol_retrieval import PositionRelativeSymbolRetriever2D
@@ -83,10 +71,10 @@ class VisionTransformer(VisionModel):
         pos_enc: PatchPositions = "learned",
         n_registers: int = 0,
     ) -> None:
-        config = config_of(VisionConfig, locals())
+        config = VisionConfig.of(locals())
         super().__init__(config)
         for _ in range(n_layers):
-            self.encoder_blocks.append(EncoderBlock(**arguments_for(EncoderBlock, config)))
+            self.encoder_blocks.append(EncoderBlock(**config.arguments_for(EncoderBlock)))
 
 
 class VisionDualAttnTransformer(VisionModel):
@@ -126,10 +114,10 @@ class VisionDualAttnTransformer(VisionModel):
         activation: str = "gelu",
         norm_first: bool = True,
         symbol_retrieval: SymbolRetrieval = "symbolic_attention",
-        symbol_retrieval_kwargs: SymbolOptions | Options | None = None,
+        symbol_retrieval_kwargs: Mapping[str, Any] | None = None,
         ra_type: RelationalHeadType = "relational_attention",
-        ra_kwargs: RelationalOptions | Options | None = None,
-        sa_kwargs: AttentionOptions | Options | None = None,
+        ra_kwargs: Mapping[str, Any] | None = None,
+        sa_kwargs: Mapping[str, Any] | None = None,
         norm_type: NormType = "layernorm",
         bias: bool = True,
         pool: ImagePool = "cls",
@@ -139,19 +127,18 @@ class VisionDualAttnTransformer(VisionModel):
         update_symbols_each_layer: bool = True,
         n_registers: int = 0,
     ) -> None:
-        config = config_of(VisionConfig, locals())
+        config = VisionConfig.of(locals())
         super().__init__(config)
         self.update_symbols_each_layer = update_symbols_each_layer
         check_symbols_fit(symbol_retrieval, n_heads_ra, ra_kwargs)
         self.symbol_retriever: nn.Module | None = None
         if n_heads_ra:
             tokens = math.prod(self.grid_size) + self.num_prefix_tokens
-            sizes = symbol_sizes(d_model, n_heads_sa, n_heads_ra, tokens)
             options = options_dict("symbol_retrieval_kwargs", symbol_retrieval_kwargs)
             if symbol_retrieval == "position_relative_2d":
                 options = {"n_prefix_tokens": self.num_prefix_tokens} | options
-            self.symbol_retriever = create_symbol_retriever(symbol_retrieval, options, SymbolRetrieval, sizes=sizes)
-            check_symbol_width(self.symbol_retriever, d_model)
+            own = replace(config, symbol_retrieval_kwargs=options)
+            self.symbol_retriever = retriever_of(own, tokens, SymbolRetrieval)
             if getattr(self.symbol_retriever, "n_prefix_tokens", self.num_prefix_tokens) != self.num_prefix_tokens:
                 raise ValueError(
                     f"symbol_retrieval_kwargs: expected n_prefix_tokens={self.num_prefix_tokens}, a class token and "
@@ -160,7 +147,7 @@ class VisionDualAttnTransformer(VisionModel):
         else:
             ignore_weights(self, "symbol_retriever.")
         for _ in range(n_layers):
-            self.encoder_blocks.append(DualAttnEncoderBlock(**arguments_for(DualAttnEncoderBlock, config)))
+            self.encoder_blocks.append(DualAttnEncoderBlock(**config.arguments_for(DualAttnEncoderBlock)))
 
     def _retrieve(self, number: int, x: Tensor, inputs: BlockInputs, cache: Cache | None) -> Symbols:
         if self.symbol_retriever is None:

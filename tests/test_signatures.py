@@ -1,4 +1,4 @@
-"""Parameters of everything that the published package has: names, order and defaults; and the dicts of options."""
+"""Parameters of everything that the published package has: names, order and defaults; and the options."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import inspect
 import itertools
 import json
 import typing
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, FrozenInstanceError, fields, replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,7 @@ import torch
 
 from dual_attention import (
     Attention,
+    AttentionConfig,
     DecoderBlock,
     DisentangledRelationalCrossAttention,
     DualAttention,
@@ -24,16 +25,15 @@ from dual_attention import (
     DualAttnEncoderBlock,
     EncoderBlock,
     RelationalAttention,
+    RelationalConfig,
     RelationalCrossAttention,
+    SymbolConfig,
     TransformerEncoder,
     TransformerLM,
 )
-from dual_attention._layers import options
-from dual_attention._layers.config import arguments_for, config_of
-from dual_attention._models.config import DecoderLanguageConfig, EncoderConfig, Seq2SeqConfig, VisionConfig
 from dual_attention._models.retrievers import RETRIEVERS
-from dual_attention.baselines import Abstractor, Seq2SeqAbstractor
-from dual_attention.baselines.abstractor import AbstractorOptions
+from dual_attention.baselines import Seq2SeqAbstractor
+from dual_attention.configs import DecoderLanguageConfig, EncoderConfig, Seq2SeqConfig, VisionConfig
 from dual_attention.encoder_models import DualAttnTransformerEncoder
 from dual_attention.language_models import DualAttnTransformerLM
 from dual_attention.seq2seq_models import Seq2SeqDualAttnTransformer, Seq2SeqTransformer
@@ -79,30 +79,29 @@ def test_published_signatures():
 
 
 @pytest.mark.parametrize(
-    ("kind", "classes", "elsewhere"),
+    ("kind", "whole", "parts"),
     [
-        (options.AttentionOptions, {Attention}, {"d_model", "n_heads"}),
-        (
-            options.RelationalOptions,
-            {RelationalAttention, RelationalCrossAttention, DisentangledRelationalCrossAttention},
-            {"d_model", "n_heads"},
-        ),
-        (options.SymbolOptions, set(RETRIEVERS.values()), set()),
-        (options.EncoderBlockOptions, {EncoderBlock}, {"d_model"}),
-        (options.DecoderBlockOptions, {DecoderBlock}, {"d_model"}),
-        (options.DualAttnEncoderBlockOptions, {DualAttnEncoderBlock}, {"d_model"}),
-        (options.DualAttnDecoderBlockOptions, {DualAttnDecoderBlock}, {"d_model"}),
-        (AbstractorOptions, {Abstractor}, {"d_model"}),
+        (AttentionConfig, [Attention], []),
+        (RelationalConfig, [RelationalAttention], [RelationalCrossAttention, DisentangledRelationalCrossAttention]),
+        (SymbolConfig, RETRIEVERS.values(), []),
     ],
 )
-def test_options_are_the_arguments_of_the_classes(kind, classes, elsewhere):
-    taken = {name: about for build in classes for name, about in inspect.signature(build).parameters.items()}
+def test_options_are_the_arguments_of_the_classes(kind, whole, parts):
+    """Of the same types and defaults; what the layer around them gives, and ``activation``, are no options."""
+    known = {about.name: about.default for about in fields(kind)}
     hints = typing.get_type_hints(kind)
-    assert set(hints) == set(taken) - elsewhere
-    for build in classes:
-        for name, hint in typing.get_type_hints(build.__init__).items():
-            narrower = name == "max_rel_pos" or name in elsewhere or name == "return"
-            assert narrower or hints[name] == hint, (build, name)
+    elsewhere = set() if kind is SymbolConfig else {"d_model", "n_heads", "dropout", "activation"}
+    taken = set()
+    for build in (*whole, *parts):
+        types = typing.get_type_hints(build.__init__)
+        for name, about in inspect.signature(build).parameters.items():
+            if name in elsewhere:
+                continue
+            required = about.default is about.empty
+            assert known[name] == (None if required else about.default), (build, name)
+            assert hints[name] == types[name] or (kind is SymbolConfig and types[name] | hints[name] == hints[name])
+            taken |= {name} if build in whole else set()
+    assert taken == known.keys()
 
 
 FAMILIES = {
@@ -135,13 +134,13 @@ def test_constructors_are_doors_in_front_of_the_configurations(config):
 def test_every_field_has_help_where_it_is_first_told():
     """A string under it, which the command line takes too, from the base classes of a configuration."""
     told, silent = set(), set()
-    for file in ("_layers/config.py", "_models/config.py"):
-        for kind in ast.parse((ROOT / "dual_attention" / file).read_text(encoding="utf-8")).body:
-            for node, after in itertools.pairwise([*getattr(kind, "body", ()), None]):
-                if isinstance(node, ast.AnnAssign) and isinstance(kind, ast.ClassDef):
-                    helped = isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
-                    (told if helped else silent).add(ast.unparse(node.target))
-    assert told >= {about.name for config in FAMILIES for about in fields(config)}
+    for kind in ast.parse((ROOT / "dual_attention/configs.py").read_text(encoding="utf-8")).body:
+        for node, after in itertools.pairwise([*getattr(kind, "body", ()), None]):
+            if isinstance(node, ast.AnnAssign) and isinstance(kind, ast.ClassDef):
+                helped = isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
+                (told if helped else silent).add(ast.unparse(node.target))
+    options = (AttentionConfig, RelationalConfig, SymbolConfig)
+    assert told >= {about.name for config in (*FAMILIES, *options) for about in fields(config)}
     assert silent <= told
 
 
@@ -160,11 +159,25 @@ def test_help_names_every_mask(method):
 
 def test_a_configuration_keeps_copies():
     given = {"n_kv_heads": 1}
-    config = config_of(DecoderLanguageConfig, {**COMMON, "sa_kwargs": given, "unknown": 3})
+    config = DecoderLanguageConfig.of({**COMMON, "sa_kwargs": given, "unknown": 3})
     given["n_kv_heads"] = 2
     assert config.sa_kwargs == {"n_kv_heads": 1}
-    assert "vocab_size" not in arguments_for(EncoderBlock, config)
-    assert arguments_for(EncoderBlock, config)["d_model"] == COMMON["d_model"]
+    assert "vocab_size" not in config.arguments_for(EncoderBlock)
+    assert config.arguments_for(EncoderBlock)["d_model"] == COMMON["d_model"]
+
+
+def test_options_stand_for_a_dict_of_those_that_are_not_at_their_defaults():
+    options = RelationalConfig(n_relations=8, symmetric_rels=True, rel_score="dot")
+    assert dict(options) == {"n_relations": 8, "symmetric_rels": True} == {**options} and len(options) == 2
+    assert not RelationalConfig() and "rel_score" not in options and hash(options) == hash(replace(options))
+    with pytest.raises(FrozenInstanceError):
+        options.n_relations = 2
+    with pytest.raises(TypeError, match="symmetric_rels: expected True or False, got 1"):
+        RelationalConfig(symmetric_rels=1)
+    nested = {"encoder_kwargs": {"ra_kwargs": options}, "decoder_kwargs": {}, "input_spec": SPEC, "output_spec": SPEC}
+    config = Seq2SeqConfig.of({**ENDS, **nested})
+    assert config.encoder_kwargs == {"ra_kwargs": dict(options)}
+    assert type(config.encoder_kwargs["ra_kwargs"]) is dict
 
 
 SIZES = {"dff": 8, "dropout_rate": 0.0, "activation": "relu", "norm_first": True}
@@ -181,6 +194,10 @@ ENDS = {"d_model": 8, "out_dim": 5, "n_layers_enc": 1, "n_layers_dec": 1, "in_bl
     (lambda: DualAttention(**DUAL, ra_kwargs={"n_relation": 1}), "ra_kwargs: .* got 'n_relation'; .* n_relations"),
     (
         lambda: DualAttention(**DUAL, ra_kwargs={"wr_init": "large"}, ra_type="rca"),
+        "ra_kwargs: .*RelationalCross.*wr_init",
+    ),
+    (
+        lambda: DualAttention(**DUAL, ra_kwargs=RelationalConfig(wr_init="large"), ra_type="rca"),
         "ra_kwargs: .*RelationalCross.*wr_init",
     ),
     (lambda: DualAttention(**DUAL, sa_kwargs={"n_heads": 1}), "sa_kwargs: .* got 'n_heads'"),

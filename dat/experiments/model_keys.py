@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from math import inf
 from typing import Any, Literal, TypeVar
 
 from dual_attention._base.words import counted, listed
-from dual_attention._layers.config import SymbolRetrieval
-from dual_attention._layers.options import RelationalOptions, SymbolOptions
-from dual_attention._models.config import DepthConfig, PatchesConfig
+from dual_attention.configs import (
+    AttentionConfig,
+    DepthConfig,
+    PatchesConfig,
+    RelationalConfig,
+    RelationsConfig,
+    SymbolConfig,
+    SymbolRetrieval,
+)
+from dual_attention.dual_attention import RELATIONAL_HEADS
 from dual_attention.functional.activations import ACTIVATIONS
 
 from ..training.config_data import defaults_of
-from ..training.configs import WIDEST, check, check_inside, check_integers
+from ..training.configs import WIDEST, check, check_inside, check_integers, check_positive
 
 ActivationName = Literal["relu", "gelu", "silu", "swiglu"]
 
@@ -42,7 +48,7 @@ class NamedConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelKeys(DepthConfig, NamedConfig):
+class ModelKeys(RelationsConfig, DepthConfig, NamedConfig):
     """A Dual Attention Transformer, or a Transformer when it has no relational heads."""
 
     n_layers: int = 2
@@ -50,27 +56,10 @@ class ModelKeys(DepthConfig, NamedConfig):
     """Sensory (self-attention) heads in each layer."""
     n_heads_ra: int = 2
     """Relational heads in each layer; 0 makes a standard Transformer, and the keys about relations and symbols idle."""
-    norm_first: bool = True
+    activation: ActivationName = "gelu"
     bias: bool = False
-    n_kv_heads: int | None = None
-    """Key-value heads of each kind of attention in a DAT; null takes as many as there are query heads."""
-    n_relations: int | None = None
-    """Relations, the dimension of the relation vector, in relational attention; null takes one for each such head."""
-    rel_proj_dim: int | None = None
-    """Width of the query and key of one relation; null takes the width of all relational heads / n_relations."""
-    symmetric_rels: bool = False
-    """One projection for the queries and keys of relations, which makes every relation symmetric."""
-    rel_score: Literal["dot", "squared_distance"] = "dot"
-    """What a relation is: the inner product of its query and key, as in the paper (dot), or their negated squared
-    distance times a learned strength (squared_distance)."""
-    rel_activation: str = "identity"
-    """Activation applied to relations; of relational cross-attention, see rca_activation."""
     rca_activation: str = "softmax"
-    """Activation of the scores of relational cross-attention, which are its relations."""
-    wr_init: Literal["published", "large"] = "published"
-    rel_init_size: float | None = None
-    """How much relations contribute to messages at the start, in place of wr_init: root mean square of W_r r less its
-    mean over senders, for inputs of variance 1; null leaves it to wr_init."""
+    """Activation of the scores of relational cross-attention, which are its relations, in place of rel_activation."""
     symbols: SymbolRetrieval
     n_symbols: int
     symbol_heads: int = 4
@@ -85,8 +74,7 @@ class ModelKeys(DepthConfig, NamedConfig):
         sizes = ("d_model", "n_kv_heads", "dff", "n_relations", "rel_proj_dim", "n_symbols", "symbol_heads")
         check_integers(self, "model", *sizes, most=WIDEST)
         check(0 <= self.dropout_rate < 1, "model.dropout_rate", "a number in [0, 1)", self.dropout_rate)
-        size = self.rel_init_size
-        check(size is None or 0 < size < inf, "model.rel_init_size", "a positive number or null", size)
+        check_positive(self, "model", "rel_init_size")
         self.check_heads()
 
     def check_heads(self) -> None:
@@ -157,46 +145,47 @@ class ModelKeys(DepthConfig, NamedConfig):
             given[name] = width * d_model // self.d_model
         return replace(self, d_model=d_model, **given)
 
-    def relational_options(self) -> RelationalOptions:
-        """Arguments of the relational heads; those that have their defaults are left out."""
-        relative = self.symbols.startswith("position_relative")
-        options: RelationalOptions = {"n_kv_heads": self.n_kv_heads}
+    # The keys as the arguments of the library's classes, which have other names or groups.
+
+    @property
+    def n_heads(self) -> int:
+        """Heads of a Transformer."""
+        return self.n_heads_sa
+
+    @property
+    def sa_kwargs(self) -> AttentionConfig:
+        """Options of the sensory heads of a DAT."""
+        return AttentionConfig.of(vars(self))
+
+    @property
+    def ra_kwargs(self) -> dict[str, Any]:
+        """Options of the relational heads: those that their kind has."""
         if self.ra_type != "relational_attention":
-            check(self.rel_score == "dot", "model.rel_score", f"dot with ra_type {self.ra_type}", self.rel_score)
-            expected = f"null with ra_type {self.ra_type}"
-            check(self.rel_init_size is None, "model.rel_init_size", expected, self.rel_init_size)
-            if relative:
-                options["use_relative_positional_symbols"] = True
-            if self.ra_type == "rca" and self.rca_activation != "softmax":
-                options["activation"] = self.rca_activation
-            if self.ra_type == "disrca" and self.rel_activation != "identity":
-                options["rel_activation"] = self.rel_activation
-            return options
-        options |= {"n_relations": self.n_relations, "rel_proj_dim": self.rel_proj_dim}
-        if self.symmetric_rels:
-            options["symmetric_rels"] = True
-        if self.rel_score != "dot":
+            for name, kept in (("rel_score", "dot"), ("rel_init_size", None)):
+                value, expected = getattr(self, name), f"{kept or 'null'} with ra_type {self.ra_type}"
+                check(value == kept, f"model.{name}", expected, value)
+        elif self.rel_score != "dot":
             wanted = "one that tells negative relations apart, with squared distances"
             check(self.rel_activation != "relu", "model.rel_activation", wanted, self.rel_activation)
-            options["rel_score"] = self.rel_score
-        if self.rel_activation != "identity":
-            options["rel_activation"] = self.rel_activation
-        if self.wr_init != "published":
-            options["wr_init"] = self.wr_init
-        if self.rel_init_size is not None:
-            options["rel_init_size"] = self.rel_init_size
-        if relative:
-            options["use_relative_positional_symbols"] = True
-        return options
+        relative = self.symbols.startswith("position_relative")
+        options = RelationalConfig.of(vars(self), use_relative_positional_symbols=relative)
+        own = {"activation": self.rca_activation} if self.ra_type == "rca" else {}
+        return options.known_to(RELATIONAL_HEADS[self.ra_type]) | own
 
-    def symbol_options(self, n_tokens: int, farthest: int | tuple[int, int]) -> SymbolOptions:
-        """Arguments of the symbol mechanism for ``n_tokens`` positions and relative positions up to ``farthest``."""
-        fixed: SymbolOptions = {"sinusoidal": True} if self.sinusoidal_symbols else {}
+    @property
+    def symbol_retrieval(self) -> SymbolRetrieval:
+        """The symbol mechanism."""
+        return self.symbols
+
+    def symbol_config(self, n_tokens: int, farthest: int | tuple[int, int]) -> SymbolConfig:
+        """Options of the symbol mechanism for ``n_tokens`` positions and relative positions up to ``farthest``."""
+        fixed = self.sinusoidal_symbols
         if self.symbols == "positional_symbols":
-            return {"symbol_dim": self.d_model, "max_length": n_tokens, **fixed}
+            return SymbolConfig(symbol_dim=self.d_model, max_length=n_tokens, sinusoidal=fixed)
         if self.symbols.startswith("position_relative"):
-            return {"symbol_dim": self.d_model, "max_rel_pos": None if fixed else farthest, **fixed}
-        return {"d_model": self.d_model, "n_heads": self.symbol_heads, "n_symbols": self.n_symbols}
+            reach = None if fixed else farthest
+            return SymbolConfig(symbol_dim=self.d_model, max_rel_pos=reach, sinusoidal=fixed)
+        return SymbolConfig.of(vars(self), n_heads=self.symbol_heads)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,6 +195,18 @@ class VisionModelKeys(PatchesConfig, ModelKeys):
     def __post_init__(self) -> None:
         super().__post_init__()
         check(min(self.patch_size) >= 1, "model.patch_size", "integers of at least 1", list(self.patch_size))
+
+    @property
+    def has_class_token(self) -> bool:
+        """Whether a class token stands before the patches."""
+        return True
+
+    def symbols_of(self, image_shape: Sequence[int]) -> SymbolConfig:
+        """Options of the symbol mechanism for the patches of an image, and for a class token."""
+        columns, rows = (side // patch for side, patch in zip(image_shape[1:], self.patch_size, strict=True))
+        n_tokens = rows * columns + self.has_class_token
+        in_grid = self.symbols == "position_relative_2d"
+        return self.symbol_config(n_tokens, (rows - 1, columns - 1) if in_grid else n_tokens)
 
 
 def named_by_keys(config: Any, presets: Mapping[str, Any]) -> Any:

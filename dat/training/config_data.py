@@ -10,7 +10,7 @@ import dataclasses
 import re
 import types
 import typing
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -350,9 +350,10 @@ def in_words(hint: Any) -> str:
 
 
 def _options(hint: Any) -> Sequence[Any]:
-    """The types of a union; of another type itself."""
+    """The types of a union; of another type itself. Functions are left out, which no file has."""
     union = typing.get_origin(hint) in (typing.Union, types.UnionType)
-    return typing.get_args(hint) if union else [type(None) if hint is None else hint]
+    known = typing.get_args(hint) if union else [type(None) if hint is None else hint]
+    return [option for option in known if typing.get_origin(option) is not Callable]
 
 
 def _fitting(hint: Any, value: Any, key: str) -> Any:

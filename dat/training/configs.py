@@ -34,6 +34,15 @@ def check_integers(config: Any, group: str, *names: str, least: int = 1, most: i
                 check(value is None or value <= most, key, expected, value)
 
 
+def check_positive(config: Any, group: str, *names: str) -> None:
+    """Check that fields of ``config``, the group of keys ``group``, are positive and finite; or null if they may be."""
+    for about in fields(config):
+        if about.name in names:
+            value, or_null = getattr(config, about.name), " or null" if "None" in str(about.type) else ""
+            fits = value is None or 0 < value < inf
+            check(fits, f"{group}.{about.name}", f"a positive number{or_null}", value)
+
+
 def check_seed(config: Any, group: str = "", name: str = "seed") -> None:
     """Check that a field of ``config`` is a seed that a generator takes, an integer of 64 bits, or null."""
     seed = getattr(config, name)
@@ -118,16 +127,14 @@ class OptimConfig:
     of; training goes on with the weights themselves. Early steps are averaged over fewer. null keeps no average."""
 
     def __post_init__(self) -> None:
-        check(0 < self.lr < inf, "optim.lr", "a positive number", self.lr)
+        check_positive(self, "optim", "lr", "eps", "grad_clip")
         check(all(0 <= beta < 1 for beta in self.betas), "optim.betas", "two numbers in [0, 1)", self.betas)
-        check(0 < self.eps < inf, "optim.eps", "a positive number", self.eps)
-        decay, clip = self.weight_decay, self.grad_clip
+        decay = self.weight_decay
         check(0 <= decay < inf, "optim.weight_decay", "a number of at least 0", decay)
         check_integers(self, "optim", "warmup_steps", least=0, most=MOST_STEPS)
         check_integers(self, "optim", "decay_steps", most=MOST_STEPS)
         fits = self.decay_steps is None or self.schedule == "wsd"
         check(fits, "optim.decay_steps", "null without optim.schedule=wsd", self.decay_steps)
-        check(clip is None or 0 < clip < inf, "optim.grad_clip", "a positive number or null", clip)
         muon, momentum = self.muon_lr, self.muon_momentum
         only = " or null" if self.optimizer == "muon" else f", with optim.optimizer={self.optimizer} only null"
         fits = muon is None or (self.optimizer == "muon" and 0 < muon < inf)

@@ -118,6 +118,7 @@ def with_objective(problem: Problem, config: RunConfig, device: torch.device, *,
     if name is None:
         return problem
     check(problem.own_loss is not None, KEY, "null in this experiment", name)
+    check(not hasattr(problem.model, ATTRIBUTE), KEY, "a model without an objective", name)
     machine = config.machine
     sharing = machine.context_parallel if isinstance(machine, ParallelMachineConfig) else 1
     check(sharing == 1, KEY, "null with machine.context_parallel", name)
@@ -130,7 +131,6 @@ def with_objective(problem: Problem, config: RunConfig, device: torch.device, *,
             raise ValueError(f"{KEY}: {name}: {what_failed(error, objective)}") from error
     if own is not None and not isinstance(own, nn.Module):
         raise TypeError(f"{KEY}: {name}: expected begin to return a module or None, got {_described(own)}")
-    check(not hasattr(problem.model, ATTRIBUTE), KEY, "a model without an objective", name)
     draw = problem.draw
     if own is not None:
         if draw is None:

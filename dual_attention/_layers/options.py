@@ -1,186 +1,68 @@
-"""Further arguments of layers and blocks as the published constructors take them: TypedDicts, checked when given."""
+"""Options as configurations, as mappings and as arguments of a class: how each becomes the other, and their checks."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+import types
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields
 from functools import lru_cache
-from typing import Any, Literal, TypeAlias, TypedDict
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from .._base.words import suggestion
-from ..functional.activations import Activation
+from .inputs import check_boolean
 
-NormType = Literal["layernorm", "rmsnorm", "none"]
-RelationScore = Literal["dot", "squared_distance"]
-RelationalHeadType = Literal["relational_attention", "rca", "disrca"]
-
-Options: TypeAlias = Mapping[str, Any]
-"""Beside a TypedDict: a dict of which a type checker knows no more, ``dict(n_relations=4)`` or one from elsewhere."""
+Config = TypeVar("Config", bound="FieldsConfig")
 
 
-class _HeadOptions(TypedDict, total=False):
-    dropout: float
-    key_dim: int | None
-    n_kv_heads: int | None
-    add_bias_kv: bool
-    add_bias_q: bool
-    add_bias_out: bool
-    total_n_heads: int | None
-    attn_scale: float | None
-    out_dropout: float | None
-    out_dim: int | None
-    shaw_max_rel_pos: int | None
-    window: int | None
+@dataclass(frozen=True, kw_only=True)
+class FieldsConfig:
+    """Base of all configurations: it keeps copies of the mappings that it is given; its flags are True or False."""
+
+    def __post_init__(self) -> None:
+        for about in fields(self):
+            value = getattr(self, about.name)
+            if about.type == "bool" or (about.type == "bool | None" and value is not None):
+                check_boolean(**{about.name: value})
+            elif isinstance(value, Mapping):  # the caller's may change, this may not
+                object.__setattr__(self, about.name, as_dicts(value))
+
+    @classmethod
+    def of(cls: type[Config], arguments: Mapping[str, Any], **more: Any) -> Config:
+        """The configuration with those of the arguments that are its fields, and with ``more``."""
+        return cls(**{about.name: arguments[about.name] for about in fields(cls) if about.name in arguments} | more)
+
+    def arguments_for(self, build: Callable[..., Any]) -> dict[str, Any]:
+        """Fields, and properties, that a class takes as arguments, in the order of its constructor."""
+        return {name: getattr(self, name) for name in parameters_of(build) if hasattr(self, name)}
 
 
-class AttentionOptions(_HeadOptions, total=False):
-    """Further arguments of :class:`~dual_attention.attention.Attention`: ``sa_kwargs``, ``attn_kwargs``.
-
-    >>> options: AttentionOptions = {"n_kv_heads": 1, "window": 4}
-    >>> DualAttention(d_model=64, n_heads_sa=2, n_heads_ra=2, sa_kwargs=options).self_attention.window
-    4
+@dataclass(frozen=True, kw_only=True)
+class OptionsConfig(FieldsConfig, Mapping[str, Any]):
+    """Base of the options of a part: also the mapping of those that are not at their defaults, which is how they are
+    handed on, and saved.
     """
 
-    shaw_values: bool
-    output_gate: str | Activation | None
+    def __getitem__(self, name: str) -> Any:
+        return {about.name: getattr(self, about.name) for about in self._given()}[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return (about.name for about in self._given())
+
+    def __len__(self) -> int:
+        return len(self._given())
+
+    def known_to(self, build: Callable[..., Any]) -> dict[str, Any]:
+        """Those that a class takes."""
+        return {name: value for name, value in self.items() if name in parameters_of(build)}
+
+    def _given(self) -> list[Any]:
+        return [about for about in fields(self) if getattr(self, about.name) != about.default]
 
 
-class RelationalOptions(_HeadOptions, total=False):
-    """Further arguments of relational heads, ``ra_kwargs``.
-
-    All are those of :class:`~dual_attention.relational_attention.RelationalAttention`, except for ``activation``, which
-    is that of :class:`~dual_attention.relational_cross_attention.RelationalCrossAttention`. The two forms of relational
-    cross-attention have fewer.
-
-    >>> options: RelationalOptions = {"n_relations": 8, "symmetric_rels": True}
-    >>> DualAttention(d_model=64, n_heads_sa=2, n_heads_ra=2, ra_kwargs=options).relational_attention.n_relations
-    8
-    """
-
-    n_relations: int | None
-    activation: str | Activation
-    rel_activation: str | Activation
-    rel_init_size: float | None
-    rel_proj_dim: int | None
-    rel_score: RelationScore
-    symmetric_rels: bool
-    use_relative_positional_symbols: bool
-    wr_init: Literal["published", "large"]
-
-
-class SymbolOptions(TypedDict, total=False):
-    """Arguments of the classes of :mod:`dual_attention.symbol_retrieval`, ``symbol_retrieval_kwargs``.
-
-    >>> options: SymbolOptions = {"n_symbols": 8, "n_heads": 2, "d_model": 32}
-    >>> SymbolicAttention(**options).n_symbols
-    8
-    """
-
-    d_model: int
-    n_heads: int
-    n_symbols: int
-    dropout: float
-    scale: float | None
-    trainable_symbols: bool
-    symbol_dim: int
-    max_length: int
-    sinusoidal: bool
-    max_rel_pos: int | tuple[int, int] | None
-    theta: float
-    n_prefix_tokens: int
-    rel_n_heads: int
-    symbolic_attn_n_heads: int
-    nbhd_delta: int
-    causal_nbhd: bool
-    include_self: bool
-    normalize_rels: bool
-    rel_scale: float | None
-    symbolic_attn_scale: float | None
-
-
-class RetrieverOptions(TypedDict, total=False):
-    """Symbols that layers share, and what they are retrieved from, ``symbol_retriever_config``."""
-
-    shared_symbol_retriever: bool
-    weight_tie_symbol_library: bool
-    normalized_input: bool
-
-
-class BlockOptions(TypedDict, total=False):
-    """Further arguments of a language model's blocks, ``block_kwargs``; those of dual attention take no attn_kwargs."""
-
-    attn_kwargs: AttentionOptions | Options | None
-    post_norm_dropout: bool
-
-
-class _ResidualOptions(TypedDict, total=False):
-    dff: int | None
-    dropout_rate: float
-    activation: str
-    norm_first: bool
-    norm_type: NormType
-    bias: bool
-    causal: bool
-
-
-class EncoderBlockOptions(_ResidualOptions, BlockOptions, total=False):
-    """Arguments of :class:`~dual_attention.transformer_blocks.EncoderBlock` without ``d_model``.
-
-    >>> options: EncoderBlockOptions = {"n_heads": 4, "dff": 128, "norm_first": False}
-    >>> EncoderBlock(d_model=64, **options)(torch.randn(2, 9, 64)).shape
-    torch.Size([2, 9, 64])
-    """
-
-    n_heads: int
-
-
-class DecoderBlockOptions(_ResidualOptions, total=False):
-    """Arguments of :class:`~dual_attention.transformer_blocks.DecoderBlock` without ``d_model``.
-
-    >>> options: DecoderBlockOptions = {"n_heads": 4, "n_heads_cross": 2}
-    >>> DecoderBlock(d_model=64, **options)(torch.randn(2, 9, 64), torch.randn(2, 5, 64)).shape
-    torch.Size([2, 9, 64])
-    """
-
-    n_heads: int
-    n_heads_cross: int
-    attn_kwargs: AttentionOptions | Options | None
-    cross_kwargs: AttentionOptions | Options | None
-    ff_dropout: bool
-
-
-class _DualOptions(_ResidualOptions, total=False):
-    n_heads_sa: int
-    n_heads_ra: int
-    sa_kwargs: AttentionOptions | Options | None
-    ra_kwargs: RelationalOptions | Options | None
-    ra_type: RelationalHeadType
-    share_attn_params: bool
-
-
-class DualAttnEncoderBlockOptions(_DualOptions, total=False):
-    """Arguments of :class:`~dual_attention.dual_attn_blocks.DualAttnEncoderBlock` without ``d_model``.
-
-    >>> options: DualAttnEncoderBlockOptions = {"n_heads_sa": 2, "n_heads_ra": 2, "dff": 128}
-    >>> DualAttnEncoderBlock(d_model=64, **options)(torch.randn(2, 9, 64), torch.randn(2, 9, 64)).shape
-    torch.Size([2, 9, 64])
-    """
-
-    post_norm_dropout: bool
-
-
-class DualAttnDecoderBlockOptions(_DualOptions, total=False):
-    """Arguments of :class:`~dual_attention.dual_attn_blocks.DualAttnDecoderBlock` without ``d_model``.
-
-    >>> options: DualAttnDecoderBlockOptions = {"n_heads_sa": 2, "n_heads_ra": 2, "n_heads_cross": 4}
-    >>> x, context, symbols = torch.randn(2, 9, 64), torch.randn(2, 5, 64), torch.randn(2, 9, 64)
-    >>> DualAttnDecoderBlock(d_model=64, **options)(x, context, symbols).shape
-    torch.Size([2, 9, 64])
-    """
-
-    n_heads_cross: int
-    cross_kwargs: AttentionOptions | Options | None
-    ff_dropout: bool
+def as_dicts(value: Any) -> Any:
+    """A mapping, and those within, as new dicts, of which other code knows more; another value as it is."""
+    return {key: as_dicts(part) for key, part in value.items()} if isinstance(value, Mapping) else value
 
 
 @lru_cache
@@ -223,3 +105,37 @@ def check_complete(name: str, options: Mapping[str, Any], build: Callable[..., A
     missing = [p.name for p in parameters if p.default is p.empty and p.name not in options]
     if missing:
         raise ValueError(f"{name}: expected also {', '.join(missing)}, which {build.__name__} needs")
+
+
+def check_types(config: FieldsConfig) -> None:
+    """Raise ``TypeError`` for the first field whose value is of another type than its annotation."""
+    hints = get_type_hints(type(config))
+    for about in fields(config):
+        value = getattr(config, about.name)
+        if not _fits(value, hints[about.name]):
+            raise TypeError(f"{about.name}: expected {_described(hints[about.name])}, got {value!r}")
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    origin = get_origin(hint)
+    if origin in (Union, types.UnionType):
+        return any(_fits(value, choice) for choice in get_args(hint))
+    if origin is Literal:
+        return isinstance(value, str) and value in get_args(hint)
+    if origin is Mapping:  # the keys are checked where they are used
+        return isinstance(value, Mapping) and all(isinstance(key, str) for key in value)
+    if hint is float:
+        return isinstance(value, float | int) and not isinstance(value, bool)
+    if hint is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, hint)
+
+
+def _described(hint: Any) -> str:
+    if get_origin(hint) in (Union, types.UnionType):
+        return " or ".join(dict.fromkeys(_described(choice) for choice in get_args(hint)))
+    if get_origin(hint) is Literal:
+        return f"one of {', '.join(map(repr, get_args(hint)))}"
+    if get_origin(hint) is Mapping:
+        return "a mapping of strings"
+    return "None" if hint is type(None) else hint.__name__

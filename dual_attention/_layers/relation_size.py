@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 
+from ..configs import RelationScore
 from ..functional import reference, squared_distance_keys, squared_distance_queries
 from ..functional.activations import Activation
-from .options import RelationScore
 
 OBJECTS = 10
 """M: independent objects of a sequence, each compared with all, itself included."""

@@ -11,11 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from .._layers.calls import takes
-from .._layers.config import arguments_for
 from .._layers.inputs import check_not_negative
+from ..configs import EncoderConfig
 from ..positional_encoding import rows_at, table_of
 from ..transformer_blocks import create_norm
-from .config import EncoderConfig
 from .flops import CountsParameters
 from .inputs import check_token_ids
 from .stack import BlockInputs, Trace
@@ -40,7 +39,7 @@ class EncoderModel(CountsParameters, TokenModel):
 
         width = config.d_model
         kind = self._block_kind
-        blocks = [kind(**arguments_for(kind, config)) for _ in range(config.n_layers)]
+        blocks = [kind(**config.arguments_for(kind)) for _ in range(config.n_layers)]
         self.token_embedder = nn.Embedding(config.vocab_size, width)
         self.positional_embedder = self.token_type_embedder = None
         if config.pos_enc_type == "pos_emb":

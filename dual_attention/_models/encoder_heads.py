@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 from .._base.words import repr_of_shapes
 from .._layers.inputs import check_boolean, check_choice, check_dropout, check_part, check_positive
+from ..configs import Pool
 from ..functional import activation_function, cross_entropy
 from ..functional.checks import MaybeNone
 from ..functional.losses import mean_squared_error
-from .config import Pool
 from .encoder import EncoderModel
 from .flops import CountsParameters
 from .inputs import check_targets

@@ -15,16 +15,15 @@ from torch import Tensor, nn
 from .._base.words import repr_of_shapes
 from .._layers.cache import Cache, CacheGroup
 from .._layers.calls import takes
-from .._layers.config import arguments_for
 from .._layers.continuation import cache_parts, transaction
 from .._layers.inputs import is_offloaded
 from .._layers.options import checked_options, options_dict
+from ..configs import DecoderLanguageConfig
 from ..functional import cross_entropy, linear_cross_entropy
 from ..functional.checks import MaybeNone
 from ..generation import Generates
 from ..positional_encoding import RotaryPositionalEncoding
 from ..transformer_blocks import create_norm
-from .config import DecoderLanguageConfig
 from .flops import PER_PRODUCT, Arithmetic, pair_products, weights_used
 from .inputs import IGNORED, check_targets
 from .stack import BlockInputs, Trace
@@ -104,7 +103,7 @@ class LanguageModel(Generates, TiesWeights, Arithmetic, TokenModel):
     def _create_block(self, config: DecoderLanguageConfig, layer: int) -> nn.Module:
         """The block of a layer, from 1 on; causal."""
         kind = self._block_kind
-        fields = arguments_for(kind, config)
+        fields = config.arguments_for(kind)
         own = checked_options("block_kwargs", config.block_kwargs, kind, taken=("causal", *fields))
         return kind(**fields, causal=True, **own)
 

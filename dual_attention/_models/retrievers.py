@@ -8,19 +8,10 @@ from typing import Any
 from torch import Tensor, nn
 
 from .._layers.cache import Cache
-from .._layers.config import SequenceSymbolRetrieval
 from .._layers.inputs import check_choice, check_not_negative, check_positive
-from .._layers.options import (
-    Options,
-    RelationalOptions,
-    RetrieverOptions,
-    SymbolOptions,
-    check_complete,
-    checked_options,
-    options_dict,
-    parameters_of,
-)
+from .._layers.options import check_complete, checked_options, options_dict, parameters_of
 from .._layers.symbols import Symbols
+from ..configs import RetrieverConfig, SequenceSymbolRetrieval
 from ..symbol_retrieval import (
     PositionalSymbolRetriever,
     PositionRelativeSymbolRetriever,
@@ -40,7 +31,7 @@ RETRIEVERS = {
 
 def create_symbol_retriever(
     symbol_retrieval: str,
-    kwargs: SymbolOptions | Options | None,
+    kwargs: Mapping[str, Any] | None,
     choices: Any = SequenceSymbolRetrieval,
     *,
     name: str = "symbol_retrieval_kwargs",
@@ -59,6 +50,14 @@ def create_symbol_retriever(
     return kind(**options)
 
 
+def retriever_of(config: Any, length: int, choices: Any = SequenceSymbolRetrieval) -> nn.Module:
+    """The symbol retriever that a model's configuration describes, as wide as the model; ``length``: most tokens."""
+    sizes = symbol_sizes(config.d_model, config.n_heads_sa, config.n_heads_ra, length)
+    retriever = create_symbol_retriever(config.symbol_retrieval, config.symbol_retrieval_kwargs, choices, sizes=sizes)
+    check_symbol_width(retriever, config.d_model)
+    return retriever
+
+
 def symbol_sizes(d_model: int, n_heads_sa: Any, n_heads_ra: Any, length: int) -> dict[str, Any]:
     """Sizes of symbol retrievers by default: as many symbols as features, and as many heads as a layer has.
 
@@ -74,9 +73,7 @@ def symbol_sizes(d_model: int, n_heads_sa: Any, n_heads_ra: Any, length: int) ->
     return {**widths, **heads, "max_length": length, "max_rel_pos": 64}
 
 
-def with_sizes(
-    symbol_retrieval: str, kwargs: SymbolOptions | Options | None, sizes: Mapping[str, Any]
-) -> dict[str, Any]:
+def with_sizes(symbol_retrieval: str, kwargs: Mapping[str, Any] | None, sizes: Mapping[str, Any]) -> dict[str, Any]:
     """Arguments of a symbol retriever, and those of the sizes that it needs and that are not among them."""
     given = options_dict("symbol_retrieval_kwargs", kwargs)
     needed = [p.name for p in parameters_of(RETRIEVERS[symbol_retrieval]).values() if p.default is p.empty]
@@ -86,7 +83,7 @@ def with_sizes(
 
 
 def check_symbols_fit(
-    symbol_retrieval: str, n_heads_ra: int, ra_kwargs: RelationalOptions | Options | None, name: str = "ra_kwargs"
+    symbol_retrieval: str, n_heads_ra: int, ra_kwargs: Mapping[str, Any] | None, name: str = "ra_kwargs"
 ) -> None:
     """Raise ``ValueError`` unless relational heads, if any, expect the kind of symbols that will be retrieved."""
     check_not_negative(n_heads_ra=n_heads_ra)
@@ -97,9 +94,9 @@ def check_symbols_fit(
         )
 
 
-def retriever_options(options: RetrieverOptions | Options | None) -> dict[str, bool]:
+def retriever_options(options: Mapping[str, Any] | None) -> dict[str, bool]:
     """``symbol_retriever_config`` with its defaults, as a new dict; ``ValueError`` for an unknown key."""
-    defaults = {"shared_symbol_retriever": True, "weight_tie_symbol_library": False, "normalized_input": False}
+    defaults: dict[str, bool] = vars(RetrieverConfig())
     given = options_dict("symbol_retriever_config", options)
     unknown = sorted(set(given) - set(defaults))
     if unknown:

@@ -17,12 +17,12 @@ from .._layers.continuation import cache_parts, transaction
 from .._layers.inputs import check_choice, check_depth, check_dropout, check_padding, check_positive
 from .._layers.options import check_complete, checked_options, options_dict
 from .._layers.symbols import Symbols
+from ..configs import EmbeddingInit, LossType, PairPositions, Seq2SeqConfig
 from ..functional import MaskPattern, cross_entropy
 from ..functional.checks import MaybeNone, check_same_device
 from ..functional.losses import mean_squared_error
 from ..generation import GeneratesTargets
 from ..positional_encoding import LearnedPositionalEmbeddings, SinusoidalPositionalEncoding
-from .config import EmbeddingInit, LossType, PairPositions, Seq2SeqConfig
 from .flops import PER_PRODUCT, Arithmetic, pair_products, weights_used
 from .inputs import check_specified, count_positions
 from .stack import apply_blocks, are_causal

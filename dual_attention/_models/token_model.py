@@ -19,12 +19,11 @@ from .._layers.inputs import (
     check_positive,
     check_vectors,
 )
-from .._layers.options import NormType
+from ..configs import NormType, TokenPositions, TokensConfig
 from ..functional import MaskPattern
 from ..functional.checks import check_finite
 from ..functional.symbols import lookup
 from ..positional_encoding import RotaryPositionalEncoding, check_positions
-from .config import TokenPositions, TokensConfig
 from .inputs import check_token_ids, count_positions
 from .stack import StackModel, are_causal
 from .weights import init_weights

@@ -17,13 +17,13 @@ from einops.layers.torch import Rearrange
 from torch import Tensor, nn
 
 from .._layers.inputs import check_choice, check_depth, check_dropout, check_like, check_not_negative, check_positive
+from ..configs import ImagePool, PatchPositions, VisionConfig
 from ..dual_attention import DualAttentionOutput
 from ..functional import MaskPattern
 from ..functional.checks import check_tensor
 from ..positional_encoding import RelativePositionalEncoding
 from ..symbol_retrieval import PositionalSymbolRetriever, PositionRelativeSymbolRetriever2D
 from ..transformer_blocks import create_norm
-from .config import ImagePool, PatchPositions, VisionConfig
 from .features import FeatureFormat, VisionFeatures, taken_blocks
 from .image_size import check_resizable, like, resize_patches, resize_symbols, resized_rows
 from .stack import BlockInputs, StackModel

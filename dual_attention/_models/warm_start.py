@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from .._base.words import listed
-from .._layers.options import Options, RelationalOptions, options_dict
+from .._layers.options import options_dict
 from ..dual_attention import DualAttention
 from .weights import shared_names
 
@@ -83,7 +83,7 @@ def _is_new(name: str) -> bool:
 
 
 def beside(
-    n_heads: int, d_model: int, attention: Mapping[str, Any], relational: RelationalOptions | Options | None
+    n_heads: int, d_model: int, attention: Mapping[str, Any], relational: Mapping[str, Any] | None
 ) -> dict[str, Any]:
     """Arguments of dual attention that begins with the attention of a Transformer, which has these options."""
     width = {"total_n_heads": n_heads}

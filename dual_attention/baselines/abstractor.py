@@ -5,16 +5,18 @@ Shapes: B batch, H heads, N objects, d width of objects and symbols.
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple, TypedDict
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
 
 from torch import Tensor, nn
 
 from .._layers.calls import TypedBlock
 from .._layers.inputs import check_boolean, check_choice, check_depth, check_positive, check_sequence
-from .._layers.options import NormType, Options, SymbolOptions, arguments_of
+from .._layers.options import arguments_of
 from .._models.inputs import count_positions
 from .._models.retrievers import create_symbol_retriever, retrieve_symbols
 from ..attention import Attention
+from ..configs import NormType
 from ..functional import MaskPattern, mask_pattern
 from ..functional.activations import Activation
 from ..functional.checks import MaybeNone
@@ -152,24 +154,6 @@ class ObjectStreamAbstractorBlock(AbstractorBlock):
         return self.feed_forward(y, self.norm2), relations
 
 
-class AbstractorOptions(TypedDict, total=False):
-    """Arguments of :class:`Abstractor` without ``d_model``: ``abstractor_kwargs``."""
-
-    n_layers: int
-    n_heads: int
-    dff: int | None
-    dropout_rate: float
-    activation: str
-    norm_first: bool
-    norm_type: NormType
-    bias: bool
-    symbol_retrieval: AbstractorSymbols
-    symbol_retrieval_kwargs: SymbolOptions | Options
-    symbol_self_attn: bool
-    rel_activation: str | Activation
-    residual: ResidualStream
-
-
 class Abstractor(TypedBlock):
     """Abstractor: from objects to symbols that know the relations of their objects, and nothing else about them.
 
@@ -200,7 +184,7 @@ class Abstractor(TypedBlock):
         activation: str,
         norm_first: bool,
         symbol_retrieval: AbstractorSymbols,
-        symbol_retrieval_kwargs: SymbolOptions | Options,
+        symbol_retrieval_kwargs: Mapping[str, Any],
         norm_type: NormType = "layernorm",
         bias: bool = True,
         *,

@@ -14,10 +14,11 @@ from .._layers.cache import Cache, CacheGroup
 from .._layers.calls import TypedModule
 from .._layers.continuation import cache_parts, transaction
 from .._layers.inputs import check_choice, check_depth, check_padding, check_positive, check_sequence
-from .._layers.options import NormType, Options, SymbolOptions, arguments_of, checked_options
+from .._layers.options import arguments_of, checked_options
+from ..configs import NormType
 from ..functional import MaskPattern
 from ..transformer_blocks import DecoderBlock, EncoderBlock
-from .abstractor import Abstractor, AbstractorOptions, AbstractorSymbols
+from .abstractor import Abstractor, AbstractorSymbols
 
 
 def check_arrangement(abstractor_reads: str, decoder_reads: str, n_layers_enc: int) -> None:
@@ -113,13 +114,13 @@ class EncoderAbstractorDecoder(TypedModule):
         activation: str,
         norm_first: bool,
         symbol_retrieval: AbstractorSymbols,
-        symbol_retrieval_kwargs: SymbolOptions | Options,
+        symbol_retrieval_kwargs: Mapping[str, Any],
         norm_type: NormType = "layernorm",
         bias: bool = True,
         *,
         abstractor_reads: Literal["source", "encoder"] = "encoder",
         decoder_reads: Literal["abstractor", "both"] = "both",
-        abstractor_kwargs: AbstractorOptions | Options | None = None,
+        abstractor_kwargs: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()
         check_positive(d_model=d_model)

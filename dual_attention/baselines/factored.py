@@ -12,7 +12,8 @@ from torch import Tensor, nn
 
 from .._layers.calls import TypedModule
 from .._layers.inputs import check_depth, check_positive, check_sequence
-from .._layers.options import NormType, arguments_of
+from .._layers.options import arguments_of
+from ..configs import NormType
 from ..functional import reference
 from ..functional.activations import Activation, activation_function
 from ..transformer_blocks import EncoderBlock

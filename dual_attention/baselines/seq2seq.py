@@ -13,22 +13,14 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from .._layers.config import config_of
 from .._layers.inputs import check_depth
-from .._layers.options import (
-    DecoderBlockOptions,
-    EncoderBlockOptions,
-    Options,
-    SymbolOptions,
-    check_complete,
-    checked_options,
-)
-from .._models.config import EmbeddingInit, LossType, PairPositions, Seq2SeqConfig
+from .._layers.options import check_complete, checked_options
 from .._models.retrievers import check_symbol_width
 from .._models.seq2seq import Seq2SeqModel, Side
+from ..configs import EmbeddingInit, LossType, PairPositions, Seq2SeqConfig
 from ..functional import MaskPattern
 from ..transformer_blocks import DecoderBlock, EncoderBlock
-from .abstractor import Abstractor, AbstractorOptions, AbstractorSymbols
+from .abstractor import Abstractor, AbstractorSymbols
 from .encoder_abstractor_decoder import DecoderLayer, check_arrangement
 
 
@@ -74,15 +66,15 @@ class Seq2SeqAbstractor(Seq2SeqModel):
         input_spec: Mapping[str, Any],
         output_spec: Mapping[str, Any],
         symbol_retrieval: AbstractorSymbols,
-        symbol_retrieval_kwargs: SymbolOptions | Options,
+        symbol_retrieval_kwargs: Mapping[str, Any],
         d_model: int,
         out_dim: int,
         n_layers_enc: int,
         n_layers_abs: int,
         n_layers_dec: int,
-        encoder_kwargs: EncoderBlockOptions | Options,
-        abstractor_kwargs: AbstractorOptions | Options,
-        decoder_kwargs: DecoderBlockOptions | Options,
+        encoder_kwargs: Mapping[str, Any],
+        abstractor_kwargs: Mapping[str, Any],
+        decoder_kwargs: Mapping[str, Any],
         in_block_size: int,
         out_block_size: int,
         tie_weights: bool = True,
@@ -97,7 +89,7 @@ class Seq2SeqAbstractor(Seq2SeqModel):
     ) -> None:
         check_depth(n_layers_abs=n_layers_abs)
         check_arrangement(abstractor_reads, decoder_reads, n_layers_enc)
-        super().__init__(config_of(Seq2SeqAbstractorConfig, locals()))
+        super().__init__(Seq2SeqAbstractorConfig.of(locals()))
         self.abstractor_reads = abstractor_reads
         self.decoder_reads = decoder_reads
         symbols = {"symbol_retrieval": symbol_retrieval, "symbol_retrieval_kwargs": symbol_retrieval_kwargs}

@@ -8,6 +8,7 @@ Shapes: B batch, C channels, height and width of the image in pixels, N patches,
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import torch
@@ -15,7 +16,7 @@ from torch import Tensor, nn
 
 from .._layers.calls import TypedModule
 from .._layers.inputs import check_choice, check_like, check_not_negative, check_positive
-from .._layers.options import Options, SymbolOptions, arguments_of
+from .._layers.options import arguments_of
 from .._models.vision import checked_sizes, patch_embedding, patch_grid
 from ..functional.activations import Activation
 from ..functional.checks import check_tensor
@@ -94,7 +95,7 @@ class VisionAbstractor(ObjectClassifier):
         activation: str,
         norm_first: bool,
         symbol_retrieval: AbstractorSymbols = "positional_symbols",
-        symbol_retrieval_kwargs: SymbolOptions | Options | None = None,
+        symbol_retrieval_kwargs: Mapping[str, Any] | None = None,
         **abstractor_kwargs: Any,
     ) -> None:
         super().__init__(image_shape, patch_size, d_model, num_classes)

@@ -18,10 +18,9 @@ from transformers import PreTrainedConfig
 from transformers.backbone_utils import BackboneConfigMixin
 
 from .._base.files import read_json_object
-from .._layers.config import FieldsConfig
-from .._layers.options import parameters_of
-from .._models.config import DecoderLanguageConfig, EncoderConfig, VisionConfig
+from .._layers.options import FieldsConfig, as_dicts, parameters_of
 from ..checkpoints.files import CONFIG, folder_of, warn_of_misspelt
+from ..configs import DecoderLanguageConfig, EncoderConfig, VisionConfig
 from ..encoder_models import DualAttnTransformerEncoder, TransformerEncoder
 from ..language_models import DualAttnTransformerLM, TransformerLM
 from ..language_presets import LanguageModelConfig, language_preset
@@ -69,6 +68,7 @@ class ModelConfig(WritesLoader, PreTrainedConfig):
                 set_field(self, name, ours, kwargs.pop(name))
         warn_of_misspelt(kwargs, {name for kind in self.classes for name in self._names(kind)})
         super().__post_init__(**kwargs)
+        vars(self).update(as_dicts(vars(self)))  # JSON knows no other mapping
         self.auto_map = {**auto_map(self.auto_classes), **(getattr(self, "auto_map", None) or {})}
         if self.model == "dat" and self.classes:
             self._fill_in()
@@ -207,11 +207,6 @@ class DualAttnConfig(
         "n_heads": 16,
         "n_heads_sa": 8,
         "n_heads_ra": 8,
-        "dff": None,
-        "dropout_rate": 0.0,
-        "activation": "gelu",
-        "norm_first": True,
-        "max_block_size": 1024,
         "pos_enc_type": "RoPE",
         "bias": False,
     },
@@ -290,10 +285,7 @@ class DualAttnEncoderConfig(
         "n_heads": 12,
         "n_heads_sa": 6,
         "n_heads_ra": 6,
-        "dff": None,
         "dropout_rate": 0.1,
-        "activation": "gelu",
-        "norm_first": True,
         "max_block_size": 512,
         "n_token_types": 2,
     },
@@ -359,9 +351,6 @@ class DualAttnVisionConfig(
         "n_heads_sa": 6,
         "n_heads_ra": 6,
         "dff": 384,
-        "dropout_rate": 0.0,
-        "activation": "gelu",
-        "norm_first": True,
         "symbol_retrieval": "position_relative",
         "pool": "mean",
         "final_norm": True,

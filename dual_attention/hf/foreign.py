@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 from transformers import GPT2LMHeadModel, LlamaForCausalLM
 
-from .._layers.options import Options, RelationalOptions
 from .._models.warm_start import beside, start_from_transformer
 from ..checkpoints.language import LoadedLanguageModel
 from ..checkpoints.weights import Weights, filled
@@ -27,7 +26,7 @@ def from_transformers(
     n_heads_ra: int = 0,
     *,
     silent: bool = True,
-    ra_kwargs: RelationalOptions | Options | None = None,
+    ra_kwargs: Mapping[str, Any] | None = None,
     **arguments: Any,
 ) -> LoadedLanguageModel:
     """The same model as one of this library, with copies of its weights, and what builds it; in its mode, of its dtype

@@ -16,7 +16,7 @@ import torch
 from huggingface_hub import PyTorchModelHubMixin
 from torch import nn
 
-from .._layers.options import parameters_of
+from .._layers.options import as_dicts, parameters_of
 from .._models.retrievers import symbol_sizes, with_sizes
 from ..checkpoints.files import CheckpointFiles
 from ..checkpoints.weights import checkpoint_weights, filled
@@ -69,10 +69,8 @@ class HubLanguageModel(
             given = inspect.signature(cls.__init__).bind(model, *args, **kwargs).arguments
         except TypeError:  # the constructor reports it; copies are made without arguments, and copy this attribute
             return model
-        # Copied now: the caller's dicts may change.
-        model._hub_mixin_config = {
-            name: copy.deepcopy(value) for name, value in given.items() if name not in ("self", "device", "dtype")
-        }
+        given = {name: value for name, value in given.items() if name not in ("self", "device", "dtype")}
+        model._hub_mixin_config = as_dicts(copy.deepcopy(given))  # copied now: the caller's dicts may change
         return model
 
     @property

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .._layers.options import AttentionOptions, RelationalOptions, SymbolOptions
+from ..configs import AttentionConfig, RelationalConfig, SymbolConfig
 
 __all__ = ["names_elsewhere", "set_field", "take_over"]
 
@@ -50,11 +50,11 @@ use_parallel_residual
 """
 
 _PARTS = {
-    "symbol_retrieval_kwargs": SymbolOptions,
-    "ra_kwargs": RelationalOptions,
-    "the options of heads": AttentionOptions,
+    "symbol_retrieval_kwargs": SymbolConfig,
+    "ra_kwargs": RelationalConfig,
+    "the options of heads": AttentionConfig,
 }
-_OPTIONS = {name: f"{name} in {part}" for part, options in _PARTS.items() for name in options.__annotations__}
+_OPTIONS = {name: f"{name} in {part}" for part, kind in _PARTS.items() for name in kind.__dataclass_fields__}
 _OPTIONS.pop("max_length")  # of generation
 
 REFUSED = {

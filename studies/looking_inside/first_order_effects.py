@@ -11,7 +11,7 @@ import time
 import torch
 from torch import Tensor, nn
 
-from dual_attention import DualAttnTransformerLM, SymbolOptions
+from dual_attention import DualAttnTransformerLM, SymbolConfig
 from dual_attention.model_analysis.interventions import (
     Ablate,
     Prediction,
@@ -33,7 +33,7 @@ def repeated(batch: int, generator: torch.Generator) -> Tensor:
 def trained(generator: torch.Generator) -> DualAttnTransformerLM:
     """A model that has learned to copy."""
     torch.manual_seed(0)
-    symbols: SymbolOptions = {"d_model": 64, "n_heads": 4, "n_symbols": 32}
+    symbols = SymbolConfig(d_model=64, n_heads=4, n_symbols=32)
     model = DualAttnTransformerLM(
         vocab_size=TOKENS,
         d_model=64,

@@ -15,7 +15,7 @@ from dual_attention import (
     DualAttnDecoderBlock,
     EncoderBlock,
     RelationalAttention,
-    RelationalOptions,
+    RelationalConfig,
     SymbolicAttention,
     TransformerLM,
     VisionTransformer,
@@ -37,10 +37,10 @@ def layers(x: Tensor, symbols: Tensor) -> None:
     assert_type(SymbolicAttention(8, 2, 4)(x), Tensor)
     assert_type(GeneralAttention(Dot())(x).context, Tensor)
     DualAttention(8, 1, 1, ra_kwargs={"n_relations": 2, "symmetric_rels": True})
-    DualAttention(8, 1, 1, ra_kwargs=dict(n_relations=2, symmetric_rels=True))
+    DualAttention(8, 1, 1, ra_kwargs=RelationalConfig(n_relations=2, symmetric_rels=True))
     RelationalAttention(8, 2)(x, symbols, need_weight=True)  # pyright: ignore[reportCallIssue]
     DualAttention(8, 1, 1)(x, symbols, is_casual=True)  # pyright: ignore[reportCallIssue]
-    RelationalOptions(n_relation=2)  # pyright: ignore[reportCallIssue]
+    RelationalConfig(n_relation=2)  # pyright: ignore[reportCallIssue]
     DualAttention(8, 1, 1, ra_kwargs=2)  # pyright: ignore[reportArgumentType]
 
 

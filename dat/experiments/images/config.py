@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from dual_attention._layers.config import SymbolRetrieval
-from dual_attention._models.config import Pool
+from dual_attention.configs import Pool, SymbolRetrieval
 
 from ...data.images import IMAGE_SETS, ImageSet, ImageSetName, image_set
 from ...data.images.augmentation import AugmentationName
@@ -23,7 +22,7 @@ from ...training.configs import (
     check_integers,
     check_seed,
 )
-from ..model_keys import ActivationName, VisionModelKeys
+from ..model_keys import VisionModelKeys
 
 TESTED = 5
 """Of a set without test images of its own, one image in so many is tested on."""
@@ -130,22 +129,15 @@ class ImageModelConfig(VisionModelKeys):
     d_model: int = 64
     n_layers: int = 4
     n_heads_sa: int = 2
-    n_heads_ra: int = 2
     dff: int | None = 128
-    activation: ActivationName = "gelu"
-    dropout_rate: float = 0.0
     bias: bool = True
     patch_size: tuple[int, int] = (2, 2)
     pool: Pool = "mean"
     final_norm: bool = True
     """Normalise once more before pooling, as the paper's runs on CIFAR do."""
-    n_kv_heads: int | None = None
-    """Key-value heads of each kind of attention in a DAT; null takes as many as there are query heads."""
     n_relations: int | None = 2
     rel_proj_dim: int | None = 16
     symmetric_rels: bool = True
-    wr_init: Literal["published", "large"] = "published"
-    """Initialisation of W_r: the published package's (published), or uniform in +-1/sqrt(n_relations) (large)."""
     symbols: SymbolRetrieval = "position_relative"
     """Symbol mechanism: one symbol a relative position, along the row of tokens or in the grid, one a position, or a
     library read by attention."""

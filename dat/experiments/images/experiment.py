@@ -26,7 +26,7 @@ from ...training.loop import Trainer
 from ...training.problem import Problem
 from ...training.seeding import derive_seed
 from ..base_width import scaled_from_base
-from ..vision_model import export_vision_model, vision_symbols
+from ..vision_model import export_vision_model
 from .config import ImageConfig, ImageDataConfig
 from .examples import AugmentedImages, NormalisedImages, image_loss
 from .grid import ImageGrid
@@ -147,7 +147,7 @@ class ImageClassification(SweptExperiment[ImageConfig, PreparedImages]):
         if config.data.dataset != "folder":
             about = config.data.about(config.data.dataset)
             looks = {"mean": about.mean, "std": about.std}
-        export_vision_model(model, keys, vision_symbols(keys, shape), shape, folder, **looks, **saving)
+        export_vision_model(model, keys, shape, folder, **looks, **saving)
 
     def summary(
         self, config: ImageConfig, prepared: PreparedImages, trainer: Trainer, final: Mapping[str, float]

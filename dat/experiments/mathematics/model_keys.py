@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from math import inf
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from dual_attention.seq2seq_models import Seq2SeqDualAttnTransformer, Seq2SeqModel, Seq2SeqTransformer
+from dual_attention.configs import AttentionConfig, SymbolConfig
+from dual_attention.dual_attn_blocks import DualAttnDecoderBlock, DualAttnEncoderBlock
+from dual_attention.seq2seq_models import Seq2SeqDualAttnTransformer, Seq2SeqTransformer
+from dual_attention.transformer_blocks import DecoderBlock, EncoderBlock
 
 from ...data.mathematics import ANSWER_LENGTH, PAD, QUESTION_LENGTH, VOCABULARY
-from ...training.configs import WIDEST, check, check_integers
+from ...training.configs import WIDEST, check, check_integers, check_positive
 from ..model_keys import LONGEST, ActivationName, ModelKeys
 
 TOKENS = {"type": "token", "vocab_size": len(VOCABULARY)}
@@ -42,8 +44,6 @@ class MathematicsModelKeys(ModelKeys):
     """Biases in the feed-forward blocks, and in the output of a Transformer's attention."""
     tie_weights: bool = False
     """One matrix for the decoder's embedding and the output layer; the paper's models have two."""
-    wr_init: Literal["published", "large"] = "published"
-    """Initialisation of W_r: N(0, 0.02) as in the paper's models (published), or uniform in +-1/sqrt(n_relations)."""
     symbols: Literal["symbolic_attention", "positional_symbols", "position_relative"] = "position_relative"
     """Symbol mechanism: a library read by attention, one symbol a position, or one a relative position. One retriever
     serves encoder and decoder."""
@@ -60,8 +60,7 @@ class MathematicsModelKeys(ModelKeys):
         super().check_heads()
         if self.relative_positions is not None:
             check_integers(self, "model", "relative_positions", most=LONGEST)
-        theta = self.rope_theta
-        check(theta is None or 0 < theta < inf, "model.rope_theta", "a positive number or null", theta)
+        check_positive(self, "model", "rope_theta")
         check_integers(self, "model", "n_heads_sa_dec", "n_heads_ra_dec", least=0, most=WIDEST)
         check_integers(self, "model", "n_heads_cross", most=WIDEST)
         self.check_groups(self.n_heads_sa, self.n_heads_ra, self.n_heads_sa_dec, self.n_heads_ra_dec)
@@ -69,7 +68,7 @@ class MathematicsModelKeys(ModelKeys):
         check(of_decoder >= 1, "model.n_heads_sa_dec + model.n_heads_ra_dec", "at least 1", of_decoder)
         for heads in (of_decoder, self.n_heads_cross):
             check(self.d_model % heads == 0, "model.d_model", f"a multiple of the {heads} heads", self.d_model)
-        for heads in () if theta is None else (self.n_heads_sa + self.n_heads_ra, of_decoder):
+        for heads in () if self.rope_theta is None else (self.n_heads_sa + self.n_heads_ra, of_decoder):
             expected = f"a multiple of twice the {heads} heads, for rotary positions"
             check(self.d_model % (2 * heads) == 0, "model.d_model", expected, self.d_model)
         check(self.d_model % 2 == 0, "model.d_model", "an even number, for sinusoidal positions", self.d_model)
@@ -78,33 +77,35 @@ class MathematicsModelKeys(ModelKeys):
     def relational(self) -> bool:
         return self.n_heads_ra + self.n_heads_ra_dec > 0
 
-    def build(self) -> Seq2SeqModel:
+    @property
+    def sa_kwargs(self) -> AttentionConfig:
+        reach = self.relative_positions
+        return AttentionConfig.of(vars(self), shaw_max_rel_pos=reach, shaw_values=reach is not None)
+
+    @property
+    def attn_kwargs(self) -> AttentionConfig:
+        """Options of the self-attention of a Transformer."""
+        return self.sa_kwargs
+
+    @property
+    def symbol_retrieval_kwargs(self) -> SymbolConfig:
+        """Options of the symbol mechanism."""
+        return self.symbol_config(QUESTION_LENGTH, self.n_symbols)
+
+    def build(self) -> Seq2SeqDualAttnTransformer | Seq2SeqTransformer:
         """The model."""
+        kind, encoder, decoder = (
+            (Seq2SeqDualAttnTransformer, DualAttnEncoderBlock, DualAttnDecoderBlock)
+            if self.relational
+            else (Seq2SeqTransformer, EncoderBlock, DecoderBlock)
+        )
         sides: dict[str, Any] = {"input_spec": TOKENS, "output_spec": TOKENS, "out_dim": len(VOCABULARY)}
         sides |= {"n_layers_enc": self.n_layers, "n_layers_dec": self.n_layers, "loss_ignore_idx": PAD}
         sides |= {"in_block_size": QUESTION_LENGTH, "out_block_size": ANSWER_LENGTH}
-        sides |= {"d_model": self.d_model, "tie_weights": self.tie_weights, "rope_theta": self.rope_theta}
-        names = ("dff", "activation", "dropout_rate", "norm_first", "norm_type", "bias")
-        block: dict[str, Any] = {name: getattr(self, name) for name in names}
-        cross: dict[str, Any] = {"n_heads_cross": self.n_heads_cross}
-        relative = self.relative_positions
-        sensory = {"n_kv_heads": self.n_kv_heads, "shaw_max_rel_pos": relative, "shaw_values": relative is not None}
-        if not self.relational:
-            block["attn_kwargs"] = sensory
-            sides["encoder_kwargs"] = {**block, "n_heads": self.n_heads_sa}
-            sides["decoder_kwargs"] = {**block, "n_heads": self.n_heads_sa_dec, **cross}
-            return Seq2SeqTransformer(**sides)
-        block |= {"ra_type": self.ra_type, "sa_kwargs": sensory}
-        block["ra_kwargs"] = self.relational_options()
-        of_encoder = {"n_heads_sa": self.n_heads_sa, "n_heads_ra": self.n_heads_ra}
-        of_decoder = {"n_heads_sa": self.n_heads_sa_dec, "n_heads_ra": self.n_heads_ra_dec}
-        sides["encoder_kwargs"] = {**block, **of_encoder}
-        sides["decoder_kwargs"] = {**block, **of_decoder, **cross}
-        return Seq2SeqDualAttnTransformer(
-            symbol_retrieval=self.symbols,
-            symbol_retrieval_kwargs=self.symbol_options(QUESTION_LENGTH, self.n_symbols),
-            **sides,
-        )
+        of_decoder = replace(self, n_heads_sa=self.n_heads_sa_dec, n_heads_ra=self.n_heads_ra_dec)
+        for name, keys, block in (("encoder_kwargs", self, encoder), ("decoder_kwargs", of_decoder, decoder)):
+            sides[name] = {key: value for key, value in keys.arguments_for(block).items() if key != "d_model"}
+        return kind(**sides, **self.arguments_for(kind))
 
 
 def _transformer(name: str, n_layers: int, d_model: int, heads: int = 8) -> MathematicsModelKeys:

@@ -8,8 +8,7 @@ from typing import Any, ClassVar, Literal
 
 from torch import nn
 
-from dual_attention._layers.config import SymbolRetrieval
-from dual_attention._models.config import Pool
+from dual_attention.configs import Pool, RelationInit, SymbolConfig, SymbolRetrieval
 
 from ...data.relational_games.canvas import check_canvas
 from ...training.configs import (
@@ -113,9 +112,7 @@ class GamesModelConfig(VisionModelKeys):
     n_relations: int | None = 2
     rel_proj_dim: int | None = 64
     symmetric_rels: bool = True
-    wr_init: Literal["published", "large"] = "large"
-    """Initialisation of W_r: uniform in +-1/sqrt(n_relations) as in the published curves (large), or the published
-    package's (published), smaller by the square root of the head width and clearly less sample-efficient."""
+    wr_init: RelationInit = "large"
     symbols: SymbolRetrieval = "positional_symbols"
     """Symbol mechanism: one symbol a position, a library read by attention, one a relative position (along the row of
     tokens or in the grid), or a library read by how a token compares with its neighbours (rel_sym_attn)."""
@@ -175,6 +172,16 @@ class GamesModelConfig(VisionModelKeys):
     def finished(self, model: nn.Module) -> nn.Module:
         """A DAT or Transformer that was built; a subclass, such as a study's, may put other heads into it."""
         return model
+
+    @property
+    def has_class_token(self) -> bool:
+        return self.architecture == "dat"
+
+    def symbol_config(self, n_tokens: int, farthest: int | tuple[int, int]) -> SymbolConfig:
+        if self.symbols != "rel_sym_attn":
+            return super().symbol_config(n_tokens, farthest)
+        heads = {"rel_n_heads": self.symbol_heads, "symbolic_attn_n_heads": self.symbol_heads}
+        return SymbolConfig.of(vars(self), **heads, nbhd_delta=self.symbol_neighbours, causal_nbhd=False)
 
     @property
     def baseline(self) -> BaselineConfig | None:

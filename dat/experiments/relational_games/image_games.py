@@ -22,7 +22,7 @@ from ...training.problem import Batch, ImageExamples, LossFunction, Problem, cla
 from ..base_width import scaled_from_base
 from ..vision_model import export_vision_model
 from .config import GamesRunConfig
-from .model import build_games_model, empty_games_model, symbol_arguments
+from .model import build_games_model, empty_games_model
 from .presets import COLOURS, LABELS, ORDER, PRESETS
 
 Run = TypeVar("Run", bound=GamesRunConfig)
@@ -40,7 +40,7 @@ class ImageGames(SweptExperiment[Run, Prepared]):
         if not isinstance(model, VisionTransformer | VisionDualAttnTransformer):
             super().export(config, model, folder)
         shape = config.image_shape
-        export_vision_model(model, config.model, symbol_arguments(config.model, shape), shape, folder, **saving)
+        export_vision_model(model, config.model, shape, folder, **saving)
 
     def cost(self, config: Run) -> Cost:
         data = config.data

@@ -8,8 +8,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from dual_attention._layers.config import arguments_for
-from dual_attention._layers.options import SymbolOptions, arguments_of
 from dual_attention.baselines import (
     OCRA,
     SlotAbstractor,
@@ -25,7 +23,7 @@ from dual_attention.baselines import (
 from ...data.relational_games import num_classes
 from ...training.experiment import without_values
 from ...training.seeding import derive_seed
-from ..vision_model import build_vision_model, vision_symbols
+from ..vision_model import build_vision_model
 from .config import IMAGE_SHAPE, GamesModelConfig
 
 BASELINE_CLASSES: dict[str, type[nn.Module]] = {
@@ -47,11 +45,12 @@ def build_games_model(
     torch.manual_seed(derive_seed(seed, "weights"))
     if config.slots is None:
         return _build_on(config, image_shape, num_classes)
-    encoder = SlotEncoder(image_shape, d_model=config.d_model, **arguments_of(SlotEncoder, vars(config.slots)))
+    slots = {name: value for name, value in vars(config.slots).items() if name != "reconstruction"}
+    encoder = SlotEncoder(image_shape, d_model=config.d_model, **slots)
     decoder = SlotDecoder(image_shape, config.d_model) if config.slots.reconstruction else None
     kind = FACTORED_CLASSES.get(config.architecture)
     if kind is not None:
-        model = kind(**{**arguments_for(kind, config), **vars(config.baseline)})
+        model = kind(**{**config.arguments_for(kind), **vars(config.baseline)})
         return VisionSlots(encoder, model, num_classes, decoder=decoder)
     over = replace(config, front_end="patches", slots=None, patch_size=(1, 1))
     model = _build_on(over, (config.d_model, config.slots.n_slots, 1), num_classes)
@@ -63,36 +62,17 @@ def _build_on(config: GamesModelConfig, image_shape: tuple[int, int, int], num_c
     images: dict[str, Any] = {"image_shape": image_shape, "num_classes": num_classes}
     if config.baseline is not None:
         return build_baseline(config, images)
-    return config.finished(build_vision_model(config, symbol_arguments(config, image_shape), **images))
+    return config.finished(build_vision_model(config, **images))
 
 
 def build_baseline(config: GamesModelConfig, images: dict[str, Any]) -> nn.Module:
     """One of the relational architectures that came before DATs."""
     kind = BASELINE_CLASSES[config.architecture]
-    arguments = {**images, **arguments_for(kind, config), **vars(config.baseline)}
+    arguments = {**images, **config.arguments_for(kind), **vars(config.baseline)}
     if config.architecture == "abstractor":
-        arguments |= {"norm_type": config.norm_type, "bias": config.bias}
-        symbols = symbol_arguments(config, images["image_shape"])
-        arguments |= {"symbol_retrieval": config.symbols, "symbol_retrieval_kwargs": symbols}
+        symbols = config.symbols_of(images["image_shape"])
+        arguments |= {"norm_type": config.norm_type, "bias": config.bias, "symbol_retrieval_kwargs": symbols}
     return kind(**arguments)
-
-
-def symbol_arguments(config: GamesModelConfig, image_shape: tuple[int, int, int]) -> SymbolOptions:
-    """Arguments of the symbol mechanism for the patches of an image and, in a DAT, a class token."""
-    if config.symbols == "rel_sym_attn":
-        return {
-            "d_model": config.d_model,
-            "rel_n_heads": config.symbol_heads,
-            "symbolic_attn_n_heads": config.symbol_heads,
-            "n_symbols": config.n_symbols,
-            "nbhd_delta": config.symbol_neighbours,
-            "causal_nbhd": False,
-            "trainable_symbols": config.trainable_symbols,
-        }
-    symbols = vision_symbols(config, image_shape, class_token=config.architecture == "dat")
-    if config.symbols == "symbolic_attention":
-        symbols["trainable_symbols"] = config.trainable_symbols
-    return symbols
 
 
 def empty_games_model(

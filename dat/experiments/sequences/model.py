@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import inf
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +12,7 @@ from dual_attention.language_models import LanguageModel
 from dual_attention.relational_attention import RelationalAttention
 from dual_attention.symbol_retrieval import PositionalSymbolRetriever
 
-from ...training.configs import check
+from ...training.configs import check, check_positive
 from ...training.experiment import without_values
 from ...training.seeding import derive_seed
 from ..heads import multiplied_projections
@@ -29,7 +28,6 @@ class SequenceModelKeys(LanguageModelKeys):
     """Size of the vocabulary; null takes the task's."""
     context: int = 128
     """Most tokens of a sequence."""
-    d_model: int = 64
     n_heads_sa: int = 1
     n_heads_ra: int = 1
     n_kv_heads: int | None = None
@@ -45,7 +43,7 @@ class SequenceModelKeys(LanguageModelKeys):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check(0 < self.initial_scale < inf, "model.initial_scale", "a positive number", self.initial_scale)
+        check_positive(self, "model", "initial_scale")
 
     def build(self, vocab_size: int, *, seed: int) -> LanguageModel:
         """The model with initial weights that depend on ``seed`` only; the global generators are left seeded by it."""

@@ -19,11 +19,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..._layers.inputs import check_choice
-from ..._layers.options import RelationScore
 from ..._layers.relation_size import relations_of_projections
 from ..._models.seq2seq import Seq2SeqModel
 from ..._models.token_model import TokenModel
 from ..._models.vision import VisionModel
+from ...configs import RelationScore
 from ...functional.activations import Activation
 from ...functional.checks import without_autocast
 from ...relational_attention import RelationalAttention

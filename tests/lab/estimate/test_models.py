@@ -22,7 +22,6 @@ from dual_attention import (
     EncoderForSequenceClassification,
     Seq2SeqDualAttnTransformer,
     Seq2SeqTransformer,
-    SymbolOptions,
     TransformerEncoder,
     TransformerLM,
 )
@@ -185,7 +184,7 @@ def seq2seq(kind: str, spec: dict[str, Any], out_dim: int) -> Seq2SeqModel:
     if kind == "transformer":
         common["n_heads"] = 4
         return Seq2SeqTransformer(spec, spec, 32, out_dim, 2, 1, common, {**common, **cross}, 30, 40)
-    symbols: SymbolOptions = {"d_model": 32, "n_heads": 4, "n_symbols": 7}
+    symbols = {"d_model": 32, "n_heads": 4, "n_symbols": 7}
     if kind == "abstractor":
         common["n_heads"] = 4
         depths, decoder = (1, 1, 1), {**common, **cross}

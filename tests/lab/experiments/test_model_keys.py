@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import inspect
+from dataclasses import fields, replace
 
 import pytest
 import torch
 
 from dat.experiments import EXPERIMENTS
 from dat.experiments.language.presets import PRESETS
+from dat.training.config_io import field_help
+from dual_attention import RelationalConfig
 from dual_attention.checkpoints.babylm import language_config_of
+from dual_attention.configs import RelationsConfig
 
 MODEL = EXPERIMENTS["language"].load().Config().model
+KINDS = {type(experiment.load().Config().model) for experiment in EXPERIMENTS.values()}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_options_of_relational_heads_are_told_by_the_library(kind: type):
+    """An experiment may set another default, and nothing else."""
+    help_of = field_help(kind)
+    for about in fields(RelationalConfig):
+        telling = [owner.__module__ for owner in kind.__mro__ if about.name in inspect.get_annotations(owner)]
+        assert not telling or telling[-1] == "dual_attention.configs"
+        assert not telling or help_of[about.name] == field_help(RelationalConfig)[about.name], about.name
+    assert {about.name for about in fields(RelationsConfig)} <= {about.name for about in fields(kind)}
 
 
 @pytest.mark.parametrize("symbols", ["positional_symbols", "position_relative"])

@@ -12,7 +12,7 @@ from dat.experiments.language.model_keys import LanguageModelKeys
 from dat.experiments.relational_games.model import build_games_model, empty_games_model
 from dat.experiments.relational_games.presets import PRESETS
 from dat.training.experiment import count_parameters, without_values
-from dual_attention._layers.config import SequenceSymbolRetrieval
+from dual_attention.configs import SequenceSymbolRetrieval
 
 SMALL = LanguageModelKeys(context=24, d_model=16, n_layers=2, n_heads_sa=1, n_heads_ra=1, dff=16, n_symbols=4)
 
