@@ -134,7 +134,9 @@ def test_models_for_transformers():
     (lambda model, x: attribute_logits(model, x).effects(0, 1.5), TypeError, "foil: expected a token id"),
     (lambda model, x: attribute_logits(model, x).merged("layer"), "by: expected 'head' or 'relation', got 'layer'"),
     (
-        lambda model, x: model.layers.add_module("norm", torch.nn.GroupNorm(1, 9)) or attribute_logits(model, x),
+        lambda model, x: (
+            model.layers.add_module("norm", torch.nn.GroupNorm(1, 9).double()) or attribute_logits(model, x)
+        ),
         TypeError,
         "model: expected LayerNorm, RMSNorm or no normalisation of the stream",
     ),
