@@ -184,9 +184,14 @@ def test_words_of_a_run(tmp_path):
     folder = start_run(LANGUAGE, replace(config, loop=loop))
     per_step = 96 * len(TEXT.split()) / len(TEXT.encode())
     assert steps_in(folder.checkpoints.folder) == [int(-(-words // per_step)) for words in (30, 60)]
+
+
+def test_words_past_the_end_of_a_run(tmp_path):
+    config = milestones_run(tmp_path)
+    loop = replace(config.loop, milestones=(), milestone_tokens=(), milestone_words=(30, 60_000))
     with pytest.raises(ValueError, match=r"loop\.milestone_words: expected different integers from 1 to \d{3}, what"):
-        start_run(LANGUAGE, named(config, "past", loop=replace(loop, milestone_words=(30, 60_000))))
-    assert not (folder.path.parent / "past").exists()
+        start_run(LANGUAGE, replace(config, loop=loop))
+    assert not (tmp_path / "runs" / "run").exists()
 
 
 @pytest.mark.parametrize(
