@@ -167,20 +167,26 @@ def pickled(make: Callable[[Path], Any], save: Callable[[Any, Path], object] = t
     return write
 
 
-INFINITE = r"m: the weights do not fit .*NaN or infinite: \w"
+def with_first(number: float) -> Callable[[Path], object]:
+    """Weights of which one number is another one."""
+    return weighted(lambda state, name: {name: torch.cat([torch.tensor([number]), state[name][1:]])})
+
+
+FIRST = r"layers\.blocks\.0\.ff_block\.linear1\.bias"
+INFINITE = f"m: the weights do not fit .*NaN or infinite: {FIRST}"
 BESIDE = r"index\.json: weight_map: expected names of files beside it"
 NO_MODEL = r"m: config\.json is not that of a language model"
 
 
 @refusals(
-    (weighted(lambda state, name: {name: torch.full_like(state[name], float("nan"))}), INFINITE),
-    (weighted(lambda state, name: {name: torch.full_like(state[name], float("-inf"))}), INFINITE),
+    (with_first(float("nan")), INFINITE),
+    (with_first(float("-inf")), INFINITE),
     (weighted(lambda state, name: {name: state[name].int()}),
-     r"m: the weights do not fit .*of another dtype: \S+ torch\.int32, expected torch\.float32"),
+     rf"m: the weights do not fit .*of another dtype: {FIRST} torch\.int32, expected torch\.float32"),
     (weighted(lambda state, name: {**{key: state[key].bfloat16() for key in state}, name: state[name].half()}),
      r"m: the weights do not fit .*dtypes of 16 bits, which one file does not have: "
      r"torch\.bfloat16, torch\.float16"),
-    (weighted(lambda state, name: {"layers.token_embedder.weight": state[name] + 1}),
+    (weighted(lambda state, _: {"layers.token_embedder.weight": state["layers.final_out.weight"] + 1}),
      "of different values, though the model has one: .*token_embedder"),
     *((indexed(shard), BESIDE) for shard in ("../one.safetensors", "config.json", 3, None)),
     (indexed(lambda folder: str(folder / "one.safetensors")), BESIDE),
