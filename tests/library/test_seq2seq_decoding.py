@@ -192,11 +192,11 @@ def test_beams_with_and_without_a_cache(kind, num_beams, penalty, stop, early, m
 @pytest.mark.parametrize("penalty", [0.0, 3.0])
 def test_beams_are_the_search_of_its_options(penalty, early):
     model, (x, _) = build(), words(batch=8)
-    how = {"start_token": 3, "stop_token": [0, 2], "pad_token": 1, "length_penalty": penalty}
+    how = {"start_token": 3, "stop_token": [3, 5], "pad_token": 4, "length_penalty": penalty}
     found = model.beam_search(x, 6, 3, num_return=3, early_stopping=early, **how)
     with evaluating(model):
         decoder = TargetDecoder(model, model.encode(x), None, use_cache=False, max_length=6)
-        search = BeamSearch(3, 3, penalty, early, stop_tokens=(0, 2), pad_token=1)
+        search = BeamSearch(3, 3, penalty, early, stop_tokens=(3, 5), pad_token=4)
         assert torch.equal(found.tokens, search_beams(decoder, torch.full((8, 1), 3), 6, search).tokens)
     best = model.generate(x, 6, num_beams=3, **how)
     assert early or torch.equal(found.tokens[:, 0, : best.shape[1]], best)

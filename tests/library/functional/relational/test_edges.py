@@ -64,7 +64,7 @@ def test_symbols_of_offsets_are_relative_symbols(impl):
     leaves, _, mask = draw_inputs(symbols="relative")
     q, k, u, w, s, w_r = leaves
     s = torch.cat([s, s[:1]])  # an odd number of rows
-    symbols = OffsetSymbols(s, 4, 5)
+    symbols = OffsetSymbols(s, 4, 5, offset=1)
     ours = relational_attention(q, k, u, w, symbols, w_r, **SCALES, mask=mask, impl=impl).output
     theirs = run(reference.relational_attention, [q, k, u, w, s, w_r], symbols.index, mask=mask)
     assert_same_with_gradients(ours, theirs, leaves)

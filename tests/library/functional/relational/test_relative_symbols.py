@@ -33,12 +33,12 @@ def test_many_small_weights_of_one_symbol_are_not_lost(dtype):
 
 
 @pytest.mark.parametrize("impl", ["dense", "linear", "blockwise"])
-@pytest.mark.parametrize("heads", [1, 16])
-def test_clipped_offsets_in_bfloat16_beside_float64(impl, heads, monkeypatch):
-    """Sums over many senders of a symbol, for its gradient over many blocks; with many heads, of written-out pairs."""
+@pytest.mark.parametrize("batch, n, m", [(1, 200, 1024), (256, 4, 8)])
+def test_clipped_offsets_in_bfloat16_beside_float64(impl, batch, n, m, monkeypatch):
+    """Sums over many senders; for the gradient over many blocks, or many examples of pairs that are written out."""
     monkeypatch.setattr(linear, "block_size", lambda heads, m: 2)
-    n, m = 200, 1024
-    shapes = (1, heads, n, 2), (1, 1, m, 2), (1, n, 1, 1), (1, m, 1, 1), (3, 1, 4), (heads, 4, 1)
+    monkeypatch.setattr(linear, "examples_at_a_time", lambda *_, **more: 1)
+    shapes = (batch, 1, n, 2), (batch, 1, m, 2), (batch, n, 1, 1), (batch, m, 1, 1), (3, 1, 4), (1, 4, 1)
     low = [normal(*shape).bfloat16() for shape in shapes]
 
     def results(impl, *tensors):
