@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dat.explorer.patching import cell_in_words, patched
-from dat.explorer.writes import part_in_words, written
+from dat.explorer.patching import patched
+from dat.explorer.writes import written
 from tests.lab.explorer.conftest import TEXT, saved
 
 pytestmark = pytest.mark.slow
@@ -30,8 +30,10 @@ def test_what_parts_write(visit, serve, tmp_path):
     page.wait_for_function(WRITES)
     found = written(server.session, {"text": TEXT})
     order = sorted(range(12), key=lambda place: -abs(found["effects"][place]))
-    names = page.locator("#writes-table tbody th").all_text_contents()
-    assert names == [part_in_words(found["parts"][place]) for place in order]
+    parts = page.locator("#writes-table tbody th button")
+    assert parts.evaluate_all("all => all.map(one => Number(one.dataset.part))") == order
+    some = {"embedding", "blocks.0 sensory head 1", "blocks.1 relational head 0", "blocks.1 feed-forward"}
+    assert some < set(parts.all_text_contents())
     values = [float(value) for value in page.locator("#writes-table tbody td").all_text_contents()]
     assert values == pytest.approx([found["effects"][place] for place in order], rel=2e-3, abs=1e-6)
     # Relations at another place, and the tokens of one of them.
@@ -42,7 +44,7 @@ def test_what_parts_write(visit, serve, tmp_path):
     page.click("#writes-table button:text-is('blocks.1 relation 3')")
     assert page.inner_text("#writes-name") == "blocks.1 relation 3"
     found = written(server.session, {"text": TEXT, "place": 4, "by": "relation"})
-    (place,) = [n for n, part in enumerate(found["parts"]) if part_in_words(part) == "blocks.1 relation 3"]
+    (place,) = [n for n, part in enumerate(found["parts"]) if (part["layer"], part["relation"]) == ("blocks.1", 3)]
     promoted = page.locator("#writes-promoted tbody th").all_text_contents()
     assert promoted == [token for token, _ in found["writes"][place]["promoted"]]
     # Another next token; a file shows the same.
@@ -88,10 +90,9 @@ def test_patching_from_a_second_text(visit, serve, tmp_path):
     page.wait_for_function(PATCHING)
     rows = page.locator("#patching-table tbody tr").all_text_contents()
     more = {"by": "head", "answer": answer, "foil": found["foil"]["id"]}
-    strongest = max(
-        patched(server.session, {"text": TEXT, "other": OTHER, **more})["cells"], key=lambda cell: abs(cell["recovery"])
-    )
-    assert rows[0].startswith(cell_in_words(strongest))
+    sizes = [abs(cell["recovery"]) for cell in patched(server.session, {"text": TEXT, "other": OTHER, **more})["cells"]]
+    first = page.locator("#patching-table tbody th button").first
+    assert int(first.get_attribute("data-patch")) == sizes.index(max(sizes))
     page.wait_for_timeout(200)
     address = page.url
     again = visit().open(address)
