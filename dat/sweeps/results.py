@@ -187,7 +187,7 @@ def whole_cells(folder: Path) -> Cells:
 
 
 def each_cell(cells: Cells, make: Callable[[dict[str, Any]], Made]) -> Iterator[Made]:
-    """What ``make`` makes of each cell's result; errors about its entries become ``ValueError`` naming the file."""
+    """Apply ``make`` to each cell's result; errors about its entries become ``ValueError`` naming the file."""
     for file, result in cells.items():
         try:
             yield make(result)
