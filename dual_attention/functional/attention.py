@@ -16,6 +16,7 @@ from torch import Tensor
 
 from . import reference
 from .checks import (
+    are_taken_otherwise,
     check_axes,
     check_dropout,
     check_finite,
@@ -81,18 +82,35 @@ def attention(
     (torch.Size([2, 4, 9, 16]), torch.Size([2, 4, 9, 5]))
     """
     mask, bias = checked_attention(q, k, v, mask, bias, scale, dropout)
-    k, v = zero_padding(mask, k, v)
-    if need_weights or observe is not None or needs_plain(q, k, v, bias):
+    return attend(q, k, v, mask, bias, scale=scale, dropout=dropout, need_weights=need_weights, observe=observe)
+
+
+def attend(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: MaskPattern,
+    bias: Tensor | None,
+    *,
+    scale: float,
+    dropout: float,
+    need_weights: bool = False,
+    observe: reference.Observe | None = None,
+) -> tuple[Tensor, Tensor | None]:
+    """As :func:`attention`, of what has been checked; the bias is of the type of ``q``."""
+    if mask.padding is not None:
+        k, v = zero_padding(mask, k, v)
+    if need_weights or observe is not None or (are_taken_otherwise() and needs_plain(q, k, v, bias)):
         whole, seen = mask.dense(q.device), observe or reference.UNOBSERVED
         out, weights = reference.attention(q, k, v, scale=scale, mask=whole, bias=bias, dropout=dropout, observe=seen)
         return out, weights if need_weights else None
     width, value_width = q.shape[3], v.shape[3]
     if width != value_width:  # fused kernels want one width; zeros change neither scores nor values
         q, k, v = (F.pad(t, (0, max(width, value_width) - t.shape[-1])) for t in (q, k, v))
-    out = _attend(q, k, v, mask, bias, scale, dropout)
-    if not dropout:  # which would draw others
+    out = _by_kernels(q, k, v, mask, bias, scale, dropout)
+    if out.requires_grad and not dropout:  # which would draw others
         out = differentiable_again(out, partial(_plain, (mask.n, mask.m, *mask.parts), scale), q, k, v, bias)
-    return out[..., :value_width], None
+    return out if width <= value_width else out[..., :value_width], None
 
 
 def checked_attention(
@@ -128,13 +146,15 @@ def _plain(
     return (reference.attention(q, k, v, scale=scale, mask=mask, bias=bias)[0],)
 
 
-def _attend(
+def _by_kernels(
     q: Tensor, k: Tensor, v: Tensor, mask: MaskPattern, bias: Tensor | None, scale: float, dropout: float
 ) -> Tensor:
     """Attention by PyTorch's kernels, a block of receivers at a time if there are many pairs."""
     n, m = q.shape[2], k.shape[2]
     if mask.only_causal and bias is None:
         out = _fused(q, k, v, (None, None), None, scale, dropout, is_causal=True)
+    elif bias is None and mask.hides_nothing:
+        out = _fused(q, k, v, (None, None), None, scale, dropout)
     elif mask.hides_nothing or is_open(n, m) or n * m <= LARGEST_MASK:
         whole = mask.dense(q.device)
         if bias is None:  # the same in every layer that the pattern serves

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 MaybeNone: TypeAlias = Any
 """Beside a type: or None, of which only the caller can know. A type checker lets both uses pass, as in typeshed."""
@@ -27,6 +28,11 @@ def is_readable(x: Tensor) -> bool:
 def in_transform() -> bool:
     """Whether a transform of ``torch.func``, such as ``vmap`` or ``jvp``, is at work."""
     return torch._C._are_functorch_transforms_active()
+
+
+def are_taken_otherwise() -> bool:
+    """Whether derivatives are being taken forwards, or by ``torch.func``."""
+    return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
 
 
 def dispatches() -> bool:
@@ -155,9 +161,12 @@ def is_exporting() -> bool:
 def leaves_pytorch() -> bool:
     """Whether a program is being made that runs without this library's operations: ONNX, or a trace."""
     tracing = torch.jit.is_tracing()  # pyright: ignore[reportPrivateImportUsage]
-    return tracing or (is_exporting() and torch.onnx.is_in_onnx_export())
+    return tracing or (torch.compiler.is_exporting() and torch.onnx.is_in_onnx_export())
 
 
 def is_open(*lengths: int) -> bool:
     """Whether an export leaves lengths open: a choice must then serve all of them, and may not depend on them."""
-    return any(isinstance(length, torch.SymInt) for length in lengths)
+    for length in lengths:  # noqa: SIM110 (a generator is one more call)
+        if isinstance(length, torch.SymInt):
+            return True
+    return False

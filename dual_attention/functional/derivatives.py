@@ -14,15 +14,10 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from .checks import in_transform
+from .checks import are_taken_otherwise, in_transform
 
 Plain = Callable[..., tuple[Tensor, ...]]
 """Plain form of an operation, a function of its inputs."""
-
-
-def are_taken_otherwise() -> bool:
-    """Whether derivatives are being taken forwards, or by ``torch.func``."""
-    return in_transform() or forward_ad._current_level >= 0
 
 
 def needs_plain(*tensors: Tensor | None) -> bool:

@@ -13,6 +13,9 @@ from .checks import fake_mode, in_transform
 
 T = TypeVar("T")
 
+FITS = "fits"
+"""Mark of what has been checked of a pattern, see :func:`.masks.check_parts`."""
+
 
 @dataclass(frozen=True)
 class MaskPattern:
@@ -107,7 +110,7 @@ class MaskPattern:
     @property
     def hides_nothing(self) -> bool:
         """Whether every receiver may attend every sender."""
-        return self.only_ordered and not self.ordered
+        return not self.causal and self.window is None and self.only_ordered
 
     @property
     def only_causal(self) -> bool:
@@ -154,6 +157,8 @@ class MaskPattern:
 
     def dense(self, device: torch.device | str | None) -> Tensor | None:
         """The whole mask, broadcastable to ``(B, H, N, M)``; None if nothing is hidden. Built once for each device."""
+        if self.hides_nothing:
+            return None
         return self.once(("dense", device), lambda: self.block(slice(0, self.n), slice(0, self.m), device))
 
     def narrow(self, *, causal: bool = False, window: int | None = None, offset: int = 0) -> MaskPattern:
@@ -166,7 +171,7 @@ class MaskPattern:
         changes: dict[str, Any] = {"causal": causal, "window": window}
         if not self.ordered:
             changes["offset"] = offset
-        return self.once(("narrow", *changes.values()), lambda: replace(self, **changes))
+        return self.once(("narrow", *changes.values()), lambda: self._changed(**changes))
 
     def last_senders(self, m: int) -> MaskPattern:
         """The pattern of the last ``m`` senders only; unless that is all of them, it must have no segments."""
@@ -177,9 +182,16 @@ class MaskPattern:
         def build() -> MaskPattern:
             padding = None if self.padding is None else self.padding[:, dropped:]
             attn_mask = last_columns(self.attn_mask, m)
-            return replace(self, m=m, attn_mask=attn_mask, padding=padding, offset=self.offset - dropped)
+            return self._changed(m=m, attn_mask=attn_mask, padding=padding, offset=self.offset - dropped)
 
         return self.once(("last", m), build)
+
+    def _changed(self, **changes: Any) -> MaskPattern:
+        """The pattern with other fields, whose tensors are those of this one or parts of them: as well checked."""
+        changed = replace(self, **changes)
+        if not torch.compiler.is_compiling():
+            changed._built.update({key: None for key in self._built if FITS in key})
+        return changed
 
 
 def block_of(x: Tensor, rows: slice, columns: slice) -> Tensor:

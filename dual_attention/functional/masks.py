@@ -34,7 +34,7 @@ import torch
 from torch import Tensor
 
 from .checks import check_axes, check_broadcast, check_same_device, check_tensor
-from .mask_patterns import MaskPattern
+from .mask_patterns import FITS, MaskPattern
 
 Segments = Tensor | tuple[Tensor, Tensor]
 """Sequences packed into one: their numbers, of receivers and senders alike or of each."""
@@ -181,13 +181,14 @@ def _check_pair_sizes(name: str, pattern: MaskPattern, n: int, m: int) -> None:
         raise ValueError(f"{name}: expected a pattern of (N, M) = {(n, m)}, got one of {(pattern.n, pattern.m)}")
 
 
-def _check_window(window: int | None) -> None:
-    if window is not None and (isinstance(window, float) or window < 1):
+def _check_window(window: int) -> None:
+    if isinstance(window, float) or window < 1:
         raise ValueError(f"window: expected at least one position, a whole number, got {window}")
 
 
 def _check_order(is_causal: bool, window: int | None, n: int, m: int, offset: int) -> None:
-    _check_window(window)
+    if window is not None:
+        _check_window(window)
     if (is_causal or window is not None) and offset + n != m:
         raise ValueError(
             f"{'is_causal' if is_causal else 'window'}: needs as many receivers as senders, got {n} receivers and "
@@ -218,32 +219,60 @@ def pattern_and_bias(
     The mask comes as a pattern; the bias with four dimensions, in the type of the queries.
     """
     batch, heads, n, _ = q.shape
-    shape = (batch, heads, n, m)
     if isinstance(mask, MaskPattern):
         _check_pair_sizes("mask", mask, n, m)
-        _check_window(mask.window)
-        if mask.attn_mask is not None:
-            check_axes(attn_mask=(mask.attn_mask, 4))
-            _checked_mask("attn_mask", mask.attn_mask, shape, q)
-        if (mask.receiver_segments is None) != (mask.sender_segments is None):
-            given, missing = ("senders", "receivers") if mask.receiver_segments is None else ("receivers", "senders")
-            raise ValueError(f"segments: expected those of {missing} beside those of {given}, got None")
-        if mask.padding is not None:
-            require_boolean("padding_mask", mask.padding)
-        for name, part, length in (
-            ("padding_mask", mask.padding, m),
-            ("segments", mask.receiver_segments, n),
-            ("segments", mask.sender_segments, m),
-        ):
-            check_same_device(**{"q": q, name: part})
-            if part is not None and tuple(part.shape) not in ((batch, length), (1, length)):
-                raise ValueError(f"{name}: expected shape {(batch, length)}, got {tuple(part.shape)}")
-            if part is not None and part.is_floating_point():
-                raise TypeError(f"{name}: expected integers, got dtype {part.dtype}")
+        check_parts(mask, q, heads)
     else:
-        mask = MaskPattern(n, m, None if mask is None else _checked_mask("mask", mask, shape, q))
+        mask = MaskPattern(n, m, None if mask is None else _checked_mask("mask", mask, (batch, heads, n, m), q))
     bias = check_bias(bias, batch=batch, heads=heads, n=n, m=m, name="bias")
     return mask, None if bias is None else bias.to(q.dtype)
+
+
+def check_parts(pattern: MaskPattern, q: Tensor, heads: int, *, shaped: bool = False) -> None:
+    """Raise ``TypeError`` or ``ValueError`` unless the parts of a pattern fit receivers ``q`` ``(B, ...)``.
+
+    A pattern remembers for which receivers it was checked, so that all layers which it serves check it once.
+
+    Args:
+        shaped: whether types and shapes have been checked already; only devices are, then.
+    """
+    if pattern.window is not None:
+        _check_window(pattern.window)
+    if pattern.only_ordered and pattern.sender_segments is None:
+        return
+    checked = _check_devices if shaped else _check_parts
+    of_heads = None if pattern.attn_mask is None else heads
+    pattern.once((FITS, q.shape[0], of_heads, q.device), lambda: checked(pattern, q, heads))
+
+
+def _check_parts(pattern: MaskPattern, q: Tensor, heads: int) -> None:
+    batch, n, m = q.shape[0], pattern.n, pattern.m
+    if pattern.attn_mask is not None:
+        check_axes(attn_mask=(pattern.attn_mask, 4))
+        _checked_mask("attn_mask", pattern.attn_mask, (batch, heads, n, m), q)
+    receivers, senders = pattern.receiver_segments, pattern.sender_segments
+    if (receivers is None) != (senders is None):
+        given, missing = ("senders", "receivers") if receivers is None else ("receivers", "senders")
+        raise ValueError(f"segments: expected those of {missing} beside those of {given}, got None")
+    if pattern.padding is not None:
+        require_boolean("padding_mask", pattern.padding)
+    for name, part, length in (
+        ("padding_mask", pattern.padding, m),
+        ("segments", receivers, n),
+        ("segments", senders, m),
+    ):
+        check_same_device(**{"q": q, name: part})
+        if part is not None and tuple(part.shape) not in ((batch, length), (1, length)):
+            raise ValueError(f"{name}: expected shape {(batch, length)}, got {tuple(part.shape)}")
+        if part is not None and part.is_floating_point():
+            raise TypeError(f"{name}: expected integers, got dtype {part.dtype}")
+
+
+def _check_devices(pattern: MaskPattern, q: Tensor, heads: int) -> None:
+    check_same_device(q=q, attn_mask=pattern.attn_mask)
+    check_same_device(q=q, padding_mask=pattern.padding)
+    for segments in (pattern.receiver_segments, pattern.sender_segments):
+        check_same_device(q=q, segments=segments)
 
 
 def combine_masks(

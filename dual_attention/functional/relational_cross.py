@@ -33,7 +33,7 @@ from .derivatives import needs_plain
 from .mask_patterns import MaskPattern, block_of
 from .masks import pattern_and_bias
 from .padding import zero_padding
-from .relational.relative_symbols import attend_to_symbols, has_symbol_per_pair, symbols_of_block
+from .relational.whole import attend_to_symbols, has_symbol_per_pair, symbols_of_block
 from .symbols import RelativeSymbols, check_index, checked_table, symbol_table
 
 Tensors = tuple[Tensor, ...]

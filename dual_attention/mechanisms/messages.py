@@ -22,7 +22,7 @@ from .._layers.symbols import Symbols, project_symbols
 from ..functional import RelativeSymbols, combine
 from ..functional.checks import check_tensor
 from ..functional.reference import repeat_heads
-from ..functional.relational.relative_symbols import attend_to_symbols
+from ..functional.relational.whole import attend_to_symbols
 
 
 class Messages(ABC):

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable
-
-import torch
 from torch import Tensor
 
 from .. import reference
@@ -14,11 +10,9 @@ from ..masks import MaskPattern
 from ..symbols import RelativeSymbols
 from ..triton import implementation  # noqa: F401 (registers itself, and imports no Triton)
 from . import asked_for, blockwise, dense, linear, sdpa  # noqa: F401 (each registers itself)
-from .choice import choose
+from .choice import attend, choose
 from .inputs import RelationalAttentionOutput, RelationalInputs, check_inputs
-from .table import IMPLEMENTATIONS, Choice, Implementation, register_implementation
-
-_LOG = logging.getLogger("dual_attention.functional.relational")
+from .table import Choice, Implementation, register_implementation
 
 
 def relational_attention(
@@ -94,13 +88,7 @@ def relational_attention(
     RelationalAttentionOutput(output=Tensor(2, 4, 9, 16), weights=Tensor(2, 4, 9, 9), relations=Tensor(2, 9, 9, 8))
     """
     inputs = check_inputs(q, k, u, w, symbols, w_r, scale, rel_scale, rel_activation, mask, bias, dropout, need_weights)
-    if observe is not None:
-        return _observable(impl)(inputs.zeroed(), observe)
-    choice = choose(inputs, impl)
-    if not torch.compiler.is_compiling() and _LOG.isEnabledFor(logging.DEBUG):
-        _LOG.debug("%s (q %s, %d senders)", choice, tuple(q.shape), inputs.m)
-    chosen = IMPLEMENTATIONS[choice.name]
-    return chosen.run(inputs if chosen.takes_padded else inputs.zeroed())
+    return attend(inputs, impl, observe)
 
 
 def explain_relational_attention(
@@ -137,13 +125,6 @@ def explain_relational_attention(
     return choose(inputs, impl)
 
 
-def _observable(impl: str) -> Callable[[RelationalInputs, reference.Observe], RelationalAttentionOutput]:
-    """The implementation of a name, if its steps can be observed."""
-    if impl not in ("auto", "dense", "reference"):
-        raise ValueError(f"impl: expected 'auto', 'dense' or 'reference' for an observer, got {impl!r}")
-    return _reference if impl == "reference" else dense.dense_relational_attention
-
-
 def _reference(x: RelationalInputs, observe: reference.Observe = reference.UNOBSERVED) -> RelationalAttentionOutput:
     attended, weights, relations = reference.relational_attention(
         x.q,
@@ -165,4 +146,4 @@ def _reference(x: RelationalInputs, observe: reference.Observe = reference.UNOBS
     return RelationalAttentionOutput(attended, weights, x.with_padded(relations))
 
 
-register_implementation(Implementation("reference", _reference, lambda x: None))
+register_implementation(Implementation("reference", _reference, lambda x: None, observed=True))

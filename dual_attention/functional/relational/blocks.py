@@ -20,8 +20,8 @@ from torch import Tensor
 from ..mask_patterns import MaskPattern, block_of
 from .head_products import add_head_products, multiply_heads
 from .pair_symbols import PairSymbols, pair_index
-from .relative_symbols import summed_by_symbol
 from .tiles import relations_under_weights, slices
+from .whole import summed_by_symbol
 from .workspace import Workspace
 
 

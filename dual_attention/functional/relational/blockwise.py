@@ -20,9 +20,8 @@ from .. import reference
 from ..mask_patterns import block_of
 from ..symbols import symbol_table
 from .inputs import RelationalAttentionOutput, RelationalInputs, obstacle_to_blocks
-from .relative_symbols import symbols_of_block
 from .table import UNSUITED, Implementation, Verdict, register_implementation
-from .whole import attend, attention_weights
+from .whole import attend, attention_weights, symbols_of_block
 
 BLOCK = 128
 """Receivers in a block."""

@@ -1,4 +1,4 @@
-"""Choice of an implementation of relational attention, by measured rules, with its reason.
+"""Choice of an implementation of relational attention, by measured rules, with its reason; and its run.
 
 ``impl="auto"`` takes ``dense`` under transforms of ``torch.func`` and forward derivatives, which need plain operations,
 and in a program for ONNX or from ``torch.jit.trace``, which runs where operations of this library are not known. Else
@@ -18,9 +18,35 @@ on, with half as much memory again.
 
 from __future__ import annotations
 
-from ..checks import leaves_pytorch
-from .inputs import RelationalInputs
+import logging
+
+import torch
+from torch import Tensor
+
+from ..checks import are_taken_otherwise, leaves_pytorch
+from ..reference import Observe
+from .inputs import RelationalAttentionOutput, RelationalInputs
 from .table import IMPLEMENTATIONS, Choice, Implementation
+
+_LOG = logging.getLogger("dual_attention.functional.relational")
+
+
+def attend(x: RelationalInputs, impl: str = "auto", observe: Observe | None = None) -> RelationalAttentionOutput:
+    """Relational attention of inputs that have been checked, by the implementation that is chosen or named."""
+    if observe is None:
+        choice = choose(x, impl)
+        if not torch.compiler.is_compiling() and _LOG.isEnabledFor(logging.DEBUG):
+            _LOG.debug("%s (q %s, %d senders)", choice, tuple(x.q.shape), x.m)
+        implementation, observers = IMPLEMENTATIONS[choice.name], ()
+    else:
+        observed = [name for name, candidate in IMPLEMENTATIONS.items() if candidate.observed]
+        name = "dense" if impl == "auto" else impl
+        if name not in observed:
+            raise ValueError(f"impl: expected 'auto', 'dense' or 'reference' for an observer, got {impl!r}")
+        implementation, observers = IMPLEMENTATIONS[name], (observe,)
+    if x.pattern.padding is not None and not implementation.takes_padded:
+        x = x.zeroed()
+    return implementation.run(x, *observers)
 
 
 def choose(x: RelationalInputs, impl: str = "auto") -> Choice:
@@ -29,16 +55,26 @@ def choose(x: RelationalInputs, impl: str = "auto") -> Choice:
         return _named(x, impl)
     if leaves_pytorch():
         return Choice("dense", "operations of this library are not known where ONNX or a trace runs")
-    if x.needs_plain:
+    if are_taken_otherwise() and x.needs_plain:
         return Choice("dense", "derivatives by torch.func, and forward ones, need plain operations")
-    passed_over = ""
+    passed_over, fused = "", prefers_fused(x.q)
     for name, candidate in IMPLEMENTATIONS.items():
+        if candidate.fused and not fused:
+            continue
         verdict = candidate.suits(x)
         if verdict.suits:
             return Choice(name, verdict.why + passed_over)
         if verdict.why:
             passed_over += f" (not {name}: {verdict.why})"
     raise AssertionError("linear or blockwise serves every call")
+
+
+def prefers_fused(q: Tensor) -> bool:
+    """Whether fused kernels are taken where they can run: on CUDA in bfloat16 and float16, which matrix units multiply.
+
+    Exact float32 matmuls are no faster in Triton than in PyTorch.
+    """
+    return q.is_cuda and q.dtype in (torch.bfloat16, torch.float16)
 
 
 def _named(x: RelationalInputs, impl: str) -> Choice:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from functools import partial
 
+import torch
 import torch.nn.functional as F
 
 from .. import reference
 from ..checks import is_open
-from .inputs import RelationalAttentionOutput, RelationalInputs, messages
-from .relative_symbols import has_symbol_per_pair
+from .inputs import RelationalAttentionOutput, RelationalInputs
 from .table import UNSUITED, Implementation, Verdict, register_implementation
 from .tiles import multiplies_bfloat16, prefers_tiles
-from .whole import attend, attention_weights
+from .whole import attend, attention_weights, has_symbol_per_pair, messages
 
 LARGEST_DENSE = 256 * 256
 """Pairs (receivers times senders) up to which ``impl="auto"`` may build all weights at once.
@@ -38,9 +38,9 @@ def dense_relational_attention(
     x: RelationalInputs, observe: reference.Observe = reference.UNOBSERVED
 ) -> RelationalAttentionOutput:
     """Relational attention, maps included if they are asked for; an observer may replace each step."""
-    mask = reference.visible_pairs(observe, x.mask, x.bias, (x.n, x.m), x.q.device)
+    mask = reference.visible_pairs(observe, x.pattern.dense(x.q.device), x.bias, (x.n, x.m), x.q.device)
     weights = observe("weights", attention_weights(x.q, x.k, scale=x.scale, mask=mask, bias=x.bias))
-    alpha = F.dropout(weights, x.dropout)
+    alpha = F.dropout(weights, x.dropout) if x.dropout else weights
     relate = None
     if x.activated or x.need_weights or observe.watches("relations"):
         relate = partial(
@@ -62,14 +62,16 @@ def reason_for_dense(x: RelationalInputs, *, in_bfloat16: bool) -> str | None:
         few = "an export leaves lengths open, and relations are activated" if x.activated else None
     else:
         known = 1 if is_open(batch) else batch
-        tiles = prefers_tiles(heads, x.u.shape[3], in_bfloat16=in_bfloat16)
-        few = few_pairs(known, heads, n, m, tiles=tiles, on_cpu=x.q.is_cpu, activated=x.activated)
+        form = {"on_cpu": x.q.is_cpu, "activated": x.activated, "in_bfloat16": in_bfloat16}
+        few = few_pairs(known, heads, n, m, x.u.shape[3], **form)
     if few is None and has_symbol_per_pair(x.symbols, n, m):
         return "relative symbols have about a row for each pair"
     return few
 
 
-def few_pairs(batch: int, heads: int, n: int, m: int, *, tiles: bool, on_cpu: bool, activated: bool) -> str | None:
+def few_pairs(
+    batch: int, heads: int, n: int, m: int, p: int, *, on_cpu: bool, activated: bool, in_bfloat16: bool = False
+) -> str | None:
     """Why there are so few pairs that it is best to build all weights at once, see :data:`LARGEST_DENSE`; or None."""
     if n * m > LARGEST_DENSE:
         return None
@@ -79,13 +81,15 @@ def few_pairs(batch: int, heads: int, n: int, m: int, *, tiles: bool, on_cpu: bo
         return f"there are at most {LARGEST_DENSE} pairs"
     if n < FEWEST_RECEIVERS:
         return f"a step of decoding has fewer than {FEWEST_RECEIVERS} receivers"
-    most = FEWEST_WEIGHTS if tiles else MOST_WEIGHTS
+    most = FEWEST_WEIGHTS if prefers_tiles(heads, p, in_bfloat16=in_bfloat16) else MOST_WEIGHTS
     return f"there are fewer than {most} weights" if batch * heads * n * m < most else None
 
 
 def _suits(x: RelationalInputs) -> Verdict:
-    few = reason_for_dense(x, in_bfloat16=multiplies_bfloat16(x.u))
+    few = reason_for_dense(x, in_bfloat16=x.u.dtype == torch.bfloat16 and multiplies_bfloat16(x.u))
     return UNSUITED if few is None else Verdict(True, few)
 
 
-register_implementation(Implementation("dense", dense_relational_attention, lambda x: None, _suits, priority=60))
+register_implementation(
+    Implementation("dense", dense_relational_attention, lambda x: None, _suits, priority=60, observed=True)
+)

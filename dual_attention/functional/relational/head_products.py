@@ -1,7 +1,7 @@
-"""Products of the matrices of each head, where a group of heads shares one factor, which is never repeated.
+"""Matmuls of each head, where a group of heads shares one factor, which is never repeated; written into memory.
 
-Those that write into memory have the heads as their first axis: a head's matrices of all examples then lie in a row,
-and views of what projections make, in which heads lie side by side, are multiplied as they are.
+Heads are the first axis: a head's matrices of all examples then lie in a row, and views of what projections make, in
+which heads lie side by side, are multiplied as they are.
 
 Shapes: H heads, G key/value heads (H = G * rep), B batch; a factor that is shared has B examples or one for all.
 """
@@ -10,30 +10,6 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-
-from ..checks import is_open
-
-
-def grouped_matmul(a: Tensor, b: Tensor) -> Tensor:
-    """``a @ b`` ``(B, H, n, m)`` of ``(B, H, n, k)`` and ``(B or 1, G, k, m)``, with every derivative.
-
-    The heads of a group are rows of one matrix, and so are all examples where that copies less.
-    """
-    (batch, heads, n, _), groups = a.shape, b.shape[1]
-    if b.shape[0] == 1 and not is_open(batch, n) and batch > 1 and n < min(b.shape[2:]):
-        rows = a.transpose(0, 1).reshape(groups, -1, a.shape[-1]) @ b[0]
-        return rows.view(heads, batch, n, b.shape[-1]).transpose(0, 1)
-    return rows_of_heads(rows_of_groups(a, groups) @ b, heads)
-
-
-def rows_of_groups(x: Tensor, groups: int) -> Tensor:
-    """The heads of a group as rows of one matrix: ``(B, H, n, k) -> (B, G, rep * n, k)``."""
-    return x if x.shape[1] == groups else x.unflatten(1, (groups, -1)).flatten(2, 3)
-
-
-def rows_of_heads(x: Tensor, heads: int) -> Tensor:
-    """The reverse: ``(B, G, rep * n, m) -> (B, H, n, m)``."""
-    return x if x.shape[1] == heads else x.unflatten(2, (heads // x.shape[1], -1)).flatten(1, 2)
 
 
 def multiply_heads(a: Tensor, b: Tensor, into: Tensor, scale: float = 1.0, *, add: bool = False) -> Tensor:

@@ -25,7 +25,7 @@ from ..derivatives import needs_plain
 from ..masks import MaskPattern, pattern_and_bias
 from ..padding import zero_padding
 from ..symbols import RelativeSymbols, check_index, checked_table, symbol_table
-from .relative_symbols import has_symbol_per_pair
+from .whole import has_symbol_per_pair, messages
 
 
 class RelationalAttentionOutput(NamedTuple):
@@ -124,20 +124,6 @@ class RelationalInputs:
     def output(self, attended_symbols: Tensor, attended_relations: Tensor) -> RelationalAttentionOutput:
         """Output from the two parts of the messages, ``(B, H, N, d_h)`` and ``(B, H, N, R)``."""
         return RelationalAttentionOutput(messages(attended_symbols, attended_relations, self.w_r))
-
-
-def messages(
-    attended_symbols: Tensor | None,
-    attended_relations: Tensor,
-    w_r: Tensor,
-    observe: reference.Observe = reference.UNOBSERVED,
-) -> Tensor:
-    """Messages ``(B, H, N, d_h)`` from their two parts, ``(B, H, N, d_h)`` or None, and ``(B, H, N, R)``.
-
-    Math: a^h_i = W_r^h (sum_j alpha^h_ij r_ij) + sum_j alpha^h_ij s_j W_s^h
-    """
-    relational = observe("relational_message", attended_relations @ w_r.transpose(-2, -1))
-    return relational if attended_symbols is None else relational + observe("symbol_message", attended_symbols)
 
 
 def check_inputs(

@@ -1,7 +1,7 @@
-"""Relational attention through library attention, for devices whose fused attention is at hand and Triton is not.
+"""Relational attention through PyTorch's SDPA, for devices whose fused attention is at hand and Triton is not.
 
 With the identity activation relational attention is one attention whose value at a sender is its symbol beside its
-relation keys, followed by R inner products with the relation queries. A library call carries values of limited width,
+relation keys, followed by R inner products with the relation queries. One call carries values of limited width,
 so the relations are split into groups, and each group computes the weights again:
 
     values of the calls    [ symbol | w^1 w^2 ]   [ w^3 w^4 w^5 ]   [ w^6 ]
@@ -18,7 +18,6 @@ from ..activations import activation_name
 from ..attention import attention
 from ..checks import is_open
 from ..symbols import RelativeSymbols, symbol_table
-from ..triton import support
 from .inputs import RelationalAttentionOutput, RelationalInputs
 from .table import UNSUITED, Implementation, Verdict, register_implementation
 
@@ -63,9 +62,9 @@ def _obstacle(x: RelationalInputs) -> str | None:
 
 def _suits(x: RelationalInputs) -> Verdict:
     causal_at_most = x.bias is None and (x.pattern.only_causal or x.pattern.hides_nothing)
-    if not causal_at_most or not support.preferred(x.q) or is_open(x.n, x.m) or _obstacle(x) is not None:
+    if not causal_at_most or is_open(x.n, x.m) or _obstacle(x) is not None:
         return UNSUITED
-    return Verdict(True, "the library has fused kernels for no mask but the causal one")
+    return Verdict(True, "PyTorch has fused kernels for no mask but the causal one")
 
 
-register_implementation(Implementation("sdpa", sdpa_relational_attention, _obstacle, _suits, priority=40))
+register_implementation(Implementation("sdpa", sdpa_relational_attention, _obstacle, _suits, priority=40, fused=True))

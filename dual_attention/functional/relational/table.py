@@ -57,15 +57,19 @@ class Implementation(NamedTuple):
         priority: place in that order.
         instead: the implementation that serves a call by this name, if it is another.
         takes_padded: whether padded senders may hold anything; otherwise they are zeros by the time it runs.
+        fused: whether ``suits`` is asked only where matrix units of a GPU are used, see :func:`.choice.prefers_fused`.
+        observed: whether ``run`` takes an observer of its steps as well.
     """
 
     name: str
-    run: Callable[[RelationalInputs], RelationalAttentionOutput]
+    run: Callable[..., RelationalAttentionOutput]
     obstacle: Callable[[RelationalInputs], str | None]
     suits: Callable[[RelationalInputs], Verdict] = _never
     priority: int = 0
     instead: Callable[[RelationalInputs], Choice | None] = itself
     takes_padded: bool = False
+    fused: bool = False
+    observed: bool = False
 
 
 IMPLEMENTATIONS: dict[str, Implementation] = {}

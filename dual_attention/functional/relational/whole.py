@@ -8,11 +8,9 @@ import torch
 from torch import Tensor
 
 from .. import reference
-from ..checks import is_exporting, leaves_pytorch
-from ..masks import MaskPattern
+from ..checks import is_open, leaves_pytorch
+from ..mask_patterns import MaskPattern
 from ..symbols import RelativeSymbols
-from .head_products import rows_of_groups, rows_of_heads
-from .relative_symbols import attend_to_symbols
 
 
 def whole_sums(
@@ -70,9 +68,14 @@ def attention_weights(
     q: Tensor, k: Tensor, *, scale: float, mask: Tensor | None = None, bias: Tensor | None = None
 ) -> Tensor:
     """As :func:`.reference.attention_weights`, without a key for every head."""
-    scores = rows_of_heads(reference.scores_for_softmax(rows_of_groups(q, k.shape[1]), k, scale), q.shape[1])
-    visible = reference.without_hidden(mask, bias)
-    return reference.softmax_over_senders(reference.add_bias(scores, bias), visible).to(q.dtype)
+    heads, groups = q.shape[1], k.shape[1]
+    if groups == heads:
+        scores = reference.scores_for_softmax(q, k, scale)
+    else:
+        scores = rows_of_heads(reference.scores_for_softmax(rows_of_groups(q, groups), k, scale), heads)
+    if bias is not None:
+        mask, scores = reference.without_hidden(mask, bias), reference.add_bias(scores, bias)
+    return reference.softmax_over_senders(scores, mask).to(q.dtype)
 
 
 def attend_to_relations(alpha: Tensor, u: Tensor, w: Tensor, rel_scale: float) -> Tensor:
@@ -82,8 +85,96 @@ def attend_to_relations(alpha: Tensor, u: Tensor, w: Tensor, rel_scale: float) -
     """
     batch, heads, n, _ = alpha.shape
     # Relation keys are shared by all heads: stacking the heads' weights makes one product for each example.
-    if is_exporting() or leaves_pytorch():  # which could not leave the sizes of stacked weights open
+    if torch.compiler.is_exporting() or leaves_pytorch():  # which could not leave the sizes of stacked weights open
         keys = torch.einsum("bhnm,bmrp->bhnrp", alpha, w)
     else:
         keys = (alpha.flatten(1, 2) @ w.flatten(2)).view(batch, heads, n, *w.shape[2:])
     return (keys * (rel_scale * u)[:, None]).sum(dim=-1)
+
+
+def attend_to_symbols(
+    alpha: Tensor, symbols: Tensor | RelativeSymbols, *, symbol_per_pair: bool | None = None
+) -> Tensor:
+    """As :func:`.reference.attend_to_symbols`, without a symbol for every pair where the library is small.
+
+    Relative symbols are few, so the weights of the pairs that share one are summed first:
+
+    Math: sum_j alpha_ij T[index_ij] = sum_k beta_ik T_k,  beta_ik = sum_{j: index_ij = k} alpha_ij
+
+    Args:
+        alpha: ``(B, H, N, M)``; symbols: projected, ``(B or 1, G, M, d_h)``, or a library ``(K, G, d_h)``.
+        symbol_per_pair: whether each pair has a symbol of its own; by default :func:`has_symbol_per_pair` of these.
+    """
+    if not isinstance(symbols, RelativeSymbols):
+        return grouped_matmul(alpha, symbols)
+    if symbol_per_pair is None:
+        symbol_per_pair = has_symbol_per_pair(symbols, *alpha.shape[2:])
+    if symbol_per_pair:
+        return reference.attend_to_symbols(alpha, symbols)
+    beta = summed_by_symbol(alpha, symbols.index, symbols.library.shape[0])
+    return grouped_matmul(beta, symbols.library.transpose(0, 1)[None])
+
+
+def summed_by_symbol(alpha: Tensor, index: Tensor, rows: int) -> Tensor:
+    """Weights ``(B, H, N, M)`` summed over the senders that have the same symbol, ``(B, H, N, K)``.
+
+    In float32 at least: clipping may give one symbol to all but a few senders, whose weights would vanish beside a
+    sum in bfloat16.
+    """
+    wide = torch.promote_types(alpha.dtype, torch.float32)
+    beta = torch.zeros(*alpha.shape[:-1], rows, dtype=wide, device=alpha.device)
+    return beta.scatter_add(-1, index.long().expand(alpha.shape), alpha.to(wide)).to(alpha.dtype)
+
+
+def has_symbol_per_pair(symbols: Tensor | RelativeSymbols, n: int, m: int) -> bool:
+    """Whether relative symbols have so many rows that hardly any two pairs share one."""
+    if not isinstance(symbols, RelativeSymbols):
+        return False
+    rows = symbols.library.shape[0]
+    # While an export leaves lengths open, rows that are open too are those of pairs.
+    return is_open(rows) if is_open(n, m) else rows > 2 * (n + m)
+
+
+def symbols_of_block(
+    symbols: Tensor | RelativeSymbols, table: Tensor, rows: slice, columns: slice
+) -> Tensor | RelativeSymbols:
+    """Symbols of a block of receivers and senders, from all and their :func:`.symbol_table`, which has gradients."""
+    if isinstance(symbols, RelativeSymbols):
+        return RelativeSymbols(table, symbols.index_of(rows, columns))
+    return table[:, :, columns]
+
+
+def messages(
+    attended_symbols: Tensor | None,
+    attended_relations: Tensor,
+    w_r: Tensor,
+    observe: reference.Observe = reference.UNOBSERVED,
+) -> Tensor:
+    """Messages ``(B, H, N, d_h)`` from their two parts, ``(B, H, N, d_h)`` or None, and ``(B, H, N, R)``.
+
+    Math: a^h_i = W_r^h (sum_j alpha^h_ij r_ij) + sum_j alpha^h_ij s_j W_s^h
+    """
+    relational = observe("relational_message", attended_relations @ w_r.transpose(-2, -1))
+    return relational if attended_symbols is None else relational + observe("symbol_message", attended_symbols)
+
+
+def grouped_matmul(a: Tensor, b: Tensor) -> Tensor:
+    """``a @ b`` ``(B, H, n, m)`` of ``(B, H, n, k)`` and ``(B or 1, G, k, m)``, with every derivative.
+
+    The heads of a group are rows of one matrix, and so are all examples where that copies less.
+    """
+    (batch, heads, n, _), groups = a.shape, b.shape[1]
+    if b.shape[0] == 1 and not is_open(batch, n) and batch > 1 and n < min(b.shape[2:]):
+        rows = a.transpose(0, 1).reshape(groups, -1, a.shape[-1]) @ b[0]
+        return rows.view(heads, batch, n, b.shape[-1]).transpose(0, 1)
+    return a @ b if groups == heads else rows_of_heads(rows_of_groups(a, groups) @ b, heads)
+
+
+def rows_of_groups(x: Tensor, groups: int) -> Tensor:
+    """The heads of a group as rows of one matrix: ``(B, H, n, k) -> (B, G, rep * n, k)``."""
+    return x.unflatten(1, (groups, -1)).flatten(2, 3)
+
+
+def rows_of_heads(x: Tensor, heads: int) -> Tensor:
+    """The reverse: ``(B, G, rep * n, m) -> (B, H, n, m)``."""
+    return x.unflatten(2, (heads // x.shape[1], -1)).flatten(1, 2)

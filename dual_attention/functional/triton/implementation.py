@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..relational.dense import FEWEST_RECEIVERS
 from ..relational.inputs import RelationalAttentionOutput, RelationalInputs
-from ..relational.table import UNSUITED, Implementation, Verdict, register_implementation
+from ..relational.table import Implementation, Verdict, register_implementation
 from . import support
 
 
@@ -22,8 +22,6 @@ def _obstacle(x: RelationalInputs) -> str | None:
 
 
 def _suits(x: RelationalInputs) -> Verdict:
-    if not support.preferred(x.q):
-        return UNSUITED
     if x.pattern.offset and x.n < FEWEST_RECEIVERS:
         return Verdict(False, "in a step of decoding one program for each head would walk all senders")
     against = support.obstacle(x)
@@ -32,4 +30,4 @@ def _suits(x: RelationalInputs) -> Verdict:
     return Verdict(True, "fused kernels suit bfloat16 and float16 on CUDA")
 
 
-register_implementation(Implementation("triton", _run, _obstacle, _suits, priority=100))
+register_implementation(Implementation("triton", _run, _obstacle, _suits, priority=100, fused=True))

@@ -7,7 +7,6 @@ import os
 from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
 
 from ..symbols import OffsetSymbols, RelativeSymbols, symbol_table
 
@@ -90,12 +89,3 @@ def obstacle(x: RelationalInputs) -> str | None:
     if not q.is_cuda and os.environ.get("TRITON_INTERPRET") != "1":
         return f"it needs CUDA tensors (or TRITON_INTERPRET=1 in the environment, to debug), got device {q.device}"
     return None
-
-
-def preferred(q: Tensor) -> bool:
-    """Whether ``impl="auto"`` should take the fused kernels where they can run.
-
-    On CUDA in bfloat16 and float16, which the matrix units multiply. Exact float32 products are no faster in Triton
-    than in plain library calls.
-    """
-    return q.is_cuda and q.dtype in (torch.bfloat16, torch.float16)

@@ -133,7 +133,7 @@ def test_a_layer_with_a_cache_uses_the_kernels(relative, window, steps_too, monk
     """In chunks, as ``impl="auto"`` does on a GPU; and token by token, which it does not."""
     calls = []
     fused = launch.Call.forward
-    monkeypatch.setattr("dual_attention.functional.triton.support.preferred", lambda q: True)
+    monkeypatch.setattr("dual_attention.functional.relational.choice.prefers_fused", lambda q: True)
     if steps_too:
         monkeypatch.setattr("dual_attention.functional.triton.implementation.FEWEST_RECEIVERS", 0)
     monkeypatch.setattr(launch.Call, "forward", lambda call: calls.append(1) or fused(call))

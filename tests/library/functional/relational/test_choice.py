@@ -13,7 +13,7 @@ from dual_attention.functional import (
     explain_relational_attention,
     relational_attention,
 )
-from dual_attention.functional.relational import dense
+from dual_attention.functional.relational import choice, dense
 from dual_attention.functional.relational.table import IMPLEMENTATIONS
 from dual_attention.functional.triton import support
 from tests.support.refusals import refusals
@@ -87,7 +87,7 @@ GPU = [
 
 @pytest.mark.parametrize(("arguments", "against", "name", "reason"), GPU)
 def test_reasons_on_a_gpu(arguments, against, name, reason, monkeypatch):
-    monkeypatch.setattr(support, "preferred", lambda q: True)
+    monkeypatch.setattr(choice, "prefers_fused", lambda q: True)
     monkeypatch.setattr(support, "obstacle", lambda inputs: against)
     monkeypatch.setattr(dense, "LARGEST_DENSE", 0)
     found = explain(draw_inputs()[0], **arguments)
@@ -200,7 +200,7 @@ def test_programs_for_elsewhere_hold_no_operations_of_this_library(activation):
 )
 def test_auto_on_a_gpu_without_triton(arguments, taken, monkeypatch):
     """Library attention where it has fused kernels; elsewhere another way, never an error."""
-    monkeypatch.setattr(support, "preferred", lambda q: True)
+    monkeypatch.setattr(choice, "prefers_fused", lambda q: True)
     monkeypatch.setattr(support, "obstacle", lambda inputs: NOT_INSTALLED)
     monkeypatch.setattr(dense, "LARGEST_DENSE", 0)
     ran = run_names(monkeypatch)
@@ -223,8 +223,8 @@ def test_auto_on_a_gpu_without_triton(arguments, taken, monkeypatch):
     ],
 )
 def test_where_dense_is_faster(batch, heads, n, p, few):
-    sizes, tiles = (batch, heads, n, n), dense.prefers_tiles(heads, p)
-    assert (dense.few_pairs(*sizes, tiles=tiles, on_cpu=True, activated=False) is not None) == few
+    sizes = batch, heads, n, n, p
+    assert (dense.few_pairs(*sizes, on_cpu=True, activated=False) is not None) == few
     whole = n * n <= dense.LARGEST_DENSE
-    assert (dense.few_pairs(*sizes, tiles=tiles, on_cpu=False, activated=False) is not None) == whole
-    assert (dense.few_pairs(*sizes, tiles=tiles, on_cpu=True, activated=True) is not None) == whole
+    assert (dense.few_pairs(*sizes, on_cpu=False, activated=False) is not None) == whole
+    assert (dense.few_pairs(*sizes, on_cpu=True, activated=True) is not None) == whole

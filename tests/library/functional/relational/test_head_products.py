@@ -6,7 +6,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dual_attention.functional.relational.head_products import add_head_products, grouped_matmul, multiply_heads
+from dual_attention.functional.relational.head_products import add_head_products, multiply_heads
+from dual_attention.functional.relational.whole import grouped_matmul
 
 sizes = {"groups": st.integers(1, 3), "rep": st.integers(1, 3), "batch": st.integers(1, 3), "shared": st.booleans()}
 
