@@ -11,12 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from ._layers.cache import Cache, ContextCache
-from ._layers.calls import HeadsCall
-from ._layers.continuation import Masks, continue_from, continue_to_attend, transaction
+from ._layers.call import NO_PAST, HeadsCall, Masks, continue_from, continue_to_attend, transaction
 from ._layers.heads import Heads, merge_heads, split_heads
 from ._layers.inputs import check_boolean, check_sequence
-from .functional import attention
 from .functional.activations import Activation, activation_function
+from .functional.attention import attend, attention
 from .functional.checks import MaybeNone, check_same_device
 from .functional.masks import MaskPattern, Segments
 from .positional_encoding import RelativePositionalEncoding
@@ -146,18 +145,20 @@ class Attention(Heads):
         # alpha^h_ij = softmax_j(<x_i W_q^h, y_j W_k^h> / sqrt(D)),  e^h_i = sum_j alpha^h_ij y_j W_v^h
         q = call.rotate_receivers(split_heads(self.wq(query), self.n_heads))
         new = {}
-        if not _holds_context(cache):
+        if cache is None or not _holds_context(cache):
             new["k"] = call.rotate_senders(split_heads(self.wk(key), self.n_kv_heads))
             new["v"] = split_heads(self.wv(value), self.n_kv_heads)
         with transaction(cache):
-            k, v = call.past.append(call.batch, call.n, **new)
-            attended, weights = attention(
+            k, v = new.values() if cache is None else call.past.append(call.batch, call.n, **new)
+            # What stands in a projection's place, an adapter for instance, may return another type or width.
+            alike = q.dtype == k.dtype == v.dtype and q.shape[3] == k.shape[3]
+            attended, weights = (attend if alike else attention)(
                 q,
                 k,
                 v,
                 scale=self.attn_scale,
                 mask=call.pattern,
-                bias=self._bias(call, q),
+                bias=self._bias(call, q, q.dtype),
                 dropout=call.dropout,
                 need_weights=call.need_weights,
                 observe=call.steps,
@@ -189,13 +190,15 @@ class Attention(Heads):
             if x is not query:
                 layer = None if _holds_context(cache) else self.wv
                 check_sequence(name, x, self.d_model, batch=(query.shape[0],), layer=layer)
-        check_same_device(query=query, attn_bias=masks.attn_bias, freqs_cos=freqs_cos, freqs_sin=freqs_sin)
+        if not (masks.attn_bias is None and freqs_cos is None and freqs_sin is None):
+            check_same_device(query=query, attn_bias=masks.attn_bias, freqs_cos=freqs_cos, freqs_sin=freqs_sin)
         if key.shape[1] != value.shape[1]:
             raise ValueError(f"value: expected {key.shape[1]} senders as in key, got {value.shape[1]}")
+        past = NO_PAST
         if isinstance(cache, ContextCache):
             ordered = masks.ordered or self.window is not None
             past = continue_to_attend(cache, self._kept(), key, ordered=ordered)
-        else:
+        elif cache is not None:
             past = continue_from(cache, self._kept(), window=self.window, masks=masks)
         builds = need_weights or self.rel_pos_values is not None
         return self._call(query, key.shape[1], masks, past, freqs_cos, freqs_sin, builds)

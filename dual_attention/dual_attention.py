@@ -30,8 +30,8 @@ from torch import Tensor
 
 from ._base.words import repr_of_shapes
 from ._layers.cache import Cache, CacheGroup
+from ._layers.call import Masks, cache_parts, pattern_of, transaction
 from ._layers.calls import TypedModule
-from ._layers.continuation import Masks, Past, cache_parts, transaction, visibility
 from ._layers.inputs import check_boolean, check_choice, check_no_values, check_not_negative, check_sequence
 from ._layers.joined import join_weights, joined_weights
 from ._layers.options import checked_options
@@ -198,9 +198,10 @@ class DualAttention(TypedModule):
             cache: of earlier tokens, from ``new_cache``; these tokens are appended.
             others: of both kinds of head, as in :meth:`Attention.forward <dual_attention.attention.Attention.forward>`.
         """
-        check_no_values("attn_mask", "a boolean mask", attn_mask, x)
+        if isinstance(attn_mask, Tensor):
+            check_no_values("attn_mask", "a boolean mask", attn_mask, x)
         with transaction(cache):
-            caches = cache_parts(cache, tuple(self._heads()))
+            caches = {} if cache is None else cache_parts(cache, tuple(self._heads()))
             if not isinstance(attn_mask, MaskPattern) or padding_mask is not None or segments is not None:
                 attn_mask = self._pattern(x, Masks(attn_mask, padding_mask, is_causal, segments), cache)
             outputs, sa_weights, ra_maps = [], None, None
@@ -215,7 +216,7 @@ class DualAttention(TypedModule):
                     is_causal=is_causal,
                     need_weights=need_weights,
                     attn_bias=attn_bias,
-                    cache=caches["self_attention"],
+                    cache=caches.get("self_attention"),
                 )
                 outputs.append(output)
             if self.relational_attention is not None:
@@ -231,7 +232,7 @@ class DualAttention(TypedModule):
                     is_causal=is_causal,
                     attn_bias=attn_bias,
                     need_weights=need_weights,
-                    cache=caches["relational_attention"],
+                    cache=caches.get("relational_attention"),
                     projections=projections,
                 )
                 outputs.append(output)
@@ -248,6 +249,4 @@ class DualAttention(TypedModule):
         if cache is not None:
             masks.check_continued(cache)
         earlier = 0 if cache is None else cache.length
-        (batch, n), heads = x.shape[:2], self.n_heads_sa or self.n_heads_ra
-        everything = Past(earlier, earlier, earlier)
-        return visibility(masks, everything, batch=batch, heads=heads, n=n, new=n, window=None)[0]
+        return pattern_of(masks, x, heads=self.n_heads_sa or self.n_heads_ra, earlier=earlier, new=x.shape[1])

@@ -11,7 +11,7 @@ from typing import Any
 from torch import Tensor
 
 from ._layers.cache import Cache
-from ._layers.continuation import cache_parts, transaction
+from ._layers.call import cache_parts, transaction
 from ._layers.inputs import check_boolean
 from ._layers.options import checked_options
 from ._layers.symbols import Symbols

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -14,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ._layers.cache import Cache
-from ._layers.continuation import Masks, transaction
+from ._layers.call import Masks, transaction
 from ._layers.heads import merge_heads, split_heads
 from ._layers.inputs import check_boolean, check_choice, check_positive
 from ._layers.relation_size import initial_variation, wr_bound
@@ -24,7 +25,6 @@ from .functional import (
     MaskPattern,
     RelationalAttentionOutput,
     reference,
-    relational_attention,
     squared_distance_keys,
     squared_distance_queries,
 )
@@ -32,6 +32,9 @@ from .functional.activations import Activation, activation_function
 from .functional.alignments.common import require_rate
 from .functional.checks import without_autocast
 from .functional.masks import Segments
+from .functional.reference import Observe
+from .functional.relational.choice import attend
+from .functional.relational.inputs import RelationalInputs
 from .functional.symbols import symbols_as
 from .positional_encoding import RelativePositionalEncoding
 from .relational_cross_attention import DisentangledRelationalCrossAttention, RelationalCrossAttention
@@ -243,26 +246,30 @@ class RelationalAttention(SymbolHeads):
         with transaction(cache):
             # Who it is: s_j W_s^h
             s = self._project_symbols(symbols, call)
-            k, w, s = call.with_earlier(k=k, w=w.flatten(2), symbols=s)
+            if cache is not None:
+                k, w, s = call.with_earlier(k=k, w=w.flatten(2), symbols=s)
+                w = self._by_relation(w)
 
             # a^h_i = sum_j alpha^h_ij (W_r^h r_ij + s_j W_s^h)
-            attend = relational_attention if u.dtype == q.dtype else _relational_attention_like_u
-            attended, weights, relations = attend(
-                q,
-                k,
-                u,
-                self._by_relation(w),
-                s,
-                self.wr,
+            inputs = RelationalInputs(
+                q=q,
+                k=k,
+                u=u,
+                w=w,
+                symbols=s,
+                w_r=self.wr,
                 scale=self.attn_scale,
                 rel_scale=self.rel_scale,
                 rel_activation=self.rel_activation,
-                mask=call.pattern,
-                bias=self._bias(call, q),
+                pattern=call.pattern,
+                bias=self._bias(call, q, u.dtype),
                 dropout=call.dropout,
-                need_weights=call.need_weights,
-                observe=call.steps,
+                need_weights=need_weights,
             )
+            if u.dtype == q.dtype:
+                attended, weights, relations = attend(inputs.agreeing(), observe=call.steps)
+            else:
+                attended, weights, relations = _attend_like_u(inputs, call.steps)
             attended = call.observed("head_output", attended)
             output = self.resid_dropout(self.wo(merge_heads(attended)))
         return RelationalAttentionOutput(output, weights, relations)
@@ -270,7 +277,8 @@ class RelationalAttention(SymbolHeads):
     def _factors(self, u: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
         """Relation queries and keys by relation, ``(B, N, R, p)`` and ``(B, M, R, p)``, from their projections."""
         if self.rel_score == "dot":
-            return self._by_relation(u), self._by_relation(w)
+            sizes = (self.n_relations, -1)
+            return u.unflatten(-1, sizes), w.unflatten(-1, sizes)
         keys = self._strengthened(w)
         return squared_distance_queries(keys if u is w else self._strengthened(u)), squared_distance_keys(keys)
 
@@ -300,14 +308,13 @@ class RelationalAttention(SymbolHeads):
         return self._factors(self.wq_rel(x), wk_rel(y))
 
 
-def _relational_attention_like_u(
-    q: Tensor, k: Tensor, u: Tensor, w: Tensor, symbols: Symbols, w_r: Tensor, **options: Any
-) -> RelationalAttentionOutput:
+def _attend_like_u(x: RelationalInputs, observe: Observe | None) -> RelationalAttentionOutput:
     """Relational attention in the type of ``u``, float32 for squared distances of narrow types; results in that of k.
 
     Autocast would narrow them again.
     """
-    with without_autocast(q):
-        wide_q, wide_k, wide_w_r = (x.to(u.dtype) for x in (q, k, w_r))
-        output, *maps = relational_attention(wide_q, wide_k, u, w, symbols_as(symbols, u.dtype), wide_w_r, **options)
-    return RelationalAttentionOutput(output.to(k.dtype), *(None if x is None else x.to(k.dtype) for x in maps))
+    narrow, wide = x.k.dtype, x.u.dtype
+    with without_autocast(x.q):
+        factors = {name: getattr(x, name).to(wide) for name in ("q", "k", "w_r")}
+        output, *maps = attend(replace(x, **factors, symbols=symbols_as(x.symbols, wide)).agreeing(), observe=observe)
+    return RelationalAttentionOutput(output.to(narrow), *(None if x is None else x.to(narrow) for x in maps))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from ._layers.cache import Cache
-from ._layers.continuation import Masks, transaction
+from ._layers.call import Masks, transaction
 from ._layers.heads import merge_heads, split_heads
 from ._layers.inputs import check_boolean
 from ._layers.symbols import SymbolHeads, Symbols, kept_symbols

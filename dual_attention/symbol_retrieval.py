@@ -17,11 +17,10 @@ from collections.abc import Callable
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from ._layers.cache import Cache, TokenCache
+from ._layers.call import Past, continue_from, transaction
 from ._layers.calls import TypedModule
-from ._layers.continuation import Past, continue_from, transaction
 from ._layers.heads import head_dim, merge_heads, split_heads
 from ._layers.inputs import (
     check_boolean,
@@ -33,11 +32,11 @@ from ._layers.inputs import (
     check_tokens,
 )
 from ._layers.taps import Taps, observer_of
-from .functional import OffsetSymbols, RelativeSymbols, attention, positions_from_segments
-from .functional.checks import check_finite, is_autocast, is_readable, leaves_pytorch
+from .functional import OffsetSymbols, RelativeSymbols, positions_from_segments
+from .functional.checks import check_finite, is_readable
 from .functional.reference import inner_products, scores_for_softmax
-from .functional.relational.tiles import multiplies_bfloat16_in_vectors
 from .functional.relational.whole import attention_weights
+from .functional.symbol_assignment import assign_symbols
 from .positional_encoding import (
     RelativePositionalEncoding,
     check_positions,
@@ -65,7 +64,8 @@ class _CountsTokens(TypedModule):
 
     def _count(self, cache: Cache | None, x: Tensor) -> int:
         """Count the new tokens ``x`` ``(B, L, ...)``; returns how many came before."""
-        check_tokens("x", x)
+        if cache is None:
+            return 0
         past = continue_from(cache, {})
         past.append(*x.shape[:2])
         return past.senders
@@ -81,16 +81,6 @@ def _within_sequences(
         raise ValueError("segments: packed sequences cannot be continued from a cache; give one or the other")
     check_places("segments", segments, *x.shape[:2])
     return positions_from_segments(segments) if positions is None else positions
-
-
-WEIGHTS_OF_BLOCK = 2**21
-"""Weights of symbols that are built at a time where products are faster than fused attention: 4 MiB of bfloat16."""
-SMALLEST_BLOCK = 64
-"""Objects in such a block at least."""
-FEWEST_WEIGHTS = 2**19
-"""Weights in all from which products are faster; a token that is decoded has fewer."""
-NARROWEST_IN_BLOCKS = 64
-"""Width of heads from which they are; with narrower ones they took up to twice as long."""
 
 
 class SymbolicAttention(_CountsTokens):
@@ -160,12 +150,11 @@ class SymbolicAttention(_CountsTokens):
         if observe is not None:
             assignment = observe("assignment", self._assignment(q, templates, x))
             symbols = F.dropout(assignment.transpose(0, 1).flatten(1, 2)[None], rate) @ library
-        elif suits_blocks(q, templates, library):
-            symbols = attend_in_blocks(q, templates, library, self.scale, rate)
         else:
-            symbols, _ = attention(q, templates, library, scale=self.scale, dropout=rate)
-        with transaction(cache):
-            self._count(cache, x)
+            symbols = assign_symbols(q, templates, library, scale=self.scale, dropout=rate)
+        if cache is not None:
+            with transaction(cache):
+                self._count(cache, x)
         return merge_heads(symbols).view_as(x)
 
     def weights(self, x: Tensor) -> Tensor:
@@ -183,30 +172,6 @@ class SymbolicAttention(_CountsTokens):
     def _assignment(self, q: Tensor, templates: Tensor, x: Tensor) -> Tensor:
         weights = attention_weights(q, templates, scale=self.scale)
         return weights.unflatten(2, x.shape[:2]).squeeze(0).transpose(0, 1)
-
-
-def suits_blocks(q: Tensor, templates: Tensor, library: Tensor) -> bool:
-    """Whether :func:`attend_in_blocks` is faster than fused attention: large products of bfloat16, no matrix units."""
-    if not (multiplies_bfloat16_in_vectors(q) and is_readable(q)) or leaves_pytorch():
-        return False
-    alike = q.dtype == templates.dtype == library.dtype or is_autocast(q)
-    (_, heads, n, width), n_symbols = q.shape, templates.shape[2]
-    large = n >= SMALLEST_BLOCK and width >= NARROWEST_IN_BLOCKS and heads * n * n_symbols >= FEWEST_WEIGHTS
-    return alike and large
-
-
-def attend_in_blocks(q: Tensor, templates: Tensor, library: Tensor, scale: float, dropout: float) -> Tensor:
-    """Symbols ``(1, n_heads, N, width)`` by products, some objects at a time; weights are built again backward."""
-    templates, library = (x.to(q.dtype).contiguous() for x in (templates, library))
-
-    def block(q: Tensor, templates: Tensor, library: Tensor) -> Tensor:
-        return F.dropout(attention_weights(q, templates, scale=scale), dropout) @ library
-
-    rows = max(SMALLEST_BLOCK, WEIGHTS_OF_BLOCK // (templates.shape[1] * templates.shape[2]))
-    if q.shape[2] <= rows:
-        return block(q, templates, library)
-    parts = [checkpoint(block, part, templates, library, use_reentrant=False) for part in q.split(rows, dim=2)]
-    return torch.cat(parts, dim=2)
 
 
 class PositionalSymbolRetriever(_CountsTokens):
@@ -344,6 +309,7 @@ class PositionRelativeSymbolRetriever(_CountsTokens):
                 raise ValueError("y: with a cache the senders are the tokens seen and x; give one or the other")
             if y is not None:
                 check_tokens("y", y)
+            check_tokens("x", x)
             seen = self._count(cache, x)
             senders = seen + (x if y is None else y).shape[1]
             table = self._sinusoids(x, y, senders, cache) if self.sinusoidal else self.rel_pos_enc.table(x)

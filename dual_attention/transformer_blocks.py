@@ -13,8 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ._layers.cache import Cache, CacheGroup
+from ._layers.call import cache_parts, transaction
 from ._layers.calls import TypedBlock, TypedModule
-from ._layers.continuation import cache_parts, transaction
 from ._layers.inputs import check_boolean, check_choice, check_dropout, check_features, check_positive, check_sequence
 from ._layers.options import checked_options
 from .attention import Attention

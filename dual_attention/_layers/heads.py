@@ -9,12 +9,13 @@ import math
 from abc import abstractmethod
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from ..functional.checks import check_finite
 from .cache import TokenCache
-from .calls import HeadsCall, TypedModule
-from .continuation import Masks, Past, visibility
+from .call import HeadsCall, Masks, Past, visibility
+from .calls import TypedModule
 from .inputs import check_dropout, check_positive
 from .taps import Taps, observer_of
 
@@ -102,17 +103,19 @@ class Heads(TypedModule):
     ) -> HeadsCall:
         """The state of a call, for receivers ``x`` ``(B, N, d)`` and so many ``new`` senders."""
         batch, n, _ = x.shape
-        pattern, bias = visibility(masks, past, batch=batch, heads=self.n_heads, n=n, new=new, window=self.window)
+        pattern, bias = visibility(masks, past, x, heads=self.n_heads, new=new, window=self.window)
         rate = self.dropout if self.training else 0.0
         observe = observer_of(self, past.position, past.senders - past.held)
-        return HeadsCall(batch, n, new, pattern, bias, past, freqs_cos, freqs_sin, rate, need_weights, observe)
+        steps = None if observe is None else observe.steps
+        return HeadsCall(batch, n, new, pattern, bias, past, freqs_cos, freqs_sin, rate, need_weights, observe, steps)
 
-    def _bias(self, call: HeadsCall, q: Tensor) -> Tensor | None:
-        """The bias of a call, with the scores of relative positions if these heads have any."""
-        if self.rel_pos_keys is None:
-            return call.bias
-        scores = self.rel_pos_keys.scores(self.attn_scale * q, call.pattern.m, offset=call.past.offset)
-        return scores if call.bias is None else call.bias + scores
+    def _bias(self, call: HeadsCall, q: Tensor, dtype: torch.dtype) -> Tensor | None:
+        """The bias of a call in a type, with the scores of relative positions if these heads have any."""
+        bias = call.bias
+        if self.rel_pos_keys is not None:
+            scores = self.rel_pos_keys.scores(self.attn_scale * q, call.pattern.m, offset=call.past.offset)
+            bias = scores if bias is None else bias + scores
+        return None if bias is None else bias.to(dtype)
 
     @abstractmethod
     def _kept(self) -> dict[str, tuple[int, ...]]:

@@ -118,11 +118,16 @@ def check_sequence(
 
     Device and dtype must suit ``layer``, the first that takes it, see :func:`check_like`.
     """
-    check_tensor(name, x)
-    if x.dim() != 3 or x.shape[-1] != width or (batch is not None and x.shape[0] not in batch):
+    shaped = isinstance(x, Tensor) and x.layout == torch.strided and x.dim() == 3 and x.shape[2] == width
+    if not shaped or (batch is not None and x.shape[0] not in batch):
+        check_tensor(name, x)
         rows = "batch" if batch is None else " or ".join(str(b) for b in sorted(set(batch)))
         raise ValueError(f"{name}: expected shape ({rows}, length, {width}), got {tuple(x.shape)}")
-    check_like(name, x, layer)
+    weight = getattr(layer, "weight", None)
+    if not (isinstance(weight, Tensor) and x.dtype == weight.dtype and x.device == weight.device):
+        check_like(name, x, layer)
+    elif not x.is_floating_point():
+        check_floating(name, x)
 
 
 def check_batches(**inputs: Tensor) -> None:
@@ -143,10 +148,15 @@ def check_no_values(name: str, expected: str, given: Any, x: Tensor) -> None:
 
 def check_features(name: str, x: Tensor, width: int, layer: nn.Module | None = None) -> None:
     """Raise ``TypeError`` or ``ValueError`` unless ``x`` is ``(..., width)``; layer as :func:`check_like`."""
-    check_tensor(name, x)
+    if not isinstance(x, Tensor) or x.layout != torch.strided:
+        check_tensor(name, x)
     if not x.dim() or x.shape[-1] != width:
         raise ValueError(f"{name}: expected shape (..., {width}), got {tuple(x.shape)}")
-    check_like(name, x, layer)
+    weight = getattr(layer, "weight", None)
+    if not (isinstance(weight, Tensor) and x.dtype == weight.dtype and x.device == weight.device):
+        check_like(name, x, layer)
+    elif not x.is_floating_point():
+        check_floating(name, x)
 
 
 def check_one_device(module: nn.Module, **given: Any) -> None:

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from ..functional import RelativeSymbols
 from ..functional.checks import check_same_device
+from ..functional.symbols import check_index
 from .cache import Cache
-from .calls import HeadsCall
-from .continuation import Masks, Past, continue_from
+from .call import NO_PAST, HeadsCall, Masks, Past, continue_from
 from .heads import Heads, split_heads
 from .inputs import check_like, check_no_values, check_sequence
 from .taps import Observer
@@ -41,7 +41,7 @@ def project_symbols(
     n: int,
     m: int,
     relative: bool,
-    past: Past = Past(),  # noqa: B008 (immutable)
+    past: Past = NO_PAST,
 ) -> Symbols:
     """Apply ``W_s`` to symbols and split the heads; only ``relative`` says whether symbols are shared or relative.
 
@@ -57,6 +57,7 @@ def project_symbols(
         expected = (n, past.senders + m, wv.in_features)
         if symbols.sizes != expected:
             raise ValueError(f"symbols: expected relative ones (N, M, d) = {expected}, got {symbols.sizes}")
+        check_index(symbols.library, symbols)
         symbols = symbols.last_senders(past.held + m)
         library = symbols.library
         check_like("symbols", library, wv)
@@ -89,13 +90,16 @@ class SymbolHeads(Heads):
     ) -> tuple[Tensor, HeadsCall]:
         """The senders of a call, by default its receivers, and what it carries from step to step; all checked."""
         check_sequence("x", x, self.d_model, layer=self.wv)
-        if freqs_sin is None:
+        if freqs_cos is not None and freqs_sin is None:
             check_no_values("freqs_cos", "a table of RoPE", freqs_cos, x)
         if y is not None:
             check_sequence("y", y, self.d_model, batch=(x.shape[0],), layer=self.wv)
         y = x if y is None else y
-        check_same_device(x=x, attn_bias=masks.attn_bias, freqs_cos=freqs_cos, freqs_sin=freqs_sin)
-        past = continue_from(cache, self._kept(), window=self.window, masks=masks)
+        if not (masks.attn_bias is None and freqs_cos is None and freqs_sin is None):
+            check_same_device(x=x, attn_bias=masks.attn_bias, freqs_cos=freqs_cos, freqs_sin=freqs_sin)
+        past = NO_PAST
+        if cache is not None:
+            past = continue_from(cache, self._kept(), window=self.window, masks=masks)
         return y, self._call(x, y.shape[1], masks, past, freqs_cos, freqs_sin, need_weights)
 
     def _project_symbols(self, symbols: Symbols, call: HeadsCall) -> Symbols:

@@ -20,17 +20,6 @@ OUTSIDE = ("symbols", "head_output")
 class Tap(nn.Identity):
     """A place where a tensor can be read, or replaced by what a forward hook returns."""
 
-    @property
-    def watched(self) -> bool:
-        """Whether a call would do anything: there are hooks, or another forward has taken the place of its own."""
-        return bool(
-            self._forward_hooks
-            or self._forward_pre_hooks
-            or self._backward_hooks
-            or self._backward_pre_hooks
-            or "forward" in vars(self)
-        )
-
 
 class Taps(nn.Module):
     """The taps of a layer, by name.
@@ -51,21 +40,24 @@ class Taps(nn.Module):
         """Names of the taps."""
         return tuple(self._modules)
 
-    def observer(self, first_receiver: int, first_sender: int) -> Observer | None:
-        """Receiver of the tensors of one call; None if nobody watches."""
-        watched = tuple(name for name, tap in self._modules.items() if isinstance(tap, Tap) and tap.watched)
-        if not watched:
-            return None
-        self.first_receiver, self.first_sender = first_receiver, first_sender
-        return Observer(self, watched)
-
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(self._modules)})"
 
 
 def observer_of(layer: Any, first_receiver: int = 0, first_sender: int = 0) -> Observer | None:
     """Receiver of the tensors of a call; None if nobody watches, or while compiling."""
-    return None if torch.compiler.is_compiling() else layer.taps.observer(first_receiver, first_sender)
+    if torch.compiler.is_compiling():
+        return None
+    taps, watched = layer.taps, []
+    for name, tap in taps._modules.items():
+        # A call of a tap does something if it has hooks, or if another forward has taken the place of its own.
+        hooks = tap._forward_hooks or tap._forward_pre_hooks or tap._backward_hooks or tap._backward_pre_hooks
+        if (hooks or "forward" in vars(tap)) and isinstance(tap, Tap):
+            watched.append(name)
+    if not watched:
+        return None
+    taps.first_receiver, taps.first_sender = first_receiver, first_sender
+    return Observer(taps, tuple(watched))
 
 
 class Observer:

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from .._base.words import repr_of_shapes
 from .._layers.cache import Cache, CacheGroup
+from .._layers.call import cache_parts, transaction
 from .._layers.calls import takes
-from .._layers.continuation import cache_parts, transaction
 from .._layers.inputs import is_offloaded
 from .._layers.options import checked_options, options_dict
 from ..configs import DecoderLanguageConfig
@@ -218,7 +218,7 @@ class LanguageModel(Generates, TiesWeights, Arithmetic, TokenModel):
         embeddings: Tensor | None = None,
     ) -> tuple[Tensor, BlockInputs]:
         """Embedded tokens with their positions, and the inputs of every block; arguments as :meth:`forward`."""
-        caches = self._caches(cache)
+        caches = [] if cache is None else self._caches(cache)
         seen = None if cache is None else cache.length
         embedded = self._embed(self.layers.token_embedder, x, embeddings)
         gathered = cache is not None and cache.gathers
@@ -294,10 +294,10 @@ class LanguageModel(Generates, TiesWeights, Arithmetic, TokenModel):
             }
         )
 
-    def _caches(self, cache: Cache | None) -> list[dict[str, Cache]]:
-        """The caches of each layer, see :class:`.stack.BlockInputs`; an empty list without a cache."""
+    def _caches(self, cache: Cache) -> list[dict[str, Cache]]:
+        """The caches of each layer, see :class:`.stack.BlockInputs`."""
         counts = {"blocks": self.n_layers, "symbols": len(self._retrievers_used())}
-        caches: list[dict[str, Cache]] = [] if cache is None else [{} for _ in range(self.n_layers)]
+        caches: list[dict[str, Cache]] = [{} for _ in range(self.n_layers)]
         for name, group in cache_parts(cache, tuple(name for name, count in counts.items() if count)).items():
             for layer, part in cache_parts(group, tuple(map(str, range(counts[name])))).items():
                 if part is not None:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from .._layers.cache import Cache, CacheGroup
-from .._layers.continuation import cache_parts, transaction
+from .._layers.call import cache_parts, shared_pattern, transaction
 from .._layers.inputs import check_choice, check_depth, check_dropout, check_padding, check_positive
 from .._layers.options import check_complete, checked_options, options_dict
 from .._layers.symbols import Symbols
@@ -214,7 +214,7 @@ class Seq2SeqModel(GeneratesTargets, TiesWeights, Arithmetic):
         check_specified("x", x, self.input_spec, "in_block_size", self.in_block_size, layer=embedder)
         check_padding("source_padding_mask", source_padding_mask, *x.shape[:2])
         positions = count_positions(source_padding_mask)
-        pattern = MaskPattern(x.shape[1], x.shape[1], padding=source_padding_mask)
+        pattern = shared_pattern(x, x.shape[1], padding=source_padding_mask)
         return self._remember(self._embed("source", x, positions), positions, pattern)
 
     def _remember(self, source: Tensor, positions: Tensor | None, pattern: MaskPattern) -> Tensor:
@@ -271,8 +271,8 @@ class Seq2SeqModel(GeneratesTargets, TiesWeights, Arithmetic):
         # Symbols count on by themselves; the embedding has no memory of what it saw.
         places = torch.arange(seen, seen + length, device=y.device)[None] if seen and positions is None else positions
         y = self._embed("target", y, places)
-        own = MaskPattern(length, seen + length, padding=target_padding_mask, causal=self.is_causal, offset=seen)
-        cross = MaskPattern(length, memory.shape[1], padding=source_padding_mask)
+        own = shared_pattern(y, seen + length, padding=target_padding_mask, causal=self.is_causal, earlier=seen)
+        cross = shared_pattern(y, memory.shape[1], padding=source_padding_mask)
         return self._apply_blocks("decoder", y, (memory,), positions, cache, attn_mask=own, context_mask=cross)
 
     def _embed(self, name: str, x: Tensor, positions: Tensor | None) -> Tensor:

@@ -93,8 +93,9 @@ class StackModel(TypedModule):
         seen: Callable[[int, Tensor], None] | None = None,
     ) -> Tensor:
         """Tokens ``(B, N, d)`` after all blocks, or the first ``n_blocks``; ``seen`` as :func:`apply_blocks`."""
-        may_repeat = all(cache.gathers for caches in inputs.caches for cache in caches.values())
-        recompute = self.gradient_checkpointing and may_repeat
+        recompute = self.gradient_checkpointing
+        if recompute and inputs.caches:
+            recompute = all(cache.gathers for caches in inputs.caches for cache in caches.values())
 
         def step(number: int, x: Tensor, symbols: Symbols | None) -> tuple[Any, Symbols | None]:
             return self._block(number, x, symbols, inputs)

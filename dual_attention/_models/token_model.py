@@ -9,6 +9,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from .._layers.call import shared_pattern
 from .._layers.heads import Heads
 from .._layers.inputs import (
     check_choice,
@@ -20,7 +21,6 @@ from .._layers.inputs import (
     check_vectors,
 )
 from ..configs import NormType, TokenPositions, TokensConfig
-from ..functional import MaskPattern
 from ..functional.checks import check_finite
 from ..functional.symbols import lookup
 from ..positional_encoding import RotaryPositionalEncoding, check_positions
@@ -93,24 +93,23 @@ class TokenModel(StackModel):
             block, with one pattern of the pairs that may be attended, ``(N, t + N)``, for all layers.
         """
         (batch, n), earlier, context = x.shape[:2], cached or 0, self.block_size
-        check_padding("padding_mask", padding_mask, batch, n, earlier)
+        if padding_mask is not None:
+            check_padding("padding_mask", padding_mask, batch, n, earlier)
         if segments is not None and cached is not None and not gathered:
             raise ValueError("segments: packed sequences cannot be continued from a cache; give one or the other")
-        own = segments
         if segments is not None:
             check_places("segments", segments, batch, earlier + n)
-            own = segments[:, earlier:]
+        order = {"causal": are_causal(self._stack()), "earlier": earlier}
+        pattern = shared_pattern(x, earlier + n, padding=padding_mask, segments=segments, **order)
         limit = f"the context, max_block_size={context}"
         if positions is None and segments is None and earlier + n > context:
             raise ValueError(f"x: a sequence of {earlier + n} tokens is longer than {limit}")
         may_exceed = positions is not None or n > context
-        if positions is None:
+        if positions is None and not (padding_mask is None and segments is None):
             positions = count_positions(padding_mask, segments, earlier=earlier)
             positions = positions[:, earlier:] if positions is not None and segments is not None else positions
         if may_exceed and positions is not None:
             check_positions(positions, batch, n, context - 1, limit)
-        causal = are_causal(self._stack())
-        pattern = MaskPattern(n, earlier + n, None, padding_mask, own, segments, causal, offset=earlier)
         rope = self.rope
         if rope is None:
             return positions, {"attn_mask": pattern}

@@ -11,8 +11,8 @@ from typing import Any, Literal, NamedTuple
 from torch import Tensor, nn
 
 from .._layers.cache import Cache, CacheGroup
+from .._layers.call import cache_parts, shared_pattern, transaction
 from .._layers.calls import TypedModule
-from .._layers.continuation import cache_parts, transaction
 from .._layers.inputs import check_choice, check_depth, check_padding, check_positive, check_sequence
 from .._layers.options import arguments_of, checked_options
 from ..configs import NormType
@@ -142,7 +142,7 @@ class EncoderAbstractorDecoder(TypedModule):
         check_sequence("source", source, self.d_model)
         batch, n, _ = source.shape
         check_padding("source_padding_mask", source_padding_mask, batch, n)
-        pattern = MaskPattern(n, n, padding=source_padding_mask)
+        pattern = shared_pattern(source, n, padding=source_padding_mask)
         encoded = source
         for block in self.encoder_blocks:
             encoded = block(encoded, attn_mask=pattern)
@@ -175,7 +175,8 @@ class EncoderAbstractorDecoder(TypedModule):
             caches = cache_parts(cache, tuple(map(str, range(len(self.decoder_layers)))))
             (batch, length, _), earlier = target.shape, 0 if cache is None else cache.length
             check_padding("target_padding_mask", target_padding_mask, batch, length, earlier)
-            own = MaskPattern(length, earlier + length, padding=target_padding_mask, causal=True, offset=earlier)
+            padding = target_padding_mask
+            own = shared_pattern(target, earlier + length, padding=padding, causal=True, earlier=earlier)
             cross = MaskPattern(length, context.contexts[0].shape[1], padding=context.padding_mask)
             y = target
             for number, layer in enumerate(self.decoder_layers):

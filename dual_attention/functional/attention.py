@@ -82,18 +82,19 @@ def attention(
     (torch.Size([2, 4, 9, 16]), torch.Size([2, 4, 9, 5]))
     """
     mask, bias = checked_attention(q, k, v, mask, bias, scale, dropout)
-    return attend(q, k, v, mask, bias, scale=scale, dropout=dropout, need_weights=need_weights, observe=observe)
+    options = {"dropout": dropout, "need_weights": need_weights, "observe": observe}
+    return attend(q, k, v, scale=scale, mask=mask, bias=bias, **options)
 
 
 def attend(
     q: Tensor,
     k: Tensor,
     v: Tensor,
-    mask: MaskPattern,
-    bias: Tensor | None,
     *,
     scale: float,
-    dropout: float,
+    mask: MaskPattern,
+    bias: Tensor | None = None,
+    dropout: float = 0.0,
     need_weights: bool = False,
     observe: reference.Observe | None = None,
 ) -> tuple[Tensor, Tensor | None]:

@@ -55,7 +55,8 @@ def check_tensor(name: str, x: Any) -> None:
 
 def check_floating(name: str, x: Any) -> None:
     """Raise ``TypeError`` unless ``x`` is a floating-point tensor."""
-    check_tensor(name, x)
+    if not isinstance(x, Tensor) or x.layout != torch.strided:
+        check_tensor(name, x)
     if not x.is_floating_point():
         raise TypeError(f"{name}: expected a floating-point tensor, got dtype {x.dtype}")
 
@@ -104,7 +105,8 @@ def check_same_device(**tensors: Tensor | None) -> None:
     for name, tensor in tensors.items():
         if tensor is None:
             continue
-        check_tensor(name, tensor)
+        if not isinstance(tensor, Tensor) or tensor.layout != torch.strided:
+            check_tensor(name, tensor)
         if device is None:
             first, device = name, tensor.device
         elif tensor.device != device:

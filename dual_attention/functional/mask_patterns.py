@@ -115,7 +115,7 @@ class MaskPattern:
     @property
     def only_causal(self) -> bool:
         """Whether causal order is all that hides anything, and the first receiver is the first sender."""
-        return self.only_ordered and self.causal and self.window is None and not self.offset
+        return self.causal and self.window is None and not self.offset and self.only_ordered
 
     @property
     def may_hide_all(self) -> bool:

@@ -238,7 +238,8 @@ def check_parts(pattern: MaskPattern, q: Tensor, heads: int, *, shaped: bool = F
     """
     if pattern.window is not None:
         _check_window(pattern.window)
-    if pattern.only_ordered and pattern.sender_segments is None:
+    masks = pattern.attn_mask is not None or pattern.padding is not None
+    if not masks and pattern.receiver_segments is None and pattern.sender_segments is None:
         return
     checked = _check_devices if shaped else _check_parts
     of_heads = None if pattern.attn_mask is None else heads

@@ -22,7 +22,6 @@ from ..functional import RelativeSymbols, combine
 from ..functional.activations import Activation, activation_function
 from ..functional.alignments.common import require_rate
 from ..functional.reference import (
-    UNOBSERVED,
     Observe,
     inner_products,
     scores_for_softmax,
@@ -197,7 +196,6 @@ class RelationalMessages(Messages):
         mask: Tensor | None = None,
         observe: Observe | None = None,
     ) -> Tensor:
-        observe = observe or UNOBSERVED  # as a default, the compiler could not follow it
         alpha = (weights if self.has_heads else weights.unsqueeze(1)).to(self.u.dtype)
         if mask is not None and not self.has_heads and mask.dim() == 3:
             mask = mask.unsqueeze(1)
@@ -212,7 +210,7 @@ class RelationalMessages(Messages):
                 self.w,
                 rows_of(self.symbols, rows) if isinstance(self.symbols, RelativeSymbols) else self.symbols,
                 rel_scale=1.0 if self.scale is None else self.scale,
-                relate=None if factorised and not observe.watches("relations") else relate,
+                relate=None if factorised and not (observe is not None and observe.watches("relations")) else relate,
                 observe=observe,
             )
             received = messages(attended_symbols, attended_relations, self.w_r, observe)

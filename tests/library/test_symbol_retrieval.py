@@ -3,8 +3,8 @@ import math
 import pytest
 import torch
 
-from dual_attention import RelationalAttention, symbol_retrieval
-from dual_attention.functional import segments_from_lengths
+from dual_attention import RelationalAttention
+from dual_attention.functional import segments_from_lengths, symbol_assignment
 from dual_attention.functional.relational import tiles as relational_tiles
 from dual_attention.positional_encoding import sinusoidal_table
 from dual_attention.symbol_retrieval import (
@@ -43,9 +43,9 @@ def test_symbolic_attention_in_blocks(rows, monkeypatch):
         return symbols, *first, *torch.autograd.grad(first[0].square().sum(), inputs)
 
     expected = results()
-    monkeypatch.setattr(symbol_retrieval, "suits_blocks", lambda *_: True)
-    monkeypatch.setattr(symbol_retrieval, "SMALLEST_BLOCK", rows)
-    monkeypatch.setattr(symbol_retrieval, "WEIGHTS_OF_BLOCK", 0)
+    monkeypatch.setattr(symbol_assignment, "suits_blocks", lambda *_: True)
+    monkeypatch.setattr(symbol_assignment, "SMALLEST_BLOCK", rows)
+    monkeypatch.setattr(symbol_assignment, "WEIGHTS_OF_BLOCK", 0)
     torch.testing.assert_close(results(), expected)
     with LargestTensor() as seen:
         layer(x).sum().backward()
@@ -56,9 +56,9 @@ def test_symbolic_attention_in_blocks(rows, monkeypatch):
 @pytest.mark.parametrize(("rows", "captured"), [(None, False), (None, True), (3, False), (12, False)])
 def test_each_object_drops_other_weights_and_the_same_in_both_passes(rows, captured, by_role, monkeypatch):
     """Equal objects draw different symbols, linear in the library as long as the backward pass drops the same."""
-    monkeypatch.setattr(symbol_retrieval, "suits_blocks", lambda *_: rows is not None)
-    monkeypatch.setattr(symbol_retrieval, "SMALLEST_BLOCK", 1)
-    monkeypatch.setattr(symbol_retrieval, "WEIGHTS_OF_BLOCK", (rows or 1) * 2 * 50)
+    monkeypatch.setattr(symbol_assignment, "suits_blocks", lambda *_: rows is not None)
+    monkeypatch.setattr(symbol_assignment, "SMALLEST_BLOCK", 1)
+    monkeypatch.setattr(symbol_assignment, "WEIGHTS_OF_BLOCK", (rows or 1) * 2 * 50)
     kind, sizes = (RelationalSymbolicAttention, (8, 2, 2, 50, 2)) if by_role else (SymbolicAttention, (8, 2, 50))
     layer, x, g = float64(kind(*sizes, dropout=0.5)).train(), normal(1, 1, 8).expand(3, 4, 8), normal(3, 4, 8)
     features = layer.symbolic_attention if by_role else layer
@@ -79,12 +79,12 @@ def test_each_object_drops_other_weights_and_the_same_in_both_passes(rows, captu
 def test_blocks_are_for_bfloat16_without_matrix_units(dtype, width, products, tiles, monkeypatch):
     monkeypatch.setattr(relational_tiles, "_HAS_BFLOAT16", products)
     monkeypatch.setattr(relational_tiles, "_HAS_TILES", tiles)
-    monkeypatch.setattr(symbol_retrieval, "SMALLEST_BLOCK", 3)
-    monkeypatch.setattr(symbol_retrieval, "FEWEST_WEIGHTS", 2 * 12 * 5)
-    monkeypatch.setattr(symbol_retrieval, "WEIGHTS_OF_BLOCK", 0)
+    monkeypatch.setattr(symbol_assignment, "SMALLEST_BLOCK", 3)
+    monkeypatch.setattr(symbol_assignment, "FEWEST_WEIGHTS", 2 * 12 * 5)
+    monkeypatch.setattr(symbol_assignment, "WEIGHTS_OF_BLOCK", 0)
     taken = []
-    in_blocks = symbol_retrieval.attend_in_blocks
-    monkeypatch.setattr(symbol_retrieval, "attend_in_blocks", lambda *given: (taken.append(1), in_blocks(*given))[1])
+    in_blocks = symbol_assignment.attend_in_blocks
+    monkeypatch.setattr(symbol_assignment, "attend_in_blocks", lambda *given: (taken.append(1), in_blocks(*given))[1])
     layer, x = SymbolicAttention(2 * width, 2, 5).to(dtype), normal(3, 4, 2 * width).to(dtype)
     symbols = layer(x)
     layer(x[:2])
@@ -96,8 +96,8 @@ def test_blocks_are_for_bfloat16_without_matrix_units(dtype, width, products, ti
 
 
 def test_blocks_take_what_autocast_makes_one_type(monkeypatch):
-    monkeypatch.setattr(symbol_retrieval, "multiplies_bfloat16_in_vectors", lambda q: q.dtype == torch.bfloat16)
-    monkeypatch.setattr(symbol_retrieval, "FEWEST_WEIGHTS", 1)
+    monkeypatch.setattr(symbol_assignment, "multiplies_bfloat16_in_vectors", lambda q: q.dtype == torch.bfloat16)
+    monkeypatch.setattr(symbol_assignment, "FEWEST_WEIGHTS", 1)
     layer, x = SymbolicAttention(128, 2, 5), normal(3, 40, 128).float()
     with torch.autocast("cpu", torch.bfloat16):
         symbols = layer(x)

@@ -35,14 +35,16 @@ FEWEST_RECEIVERS = 16
 
 
 def dense_relational_attention(
-    x: RelationalInputs, observe: reference.Observe = reference.UNOBSERVED
+    x: RelationalInputs, observe: reference.Observe | None = None
 ) -> RelationalAttentionOutput:
     """Relational attention, maps included if they are asked for; an observer may replace each step."""
-    mask = reference.visible_pairs(observe, x.pattern.dense(x.q.device), x.bias, (x.n, x.m), x.q.device)
-    weights = observe("weights", attention_weights(x.q, x.k, scale=x.scale, mask=mask, bias=x.bias))
-    alpha = F.dropout(weights, x.dropout) if x.dropout else weights
+    mask = x.pattern.dense(x.q.device)
+    if observe is not None:
+        mask = reference.visible_pairs(observe, mask, x.bias, (x.n, x.m), x.q.device)
+    alpha = attention_weights(x.q, x.k, scale=x.scale, mask=mask, bias=x.bias)
+    alpha = F.dropout(alpha if observe is None else observe("weights", alpha), x.dropout)
     relate = None
-    if x.activated or x.need_weights or observe.watches("relations"):
+    if x.activated or x.need_weights or (observe is not None and observe.watches("relations")):
         relate = partial(
             reference.relations, x.u, x.w, scale=x.rel_scale, activation=x.rel_activation, mask=mask, bias=x.bias
         )

@@ -51,15 +51,14 @@ class RelationalAttentionOutput(NamedTuple):
 
 @dataclass(frozen=True)
 class RelationalInputs:
-    """Inputs of one call, after :func:`check_inputs`.
+    """Inputs of one call, checked: by :func:`check_inputs`, or by the layer whose projections they are.
 
     Attributes:
-        q, k, u, w, symbols, w_r, scale, rel_scale, dropout, need_weights: as in :func:`.relational_attention`; padded
-            senders are as they were given until :meth:`zeroed`.
-        rel_activation: ``"identity"``, ``"softmax"`` or an elementwise function.
+        q, k, u, w, symbols, w_r, scale, rel_scale, rel_activation, dropout, need_weights: as in
+            :func:`.relational_attention`; padded senders are as they were given until :meth:`zeroed`.
         pattern: which pairs may be attended.
         bias: of the type of ``q``.
-        given_w: w as it was given, with what padded senders hold.
+        given_w: w as it was given, with what padded senders hold, if they are zeros in w.
     """
 
     q: Tensor
@@ -75,7 +74,7 @@ class RelationalInputs:
     bias: Tensor | None
     dropout: float
     need_weights: bool
-    given_w: Tensor
+    given_w: Tensor | None = None
 
     @property
     def n(self) -> int:
@@ -102,6 +101,21 @@ class RelationalInputs:
         """The whole mask, broadcastable to ``(B, H, N, M)``; None if nothing is hidden."""
         return self.pattern.dense(self.q.device)
 
+    def agreeing(self) -> RelationalInputs:
+        """The same, after types and sizes have been checked, which adapters in the place of projections may change.
+
+        ``ValueError`` or ``TypeError`` for the first that differs.
+        """
+        q, k, u, w, symbols, w_r = self.q, self.k, self.u, self.w, self.symbols, self.w_r
+        table = symbols.library if isinstance(symbols, RelativeSymbols) else symbols
+        if not q.dtype == k.dtype == u.dtype == w.dtype == table.dtype:
+            check_same_dtype(q=q, k=k, u=u, w=w, symbols=table)
+        if w_r.dtype != q.dtype and not is_autocast(q):
+            check_same_dtype(q=q, w_r=w_r)
+        if not (q.shape[3] == k.shape[3] and u.shape[2:] == w.shape[2:] and table.shape[-1] == w_r.shape[1]):
+            _check_shapes(q, k, u, w, symbols, w_r)
+        return self
+
     def zeroed(self) -> RelationalInputs:
         """The same with zeros for padded senders."""
         if self.pattern.padding is None:
@@ -110,11 +124,11 @@ class RelationalInputs:
         symbols = self.symbols
         if isinstance(symbols, Tensor):
             (symbols,) = zero_padding(self.pattern, symbols)
-        return replace(self, k=k, w=w, symbols=symbols)
+        return replace(self, k=k, w=w, symbols=symbols, given_w=self.w)
 
     def with_padded(self, relations: Tensor) -> Tensor:
         """Relations as they are returned, with padded senders as they were given, from those that are summed."""
-        if self.given_w is self.w or self.pattern.padding is None:
+        if self.given_w is None or self.pattern.padding is None:
             return relations
         given = reference.relations(
             self.u, self.given_w, scale=self.rel_scale, activation=self.rel_activation, mask=self.mask, bias=self.bias
@@ -153,10 +167,9 @@ def check_inputs(
     check_dropout("dropout", dropout)
     check_finite(scale=scale, rel_scale=rel_scale)
     pattern, bias = pattern_and_bias(mask, bias, q=q, m=k.shape[2])
-    if rel_activation != "softmax" and rel_activation != "identity":
-        rel_activation = activation_function(rel_activation, "rel_activation")
+    activation_function(rel_activation, "rel_activation")
     return RelationalInputs(
-        q, k, u, w, symbols, w_r, scale, rel_scale, rel_activation, pattern, bias, dropout, need_weights, w
+        q, k, u, w, symbols, w_r, scale, rel_scale, rel_activation, pattern, bias, dropout, need_weights
     )
 
 

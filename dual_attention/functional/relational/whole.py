@@ -46,7 +46,7 @@ def attend(
     rel_scale: float,
     relate: Callable[[], Tensor] | None = None,
     symbol_per_pair: bool | None = None,
-    observe: reference.Observe = reference.UNOBSERVED,
+    observe: reference.Observe | None = None,
 ) -> tuple[Tensor | None, Tensor, Tensor | None]:
     """Symbols ``(B, H, N, d_h)``, if there are any, and relations ``(B, H, N, R)`` under attention weights.
 
@@ -56,11 +56,14 @@ def attend(
             nobody wants to see.
         symbol_per_pair: as :func:`attend_to_symbols`.
     """
-    r = None if relate is None else observe("relations", relate())
+    r = None if relate is None else relate()
+    if r is not None and observe is not None:
+        r = observe("relations", r)
     received = attend_to_relations(alpha, u, w, rel_scale) if r is None else torch.einsum("bhnm,bnmr->bhnr", alpha, r)
     if symbols is None:
         return None, received, r
-    symbols = reference.symbol_values(observe, symbols, alpha.shape[1])
+    if observe is not None:
+        symbols = reference.symbol_values(observe, symbols, alpha.shape[1])
     return attend_to_symbols(alpha, symbols, symbol_per_pair=symbol_per_pair), received, r
 
 
@@ -148,14 +151,18 @@ def messages(
     attended_symbols: Tensor | None,
     attended_relations: Tensor,
     w_r: Tensor,
-    observe: reference.Observe = reference.UNOBSERVED,
+    observe: reference.Observe | None = None,
 ) -> Tensor:
     """Messages ``(B, H, N, d_h)`` from their two parts, ``(B, H, N, d_h)`` or None, and ``(B, H, N, R)``.
 
     Math: a^h_i = W_r^h (sum_j alpha^h_ij r_ij) + sum_j alpha^h_ij s_j W_s^h
     """
-    relational = observe("relational_message", attended_relations @ w_r.transpose(-2, -1))
-    return relational if attended_symbols is None else relational + observe("symbol_message", attended_symbols)
+    message = attended_relations @ w_r.transpose(-2, -1)
+    if observe is not None:
+        message = observe("relational_message", message)
+    if attended_symbols is None:
+        return message
+    return message + (attended_symbols if observe is None else observe("symbol_message", attended_symbols))
 
 
 def grouped_matmul(a: Tensor, b: Tensor) -> Tensor:

@@ -1,4 +1,7 @@
-"""Continuing from a cache: which cache a layer can continue from, where its new tokens stand, and what they see.
+"""One call of a layer: what its receivers see, and where its new tokens stand after those of a cache.
+
+What a caller gave is checked here, once, and operations do not check it again. A pattern remembers that it was checked,
+so that the layers of a model, which share one, do not look at it again either.
 
 Shapes: B batch, H heads, N receivers, M senders, d width of the model.
 """
@@ -12,10 +15,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ..functional import MaskPattern, mask_pattern
+from ..functional import MaskPattern, apply_rotary, mask_pattern
 from ..functional.mask_patterns import last_columns
-from ..functional.masks import Segments, check_bias
+from ..functional.masks import Segments, check_bias, check_parts
 from .cache import Cache, CacheGroup, ContextCache, Shapes, TokenCache
+from .taps import Observer
 
 
 class Masks(NamedTuple):
@@ -72,6 +76,9 @@ class Past(NamedTuple):
         return tuple(new.values()) if self.cache is None else self.cache.append(batch, n, **new)
 
 
+NO_PAST = Past()
+
+
 def continue_from(
     cache: Cache | None, shapes: Shapes, *, window: int | None = None, masks: Masks | None = None
 ) -> Past:
@@ -80,7 +87,7 @@ def continue_from(
     ``TypeError`` for another kind of cache; ``ValueError`` for other sizes, or if earlier tokens would see later ones.
     """
     if cache is None:
-        return Past()
+        return NO_PAST
     if not isinstance(cache, TokenCache):
         raise TypeError(f"cache: expected a TokenCache, as new_cache() returns, got {type(cache).__name__}")
     if list(cache.shapes.items()) != list(shapes.items()) or cache.window != window:  # PyTorch 2.8 compiles no ==
@@ -105,21 +112,117 @@ def continue_to_attend(cache: ContextCache, shapes: Shapes, key: Tensor, *, orde
     return Past(position=cache.length, cache=cache)
 
 
+def pattern_of(
+    masks: Masks, x: Tensor, *, heads: int, earlier: int, new: int, window: int | None = None
+) -> MaskPattern:
+    """The pairs of receivers ``x`` ``(B, N, ...)`` and all senders, ``earlier`` and ``new``; checked."""
+    attn_mask, padding_mask, is_causal, segments, _ = masks
+    (batch, n), m = x.shape[:2], earlier + new
+    given = attn_mask if isinstance(attn_mask, MaskPattern) else None
+    pattern = None
+    if padding_mask is None and segments is None and window is None:  # nothing but order is added to a mask
+        if attn_mask is None and n == new:
+            return MaskPattern(n, m, causal=is_causal, offset=earlier)
+        if given is not None and (given.n, given.m, given.offset) == (n, m, earlier) and given.causal >= is_causal:
+            pattern = given
+    if pattern is None:
+        sizes: dict[str, Any] = {"batch": batch, "heads": heads, "n": n, "m": m, "offset": earlier}
+        pattern = mask_pattern(attn_mask, padding_mask, is_causal, window=window, segments=segments, **sizes)
+    check_parts(pattern, x, heads, shaped=given is None)
+    return pattern
+
+
+def shared_pattern(
+    x: Tensor, m: int, *, padding: Tensor | None, segments: Tensor | None = None, causal: bool = False, earlier: int = 0
+) -> MaskPattern:
+    """One pattern for all layers of a model that is given ``x`` ``(B, N, ...)`` and M senders, ``earlier`` included.
+
+    Types and shapes of padding ``(B, M)`` and segments ``(B or 1, M)`` have been checked by the model, under the names
+    that it has for them; devices are checked here, and no layer will check anything of it again.
+    """
+    receivers = None if segments is None else segments[:, earlier:]
+    pattern = MaskPattern(x.shape[1], m, None, padding, receivers, segments, causal, offset=earlier)
+    if padding is not None or segments is not None:
+        check_parts(pattern, x, 1, shaped=True)
+    return pattern
+
+
 def visibility(
-    masks: Masks, past: Past, *, batch: int, heads: int, n: int, new: int, window: int | None
+    masks: Masks, past: Past, x: Tensor, *, heads: int, new: int, window: int | None
 ) -> tuple[MaskPattern, Tensor | None]:
-    """The pattern and the bias of N receivers with the senders held and the ``new`` ones.
+    """The pattern and the bias of receivers ``x`` ``(B, N, ...)`` with the senders held and the ``new`` ones; checked.
 
     Masks and bias are for all senders, those which a window has let go of included. A pattern that was built for all
     layers of a model is narrowed by what belongs to this one: its window, and the senders that its cache still holds.
     """
-    attn_mask, padding_mask, is_causal, segments, attn_bias = masks
-    sizes: dict[str, Any] = {"batch": batch, "heads": heads, "n": n, "m": past.senders + new}
-    pattern = mask_pattern(
-        attn_mask, padding_mask, is_causal, window=window, segments=segments, offset=past.senders, **sizes
-    )
+    pattern = pattern_of(masks, x, heads=heads, earlier=past.senders, new=new, window=window)
+    bias = masks.attn_bias
+    if bias is not None:
+        bias = check_bias(bias, batch=x.shape[0], heads=heads, n=x.shape[1], m=past.senders + new)
+    if past.held == past.senders:
+        return pattern, bias
     m = past.held + new
-    return pattern.last_senders(m), last_columns(check_bias(attn_bias, **sizes), m)
+    return pattern.last_senders(m), last_columns(bias, m)
+
+
+class HeadsCall(NamedTuple):
+    """One call of heads, checked: what its receivers see, where they stand, and what is asked for.
+
+    Attributes:
+        batch, n, new: examples, receivers and new senders.
+        pattern: pairs that may be attended, of N receivers and the M senders that are held or new.
+        bias: added to the scaled scores, broadcastable to ``(B, H, N, M)``.
+        past: place at which the new tokens continue.
+        freqs_cos, freqs_sin: RoPE tables, both or neither.
+        dropout: rate on the attention weights.
+        need_weights: whether the maps are returned.
+        observe: observer of the call; None if nobody watches.
+        steps: the same for the steps within the operation.
+    """
+
+    batch: int
+    n: int
+    new: int
+    pattern: MaskPattern
+    bias: Tensor | None
+    past: Past
+    freqs_cos: Tensor | None
+    freqs_sin: Tensor | None
+    dropout: float
+    need_weights: bool
+    observe: Observer | None
+    steps: Observer | None
+
+    def rotate_receivers(self, q: Tensor) -> Tensor:
+        """Queries ``(B, H, N, D)`` with RoPE."""
+        if self.freqs_cos is None and self.freqs_sin is None:
+            return q
+        return rotate(q, self.freqs_cos, self.freqs_sin, self.past.position)
+
+    def rotate_senders(self, k: Tensor) -> Tensor:
+        """New keys ``(B, G, new, D)`` with RoPE."""
+        if self.freqs_cos is None and self.freqs_sin is None:
+            return k
+        return rotate(k, self.freqs_cos, self.freqs_sin, self.past.senders)
+
+    def observed(self, name: str, x: Tensor) -> Tensor:
+        """A step of the call, as an observer leaves it if there is one."""
+        return x if self.observe is None else self.observe(name, x)
+
+    def with_earlier(self, **new: Any) -> tuple[Any, ...]:
+        """Tensors of all senders, earlier ones first; relative symbols name those of a cache already."""
+        kept = {name: x for name, x in new.items() if isinstance(x, Tensor)}
+        held = dict(zip(kept, self.past.append(self.batch, self.n, **kept), strict=True))
+        return tuple(held.get(name, x) for name, x in new.items())
+
+
+def rotate(x: Tensor, freqs_cos: Tensor | None, freqs_sin: Tensor | None, offset: int = 0) -> Tensor:
+    """Apply RoPE to queries or keys if there are tables, whose row ``offset`` belongs to the first token."""
+    if freqs_cos is None and freqs_sin is None:
+        return x
+    if freqs_cos is None or freqs_sin is None:
+        raise ValueError("freqs_cos, freqs_sin: expected both tables or neither")
+    return apply_rotary(x, freqs_cos, freqs_sin, offset=offset)
 
 
 def cache_parts(cache: Cache | None, names: tuple[str, ...]) -> dict[str, Cache | None]:
