@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from contextlib import nullcontext
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -278,7 +277,7 @@ class RelationalAttention(SymbolHeads):
         """Relation queries and keys by relation, ``(B, N, R, p)`` and ``(B, M, R, p)``, from their projections."""
         if self.rel_score == "dot":
             sizes = (self.n_relations, -1)
-            return u.unflatten(-1, sizes), w.unflatten(-1, sizes)
+            return torch.unflatten(u, -1, sizes), torch.unflatten(w, -1, sizes)
         keys = self._strengthened(w)
         return squared_distance_queries(keys if u is w else self._strengthened(u)), squared_distance_keys(keys)
 
@@ -315,6 +314,6 @@ def _attend_like_u(x: RelationalInputs, observe: Observe | None) -> RelationalAt
     """
     narrow, wide = x.k.dtype, x.u.dtype
     with without_autocast(x.q):
-        factors = {name: getattr(x, name).to(wide) for name in ("q", "k", "w_r")}
-        output, *maps = attend(replace(x, **factors, symbols=symbols_as(x.symbols, wide)).agreeing(), observe=observe)
+        q, k, w_r, symbols = x.q.to(wide), x.k.to(wide), x.w_r.to(wide), symbols_as(x.symbols, wide)
+        output, *maps = attend(x._replace(q=q, k=k, w_r=w_r, symbols=symbols).agreeing(), observe=observe)
     return RelationalAttentionOutput(output.to(narrow), *(None if x is None else x.to(narrow) for x in maps))

@@ -36,7 +36,7 @@ def head_dim(d_model: int, n_heads: int, n_kv_heads: int | None, total_n_heads: 
 
 def split_heads(x: Tensor, heads: int) -> Tensor:
     """``(B, L, H * D) -> (B, H, L, D)``."""
-    return x.unflatten(-1, (heads, -1)).transpose(1, 2)
+    return torch.unflatten(x, -1, (heads, -1)).transpose(1, 2)  # the function is faster than the method
 
 
 def merge_heads(x: Tensor) -> Tensor:

@@ -123,7 +123,7 @@ def check_sequence(
         check_tensor(name, x)
         rows = "batch" if batch is None else " or ".join(str(b) for b in sorted(set(batch)))
         raise ValueError(f"{name}: expected shape ({rows}, length, {width}), got {tuple(x.shape)}")
-    weight = getattr(layer, "weight", None)
+    weight = None if layer is None else layer._parameters.get("weight")  # which is faster than an attribute
     if not (isinstance(weight, Tensor) and x.dtype == weight.dtype and x.device == weight.device):
         check_like(name, x, layer)
     elif not x.is_floating_point():
@@ -152,7 +152,7 @@ def check_features(name: str, x: Tensor, width: int, layer: nn.Module | None = N
         check_tensor(name, x)
     if not x.dim() or x.shape[-1] != width:
         raise ValueError(f"{name}: expected shape (..., {width}), got {tuple(x.shape)}")
-    weight = getattr(layer, "weight", None)
+    weight = None if layer is None else layer._parameters.get("weight")  # which is faster than an attribute
     if not (isinstance(weight, Tensor) and x.dtype == weight.dtype and x.device == weight.device):
         check_like(name, x, layer)
     elif not x.is_floating_point():

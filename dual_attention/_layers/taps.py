@@ -51,8 +51,9 @@ def observer_of(layer: Any, first_receiver: int = 0, first_sender: int = 0) -> O
     taps, watched = layer.taps, []
     for name, tap in taps._modules.items():
         # A call of a tap does something if it has hooks, or if another forward has taken the place of its own.
-        hooks = tap._forward_hooks or tap._forward_pre_hooks or tap._backward_hooks or tap._backward_pre_hooks
-        if (hooks or "forward" in vars(tap)) and isinstance(tap, Tap):
+        own = tap.__dict__
+        hooks = own["_forward_hooks"] or own["_forward_pre_hooks"] or own["_backward_hooks"]
+        if (hooks or own["_backward_pre_hooks"] or "forward" in own) and isinstance(tap, Tap):
             watched.append(name)
     if not watched:
         return None

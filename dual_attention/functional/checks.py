@@ -162,7 +162,7 @@ def is_exporting() -> bool:
 
 def leaves_pytorch() -> bool:
     """Whether a program is being made that runs without this library's operations: ONNX, or a trace."""
-    tracing = torch.jit.is_tracing()  # pyright: ignore[reportPrivateImportUsage]
+    tracing = torch._C._get_tracing_state() is not None
     return tracing or (torch.compiler.is_exporting() and torch.onnx.is_in_onnx_export())
 
 

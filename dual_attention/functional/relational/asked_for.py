@@ -40,5 +40,5 @@ def _run(x: RelationalInputs) -> RelationalAttentionOutput:
     raise RuntimeError(f"impl='native' {_obstacle(x)}")
 
 
-NOT_ENABLED = Implementation("native", _run, _obstacle, _suits, priority=80)
+NOT_ENABLED = Implementation("native", _run, _obstacle, _suits, priority=80, hints=True)
 register_implementation(NOT_ENABLED)

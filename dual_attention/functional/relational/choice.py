@@ -19,6 +19,7 @@ on, with half as much memory again.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -33,24 +34,32 @@ _LOG = logging.getLogger("dual_attention.functional.relational")
 
 def attend(x: RelationalInputs, impl: str = "auto", observe: Observe | None = None) -> RelationalAttentionOutput:
     """Relational attention of inputs that have been checked, by the implementation that is chosen or named."""
-    if observe is None:
-        choice = choose(x, impl)
-        if not torch.compiler.is_compiling() and _LOG.isEnabledFor(logging.DEBUG):
-            _LOG.debug("%s (q %s, %d senders)", choice, tuple(x.q.shape), x.m)
-        implementation, observers = IMPLEMENTATIONS[choice.name], ()
-    else:
-        observed = [name for name, candidate in IMPLEMENTATIONS.items() if candidate.observed]
-        name = "dense" if impl == "auto" else impl
-        if name not in observed:
-            raise ValueError(f"impl: expected 'auto', 'dense' or 'reference' for an observer, got {impl!r}")
-        implementation, observers = IMPLEMENTATIONS[name], (observe,)
+    if observe is not None:
+        return _observed(impl)(x.zeroed(), observe)
+    told = not torch.compiler.is_compiling() and _LOG.isEnabledFor(logging.DEBUG)
+    choice = choose(x, impl, told=told)
+    if told:
+        _LOG.debug("%s (q %s, %d senders)", choice, tuple(x.q.shape), x.m)
+    implementation = IMPLEMENTATIONS[choice.name]
     if x.pattern.padding is not None and not implementation.takes_padded:
         x = x.zeroed()
-    return implementation.run(x, *observers)
+    return implementation.run(x)
 
 
-def choose(x: RelationalInputs, impl: str = "auto") -> Choice:
-    """The implementation of a call; ``ValueError`` for one that is unknown or cannot compute it."""
+def _observed(impl: str) -> Callable[..., RelationalAttentionOutput]:
+    """The run of an implementation whose steps can be observed."""
+    implementation = IMPLEMENTATIONS.get("dense" if impl == "auto" else impl)
+    if implementation is None or not implementation.observed:
+        raise ValueError(f"impl: expected 'auto', 'dense' or 'reference' for an observer, got {impl!r}")
+    return implementation.run
+
+
+def choose(x: RelationalInputs, impl: str = "auto", *, told: bool = True) -> Choice:
+    """The implementation of a call; ``ValueError`` for one that is unknown or cannot compute it.
+
+    Args:
+        told: whether somebody reads the reason; otherwise those that only hint are not asked.
+    """
     if impl != "auto":
         return _named(x, impl)
     if leaves_pytorch():
@@ -59,7 +68,7 @@ def choose(x: RelationalInputs, impl: str = "auto") -> Choice:
         return Choice("dense", "derivatives by torch.func, and forward ones, need plain operations")
     passed_over, fused = "", prefers_fused(x.q)
     for name, candidate in IMPLEMENTATIONS.items():
-        if candidate.fused and not fused:
+        if (candidate.fused and not fused) or (candidate.hints and not told):
             continue
         verdict = candidate.suits(x)
         if verdict.suits:

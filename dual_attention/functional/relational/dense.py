@@ -42,7 +42,10 @@ def dense_relational_attention(
     if observe is not None:
         mask = reference.visible_pairs(observe, mask, x.bias, (x.n, x.m), x.q.device)
     alpha = attention_weights(x.q, x.k, scale=x.scale, mask=mask, bias=x.bias)
-    alpha = F.dropout(alpha if observe is None else observe("weights", alpha), x.dropout)
+    if observe is not None:
+        alpha = observe("weights", alpha)
+    if x.dropout:
+        alpha = F.dropout(alpha, x.dropout)
     relate = None
     if x.activated or x.need_weights or (observe is not None and observe.watches("relations")):
         relate = partial(

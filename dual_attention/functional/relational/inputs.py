@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from torch import Tensor
@@ -49,8 +48,7 @@ class RelationalAttentionOutput(NamedTuple):
     __repr__ = repr_of_shapes
 
 
-@dataclass(frozen=True)
-class RelationalInputs:
+class RelationalInputs(NamedTuple):
     """Inputs of one call, checked: by :func:`check_inputs`, or by the layer whose projections they are.
 
     Attributes:
@@ -112,7 +110,7 @@ class RelationalInputs:
             check_same_dtype(q=q, k=k, u=u, w=w, symbols=table)
         if w_r.dtype != q.dtype and not is_autocast(q):
             check_same_dtype(q=q, w_r=w_r)
-        if not (q.shape[3] == k.shape[3] and u.shape[2:] == w.shape[2:] and table.shape[-1] == w_r.shape[1]):
+        if not (q.size(3) == k.size(3) and u.size(3) == w.size(3) and table.size(-1) == w_r.size(1)):
             _check_shapes(q, k, u, w, symbols, w_r)
         return self
 
@@ -124,7 +122,7 @@ class RelationalInputs:
         symbols = self.symbols
         if isinstance(symbols, Tensor):
             (symbols,) = zero_padding(self.pattern, symbols)
-        return replace(self, k=k, w=w, symbols=symbols, given_w=self.w)
+        return self._replace(k=k, w=w, symbols=symbols, given_w=self.w)
 
     def with_padded(self, relations: Tensor) -> Tensor:
         """Relations as they are returned, with padded senders as they were given, from those that are summed."""

@@ -59,6 +59,7 @@ class Implementation(NamedTuple):
         takes_padded: whether padded senders may hold anything; otherwise they are zeros by the time it runs.
         fused: whether ``suits`` is asked only where matrix units of a GPU are used, see :func:`.choice.prefers_fused`.
         observed: whether ``run`` takes an observer of its steps as well.
+        hints: whether it never suits, and is asked only for what a user is told.
     """
 
     name: str
@@ -70,6 +71,7 @@ class Implementation(NamedTuple):
     takes_padded: bool = False
     fused: bool = False
     observed: bool = False
+    hints: bool = False
 
 
 IMPLEMENTATIONS: dict[str, Implementation] = {}

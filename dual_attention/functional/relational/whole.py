@@ -78,7 +78,8 @@ def attention_weights(
         scores = rows_of_heads(reference.scores_for_softmax(rows_of_groups(q, groups), k, scale), heads)
     if bias is not None:
         mask, scores = reference.without_hidden(mask, bias), reference.add_bias(scores, bias)
-    return reference.softmax_over_senders(scores, mask).to(q.dtype)
+    weights = reference.softmax_over_senders(scores, mask)
+    return weights if weights.dtype == q.dtype else weights.to(q.dtype)
 
 
 def attend_to_relations(alpha: Tensor, u: Tensor, w: Tensor, rel_scale: float) -> Tensor:
@@ -86,13 +87,12 @@ def attend_to_relations(alpha: Tensor, u: Tensor, w: Tensor, rel_scale: float) -
 
     Math: sum_j alpha^h_ij <u^l_i, w^l_j> = <u^l_i, sum_j alpha^h_ij w^l_j>
     """
-    batch, heads, n, _ = alpha.shape
     # Relation keys are shared by all heads: stacking the heads' weights makes one product for each example.
     if torch.compiler.is_exporting() or leaves_pytorch():  # which could not leave the sizes of stacked weights open
         keys = torch.einsum("bhnm,bmrp->bhnrp", alpha, w)
     else:
-        keys = (alpha.flatten(1, 2) @ w.flatten(2)).view(batch, heads, n, *w.shape[2:])
-    return (keys * (rel_scale * u)[:, None]).sum(dim=-1)
+        keys = torch.bmm(alpha.flatten(1, 2), w.flatten(2)).view(*alpha.shape[:3], *w.shape[2:])
+    return (keys * (rel_scale * u).unsqueeze(1)).sum(dim=-1)
 
 
 def attend_to_symbols(
