@@ -117,5 +117,6 @@ def model_preset(name: str) -> LanguageModelKeys:
     given = {**vars(source), "name": name, "context": source.max_block_size, "dff": None}
     if source.model == "transformer":
         return LanguageModelKeys.of(given, n_heads_sa=source.n_heads, n_heads_ra=0, n_kv_heads=None)
-    options, symbols = RelationalConfig(**source.ra_kwargs), SymbolConfig(**source.symbol_retrieval_kwargs)
+    options = RelationalConfig(**(source.ra_kwargs or {}))
+    symbols = SymbolConfig(**(source.symbol_retrieval_kwargs or {}))
     return LanguageModelKeys.of({**given, **vars(options)}, n_symbols=symbols.n_symbols, symbol_heads=symbols.n_heads)
