@@ -98,7 +98,7 @@ class RelationsConfig(GroupsConfig):
     symmetric_rels: bool = False
     """One projection for the queries and keys of relations, which makes every relation symmetric."""
     rel_score: RelationScore = "dot"
-    """What a relation is before its activation: the inner product of its query and key over sqrt(rel_proj_dim), as in
+    """Relation before its activation: the inner product of its query and key over sqrt(rel_proj_dim), as in
     the paper (dot), or their negated squared distance times a learned strength, which begins at 1, over the same
     (squared_distance); 0 then means equal."""
     rel_activation: str | Activation = "identity"
@@ -109,7 +109,7 @@ class RelationsConfig(GroupsConfig):
     models and encoders N(0, 0.02), as in the paper's (published); or uniform in +-1/sqrt(n_relations), as in the
     authors' runs of Relational Games, which learns from clearly fewer examples there (large)."""
     rel_init_size: float | None = None
-    """How much relations contribute to messages at the start, in place of wr_init: root mean square of W_r r less its
+    """Size of relations in messages at the start, in place of wr_init: root mean square of W_r r less its
     mean over senders, for ten independent objects with entries of variance 1 (as after a normalisation), each compared
     with all ten; null leaves it to wr_init."""
 

@@ -41,8 +41,8 @@ class Seq2SeqTransformer(Seq2SeqModel):
         d_model: width of the model.
         out_dim: V, number of classes, or width of the predicted vectors.
         n_layers_enc, n_layers_dec: depths.
-        encoder_kwargs: arguments of :class:`~dual_attention.transformer_blocks.EncoderBlock` but for ``d_model``.
-        decoder_kwargs: arguments of :class:`~dual_attention.transformer_blocks.DecoderBlock` but for ``d_model``.
+        encoder_kwargs: arguments of :class:`~dual_attention.transformer_blocks.EncoderBlock` except ``d_model``.
+        decoder_kwargs: arguments of :class:`~dual_attention.transformer_blocks.DecoderBlock` except ``d_model``.
             Here ``causal`` is True by default.
         in_block_size, out_block_size: largest lengths.
         tie_weights: one weight for the target embedding and the output layer. Vectors have no embedding to share.

@@ -13,7 +13,7 @@ import pytest
 from .test_imports import ROOT, SOURCES
 
 LONGEST_FUNCTION = 80
-CLAUSE = re.compile(r"(What|How|Where|Which)\b")
+CLAUSE = re.compile(r"(What|How|Where|Which|Of)\b")
 
 REFERENCE, COMMANDS = PurePath("dual_attention/functional/reference.py"), PurePath("dat/cli")
 
@@ -83,11 +83,18 @@ def test_blocks_and_layers_are_called_by_name(folders, called, trees):
 
 
 def test_docstrings_begin_with_no_clause(trees):
-    """An imperative or a noun phrase says what a thing is; "What a block gives" does not."""
+    """An imperative or a noun phrase says what a thing is; "What a block gives" and "Of a block" do not.
+
+    The captions of constants and fields are read, too.
+    """
     report(
-        f"{name}, line {getattr(node, 'lineno', 1)}: {first_line}"
+        f"{name}, line {part.lineno}: {part.value.value.partition(chr(10))[0]}"
         for name, tree in trees.items()
         for node in ast.walk(tree)
-        if isinstance(node, ast.Module | ast.ClassDef | Function)
-        and CLAUSE.match(first_line := (ast.get_docstring(node) or "").partition("\n")[0])
+        if isinstance(body := getattr(node, "body", None), list)
+        for part in body
+        if isinstance(part, ast.Expr)
+        and isinstance(part.value, ast.Constant)
+        and isinstance(part.value.value, str)
+        and CLAUSE.match(part.value.value)
     )

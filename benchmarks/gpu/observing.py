@@ -144,7 +144,7 @@ def what_ran(call: Callable[[], object], setting: Setting, most: int = 8) -> dic
     """One call under the profiler.
 
     Returns:
-        ``library``: operators of library attention; ``relational``: implementations of relational attention, unless the
+        ``library``: operators of SDPA; ``relational``: implementations of relational attention, unless the
         call is compiled; ``kernels``: the longest on the device, with their share of its time.
     """
     cuda = setting.device == "cuda"

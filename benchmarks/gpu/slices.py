@@ -92,4 +92,4 @@ def conclude(results: Mapping[str, Result]) -> list[str]:
     return lines
 
 
-STEP = Step("slices", 3, "library attention on slices of wide values against the fused kernels", phases, conclude)
+STEP = Step("slices", 3, "SDPA on slices of wide values against the fused kernels", phases, conclude)

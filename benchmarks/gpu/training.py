@@ -50,7 +50,7 @@ def name(relations: int, relative: bool) -> str:
 
 
 def case(setting: Setting, relations: int, relative: bool, n: int) -> Case:
-    """That of the suite ``step``, with library attention as a further side, or with relative symbols."""
+    """That of the suite ``step``, with SDPA as a further side, or with relative symbols."""
     found = step_case(relations, n, quick=setting.dry_run)
     sides = {side.name: side for side in found.sides if side.name not in ("llama", "reference")}
     dual = sides[OURS].work

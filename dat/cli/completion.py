@@ -15,7 +15,7 @@ BEGIN = {
     "zsh": "(( $+functions[compdef] )) || { autoload -Uz compinit && compinit -i }\n"
     "autoload -Uz bashcompinit && bashcompinit\n",
 }
-"""What a shell needs before it can be told of completions: zsh its own, unless it has them, and bash's."""
+"""Lines that a shell needs before it takes completions: zsh its own, unless it has them, and bash's."""
 
 SHELLS = tuple(BEGIN)
 

@@ -28,7 +28,7 @@ SHOWN = 12
 MOST_FACTOR = 100.0
 
 CHANGES = ("zero", "mean", "scale")
-"""What a switch does: put zero, or the mean over the text, or multiply."""
+"""Effects of a switch: put zero, or the mean over the text, or multiply."""
 
 
 class Switch(NamedTuple):

@@ -177,7 +177,7 @@ SWITCHES = {
     "ra": "relational head N of layer L",
     "s": "symbols of relational head N of layer L",
 }
-"""What the letters of a switch mean, in front of a layer L, as of :class:`View`, and a number N: ``r1.3``."""
+"""Meanings of the letters of a switch, in front of a layer L, as of :class:`View`, and a number N: ``r1.3``."""
 
 SWITCH_CODES = ", ".join(f"{letters}L.N ({what})" for letters, what in SWITCHES.items())
 """The same in a line."""
@@ -188,7 +188,7 @@ VIEW_GRAMMAR = (
     "page=interventions&off=r1.3_sa0.1&change=mean, whose switches, with _ between them, are "
     f"{SWITCH_CODES}."
 )
-"""How a view is written."""
+"""Form in which a view is written."""
 
 
 def _read(name: str, value: str) -> Any:

@@ -27,7 +27,7 @@ class Cost:
     example_work: float = 1.0
     """Work of training on one example of that problem."""
     inputs: tuple[Tensor, ...] = ()
-    """What its model takes, where only the experiment knows: for ``dat info``."""
+    """Inputs of its model, where only the experiment knows them: for ``dat info``."""
 
 
 class SweptExperiment(Experiment[Config, Ready]):

@@ -52,7 +52,7 @@ class ResultTable(RunTable):
     """Names of the results of a sweep, and how they are told apart, compared and drawn."""
 
     axes: tuple[Axis, ...]
-    """What identifies a run: (panels of a figure,) curves, horizontal axis."""
+    """Keys that identify a run: (panels of a figure,) curves, horizontal axis."""
     measures: Mapping[str, str]
     """Columns of results that are compared, and their titles; see :meth:`~.experiment.SweptExperiment.row`."""
     tabled: Mapping[str, str] = field(default_factory=dict)
@@ -90,9 +90,9 @@ class ResultTable(RunTable):
     published: Callable[[str, str, str], Sequence[Published]] | None = None
     """Points of the published curve of a measure, a panel and a curve, sorted; empty if there is none."""
     adjusted: str = ""
-    """What adjusted means of published points leave out, in words."""
+    """Points that adjusted means of published ones leave out, in words."""
     beside_published: str = ""
-    """What else is to be known of published numbers, in words."""
+    """Remarks on published numbers."""
 
     @property
     def curve_axis(self) -> Axis:

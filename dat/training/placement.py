@@ -64,7 +64,7 @@ class Placement:
         return False
 
     def parts(self, indices: Tensor, micro_batch_size: int | None) -> list[_Part]:
-        """Of a step's examples, those of each forward and backward pass of this process.
+        """Examples of each forward and backward pass of this process, of those of a step.
 
         Every process has the same number of passes, at least one.
         """

@@ -22,7 +22,7 @@ from .parts import SHARDS, read_whole
 from .run_folder import RunFolder
 
 MODEL = "model."
-"""Of the names of weights among parts."""
+"""Prefix of the names of weights among parts."""
 
 
 def weights_of_run(run: RunFolder, checkpoint: Path | None = None, *, meta: bool = False) -> tuple[Weights, str]:

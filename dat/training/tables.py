@@ -23,7 +23,7 @@ class RunTable:
     set_names: Mapping[str, str] = field(default_factory=dict)
     """Names of evaluation sets in words."""
     counted: str = "examples"
-    """What an evaluation set is counted in; of a speed in other units a run has ``<counted>_per_second``."""
+    """Unit that an evaluation set is counted in; of a speed in other units a run has ``<counted>_per_second``."""
     run_curves: tuple[str, str] = ("loss", "accuracy")
     """The metrics of a run's plot."""
     hint: str = ""

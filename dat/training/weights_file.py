@@ -35,7 +35,7 @@ SAFETENSORS = {
 }
 """Names of dtypes in these files."""
 _ALIGNMENT = 8
-"""Of the header; tensors follow from the widest numbers to the narrowest, so that each lies as its dtype needs it."""
+"""Alignment of the header in bytes; wider dtypes come first, so that each tensor is aligned as its dtype needs."""
 
 
 class Misfit(ValueError):

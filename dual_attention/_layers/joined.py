@@ -47,7 +47,7 @@ def joined_weights(weights: Sequence[Tensor]) -> Tensor:
 class _Through(torch.autograd.Function):
     """The identity on an output, whose backward pass goes to the weights by way of equal ``parts``.
 
-    Parts get the gradient of the weights, which are given its opposite, since the output itself gives it to them, too.
+    The gradient goes to ``parts``; the weights get its negative, so that nothing is counted twice.
     """
 
     @staticmethod

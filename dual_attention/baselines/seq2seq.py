@@ -42,9 +42,9 @@ class Seq2SeqAbstractor(Seq2SeqModel):
     Args:
         symbol_retrieval, symbol_retrieval_kwargs: as :class:`~dual_attention.baselines.Abstractor`.
         n_layers_enc, n_layers_abs, n_layers_dec: depths; ``n_layers_enc`` is 0 in the arrangement without an encoder.
-        encoder_kwargs: arguments of :class:`.EncoderBlock` but for ``d_model``; unused without an encoder.
-        abstractor_kwargs: arguments of :class:`.Abstractor` but for ``d_model``, ``n_layers`` and symbols.
-        decoder_kwargs: arguments of :class:`.DecoderBlock` but for ``d_model``, with ``causal`` True by default. A
+        encoder_kwargs: arguments of :class:`.EncoderBlock` except ``d_model``; unused without an encoder.
+        abstractor_kwargs: arguments of :class:`.Abstractor` except ``d_model``, ``n_layers`` and symbols.
+        decoder_kwargs: arguments of :class:`.DecoderBlock` except ``d_model``, with ``causal`` True by default. A
             decoder that reads both has two such blocks in each layer.
         abstractor_reads: the embedded ``"source"``, or the output of the ``"encoder"``.
         decoder_reads: only the ``"abstractor"``, or ``"both"``, encoder first.

@@ -22,7 +22,7 @@ from ..transformer_blocks import FeedForwardBlock
 from ._objects import check_objects
 
 SlotInit = Literal["random", "learned"]
-"""Where slots start, see :class:`SlotAttention`."""
+"""Start of the slots, see :class:`SlotAttention`."""
 
 
 class SlotAttentionOutput(NamedTuple):

@@ -15,7 +15,7 @@ from .._base.files import first_line, read_json_object
 
 CONFIG = "config.json"
 ADAPTER = "adapter_config.json"
-"""Of an adapter of PEFT."""
+"""Configuration file of an adapter of PEFT."""
 REACHED_WITHIN = 5.0
 """Seconds that the hub may take to answer, unless ``HF_HUB_ETAG_TIMEOUT`` says otherwise."""
 

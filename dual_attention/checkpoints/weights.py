@@ -22,7 +22,7 @@ from .._models.weights import ignored_weights, shared_names
 from .files import CheckpointFiles
 
 PREFIX = "model."
-"""Of our names in the models for transformers, which own ours as ``model``."""
+"""Prefix of our names in the models for transformers, which own ours as ``model``."""
 
 # Names of files, as they are looked for in turn. An index says which of several files has which tensor.
 _FILES = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")

@@ -88,7 +88,7 @@ def _turn_by_parts(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 def _turned(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """The same but for rounding, in one pass over memory: a pair is turned as a complex number."""
+    """The same up to rounding, in one pass over memory: a pair is turned as a complex number."""
     wide = torch.promote_types(torch.promote_types(x.dtype, cos.dtype), torch.float32)
     pairs = torch.view_as_complex(_even_strides(x.to(wide)).unflatten(-1, (-1, 2)))
     turns = torch.complex(cos.to(wide), sin.to(wide))

@@ -19,13 +19,13 @@ from .relational.tiles import multiplies_bfloat16_in_vectors
 from .relational.whole import attention_weights
 
 WEIGHTS_OF_BLOCK = 2**21
-"""Weights of symbols that are built at a time where matmuls are faster than fused attention: 4 MiB of bfloat16."""
+"""Weights in a block of matmuls: 4 MiB of bfloat16."""
 SMALLEST_BLOCK = 64
-"""Objects in such a block at least."""
+"""Fewest objects in a block."""
 FEWEST_WEIGHTS = 2**19
-"""Weights in all from which matmuls are faster; a token that is decoded has fewer."""
+"""Fewest weights for blocked matmuls (a decoding step has fewer)."""
 NARROWEST_IN_BLOCKS = 64
-"""Width of heads from which they are; with narrower ones they took up to twice as long."""
+"""Narrowest head for blocked matmuls; narrower heads were up to twice as slow."""
 
 
 def assign_symbols(q: Tensor, templates: Tensor, library: Tensor, *, scale: float, dropout: float) -> Tensor:
@@ -42,7 +42,7 @@ def assign_symbols(q: Tensor, templates: Tensor, library: Tensor, *, scale: floa
 
 
 def suits_blocks(q: Tensor, templates: Tensor, library: Tensor) -> bool:
-    """Whether :func:`attend_in_blocks` is faster than fused attention: large matmuls of bfloat16, no matrix units."""
+    """True if blocked matmuls beat SDPA: bfloat16, AVX-512 without AMX, large enough."""
     if q.dtype != torch.bfloat16 or not (multiplies_bfloat16_in_vectors(q) and is_readable(q)) or leaves_pytorch():
         return False
     alike = q.dtype == templates.dtype == library.dtype or is_autocast(q)

@@ -103,7 +103,7 @@ class LanguageModelDecoder:
         self._padding_mask = padding_mask
         self._tokens: Tensor | None = None  # all tokens of each row, (B, L), left padding included
         self._lengths = self._dropped = torch.empty(0)  # of the real tokens of each row, (B,), on the CPU
-        self._continues = False  # whether the cache holds what is seen, but for the newest tokens
+        self._continues = False  # whether the cache holds what is seen, except for the newest tokens
 
     def step(self, tokens: Tensor) -> Tensor:
         """Append tokens, integers ``(B, n)``; returns the logits of the next token, ``(B, V)``."""

@@ -7,7 +7,7 @@ the hub's (``"hub"``)       a ``..._HFHub`` model; folders as the published pack
 transformers'               a :class:`~dual_attention.hf.causal_lm.DualAttnForCausalLM`; folders for its Auto classes
 ==========================  ===================================================================================
 
-Conversions of models share the parameters. Names in state dicts are the same but for a prefix.
+Conversions of models share the parameters. Names in state dicts are the same except for a prefix.
 """
 
 from __future__ import annotations

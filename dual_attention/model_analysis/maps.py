@@ -63,8 +63,8 @@ class HeadMaps:
         visible: pairs that may be attended, boolean ``(B or 1, H or 1, N, M)``.
         weights: of attention, before dropout, ``(B, H, N, M)``.
         values: of sensory heads, features of the senders as projected for each head, ``(B, H, M, d_h)``.
-        relations: r_ij, not masked, ``(B, N, M, R)``. The heads of a layer share them, but for disentangled RCA, where
-            each is that of the head with its number.
+        relations: r_ij, not masked, ``(B, N, M, R)``. The heads of a layer share them, except for disentangled RCA,
+            where each is that of the head with its number.
         symbols: as they come to the layer, ``(B or 1, L, d)``; of relative symbols the library, ``(K, d)``.
         symbol_values: symbols projected for each head, ``(B or 1, H, M, d_h)``; of relative ones ``(1, H, K, d_h)``.
         assignment: weights with which symbolic attention chose the symbols, ``(B, S, L, K)``.

@@ -26,7 +26,7 @@ AUGMENTATIONS: dict[AugmentationName, str] = {
     "mixup-cutmix": "crop, flip, crop-paste, and on every batch either MixUp or CutMix",
     "autoaugment": "crop, flip, and AutoAugment by the policy for CIFAR-10, as in the runs of Table 4",
 }
-"""What each does to images that are trained on."""
+"""Effect of each on the images that are trained on."""
 
 MIXUP_PROBABILITY = 0.8
 

@@ -18,7 +18,7 @@ from .sets import ImageSet, LabelledImages
 
 SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp")
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-"""Of the channels of ImageNet, with which pictures are normalised."""
+"""Mean and standard deviation of ImageNet's channels, which normalise pictures."""
 TESTED = ("test", "val")
 """Folders of pictures to test on beside ``train``, of which one may be there."""
 

@@ -51,7 +51,7 @@ def decoded(data: bytes, width: int, height: int, *, grey: bool) -> tuple[Tensor
 
 
 def _in_colours(picture: Any) -> Any:
-    """Of 8 bits for each channel, and with one of transparency; ``convert`` alone would cut 16 bits at 255."""
+    """The picture with 8 bits a channel and an alpha channel; ``convert`` alone would cut 16 bits at 255."""
     if picture.mode == "F" or (picture.mode == "I" and picture.getextrema()[1] >= 2**16):
         raise ValueError(f"image: expected 8 or 16 bits for each channel, got an image of mode {picture.mode}")
     if picture.mode.startswith("I"):

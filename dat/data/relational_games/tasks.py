@@ -212,7 +212,7 @@ def row_patterns(labels: Tensor, asked: Tensor, source: ObjectSource) -> Tensor:
 
 
 def left_of(labels: Tensor, asked: Tensor, source: ObjectSource) -> Tensor:
-    """Of two objects in different columns, the left one is the brighter (1) or the darker (0).
+    """Is the left one of two objects in different columns the brighter (1) or the darker (0)?
 
     A choice: the objects are a near miss whose luma differs. Others derived this task from ``same``; there is no
     official file.

@@ -11,9 +11,9 @@ from torch import Generator, Tensor
 from .common import Sequences, blank, check_least
 
 LARGEST = 9
-"""Of the unknown and of constants, in absolute value."""
+"""Largest absolute value of the unknown and of constants."""
 FACTORS = (1, 2, 3)
-"""Of the unknown."""
+"""Factors of the unknown."""
 FARTHEST = 20
 """Largest right side, in absolute value."""
 NUMBERS = 2 * FARTHEST + 1

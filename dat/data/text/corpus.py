@@ -22,7 +22,7 @@ _MARKER = re.compile(r"^[ \t]*= = = (.*?)(?: = = =)?[ \t]*$\n?", re.MULTILINE)
 _WITHOUT_TITLES = ("childes", "gutenberg")
 
 Layout = Literal["files", "babylm"]
-"""What a document is: a file, or in the corpora of BabyLM what follows a line ``= = = Title = = =``."""
+"""Unit of a document: a file, or in the corpora of BabyLM what follows a line ``= = = Title = = =``."""
 PATTERNS: Mapping[Layout, tuple[str, ...]] = {"files": ("*.txt", "*.md", "*.rst"), "babylm": ("*.train", "*.train.txt")}
 """Names of files."""
 

@@ -160,7 +160,7 @@ def _names(origin: dict[str, Any]) -> list[str]:
 
 
 def _hash_of_ends(path: Path) -> str:
-    """Of large files, which are many: their first and last MiB."""
+    """Hash of a file's first and last MiB; large files are many."""
     size = path.stat().st_size
     with open(path, "rb") as file:
         first = file.read(_SAMPLED)

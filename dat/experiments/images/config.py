@@ -25,7 +25,7 @@ from ...training.configs import (
 from ..model_keys import VisionModelKeys
 
 TESTED = 5
-"""Of a set without test images of its own, one image in so many is tested on."""
+"""Images to one test image, in a set without test images of its own."""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from ...training.problem import Batch, ImageExamples, LossFunction
 from ...training.seeding import derive_seed
 
 TOP = 5
-"""Of top-5 accuracy: a label is found if its score is among so many largest."""
+"""k of top-k accuracy: a label counts as found if its score is among the k largest."""
 
 
 class NormalisedImages(ImageExamples):

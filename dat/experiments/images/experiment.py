@@ -36,7 +36,7 @@ from .published import published_accuracy
 from .scales import SCALES
 
 USES = {"train": "train", "val": "validate", "test": "test"}
-"""What pictures of a split are for, in words."""
+"""Use of the pictures of a split, in words."""
 ORIGIN = "data.json"
 """File of a run folder that says which pictures of a folder it began with."""
 

@@ -29,7 +29,7 @@ class ImageGrid(GridConfig):
     models: tuple[str, ...] = ("ViT-digits", "ViDAT-digits")
     """Models, by the names of presets."""
     data: ImageSources = field(default_factory=lambda: ImageSources(augmentation="shift"))
-    """Where images come from, how many are kept apart, and augmentation."""
+    """Source of images, number kept apart, and augmentation."""
     optim: ImageOptimConfig = field(default_factory=ImageOptimConfig)
     """Optimiser."""
     loop: LoopConfig = field(

@@ -18,7 +18,7 @@ class Corpus:
     path: tuple[str, ...] | str
     """Folders, of unpacked packages for instance."""
     layout: Layout = "files"
-    """What a document is: a file, or, as in the corpora of BabyLM, what follows a line "= = = Title = = =" (babylm)."""
+    """Unit of a document: a file, or, as in the corpora of BabyLM, what follows a line "= = = Title = = =" (babylm)."""
     files: tuple[str, ...] | str | None = None
     """Names of the files to take, which may be compressed by gzip; null takes *.txt, *.md and *.rst, and of BabyLM
     *.train and *.train.txt."""

@@ -119,7 +119,7 @@ class SlotsConfig:
     n_iterations: int = 3
     """Iterations of Slot Attention."""
     init: Literal["random", "learned"] = "learned"
-    """Where slots start: drawn for each image from one learned distribution, as in the paper, or a learned vector each,
+    """Start of slots: drawn for each image from one learned distribution, as in the paper, or a learned vector each,
     so that a model over slots can tell them apart by their number."""
     strides: tuple[int, ...] = (2, 2)
     """Strides of the convolutions; each of 2 halves the feature map, whose positions slots share."""

@@ -50,4 +50,4 @@ SCALES = {
     # Relational attention against relational cross-attention, Figure 11.
     "rca": ablation("rca", "dat-0+2-asym", "dat-1+1-asym", "rca-0+2", "rca-1+1"),
 }
-"""What ``--scale NAME`` stands for."""
+"""Grids that ``--scale NAME`` stands for."""

@@ -124,7 +124,7 @@ def sequence_axes(tasks: Sequence[str], size: Axis) -> tuple[Axis, ...]:
 
 
 LEARNED = {"accuracy": 0.9, "matching": 0.5}
-"""What an evaluation on the validation set must reach for a task to be learned, and for a head to match."""
+"""Thresholds on the validation set for a task to be learned, and for a head to match."""
 
 
 class Recall(SequenceExperiment[RecallConfig]):

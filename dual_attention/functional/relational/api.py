@@ -52,7 +52,7 @@ def relational_attention(
         dropout: rate on the attention weights; symbols and relations see the same mask.
         need_weights: also return the weights and the relations, which needs them to be built.
         impl: implementation. All agree to rounding; under dropout ``"linear"`` and ``"native"`` draw masks of their
-            own. One that is named computes or raises, and never gives way to another:
+            own. A named implementation runs or raises; it never falls back:
 
             - ``"auto"`` chooses by measured rules, see ``functional.relational.choice``;
               :func:`explain_relational_attention` and a line of the log ``dual_attention.functional.relational`` (level
@@ -62,7 +62,7 @@ def relational_attention(
             - ``"linear"`` builds both for one block of receivers at a time, and again in the backward pass, so that
               memory grows with N only; for activated relations this is ``"blockwise"``
             - ``"blockwise"`` builds weights and relations of a block at a time, whatever the activation
-            - ``"sdpa"``: library attention whose values are symbols and relation keys: the identity activation, shared
+            - ``"sdpa"``: PyTorch's SDPA whose values are symbols and relation keys: the identity activation, shared
               symbols, no dropout
             - ``"native"``: as ``"linear"``, in C on a CPU, after :func:`dual_attention.native.enable`; the identity
               activation, no bias

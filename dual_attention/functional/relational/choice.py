@@ -8,7 +8,7 @@ it takes the first of the :mod:`.table` that suits:
 2. ``native`` on a CPU, if it is enabled, in place of ``linear`` for many senders (:func:`.asked_for.gains_by_c`);
 3. ``dense`` if maps are asked for, if there are few pairs (:data:`.dense.LARGEST_DENSE`), or if relative symbols have
    about a row for each pair;
-4. ``sdpa`` on CUDA in bfloat16 and float16, without a mask but the causal one, for which PyTorch has fused kernels;
+4. ``sdpa`` on CUDA in bfloat16 and float16, without a mask or with the causal one, for which SDPA has fused kernels;
 5. ``linear``, and ``blockwise`` for activated relations.
 
 Where ``torch.export`` or a compiler leaves lengths open, one graph must serve all: ``linear``, and ``dense`` for

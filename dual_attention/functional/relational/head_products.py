@@ -1,4 +1,4 @@
-"""Matmuls of each head, where a group of heads shares one factor, which is never repeated; written into memory.
+"""Matmuls for grouped heads without repeating the shared factor, written into memory.
 
 Heads are the first axis: a head's matrices of all examples then lie in a row, and views of what projections make, in
 which heads lie side by side, are multiplied as they are.

@@ -32,7 +32,7 @@ class PairSymbols:
 
     @cached_property
     def gradient(self) -> Tensor:
-        """Of the symbols, ``(G, N, M, d_h)``, in a type wide enough for sums over blocks and examples."""
+        """Gradient of the symbols, ``(G, N, M, d_h)``, in a type wide enough for sums over blocks and examples."""
         return torch.zeros_like(self.symbols, dtype=torch.promote_types(self.symbols.dtype, torch.float32))
 
     def attend(self, alpha: Tensor, rows: slice, columns: slice) -> Tensor:

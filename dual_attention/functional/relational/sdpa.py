@@ -64,7 +64,7 @@ def _suits(x: RelationalInputs) -> Verdict:
     causal_at_most = x.bias is None and (x.pattern.only_causal or x.pattern.hides_nothing)
     if not causal_at_most or is_open(x.n, x.m) or _obstacle(x) is not None:
         return UNSUITED
-    return Verdict(True, "PyTorch has fused kernels for no mask but the causal one")
+    return Verdict(True, "SDPA has a fused kernel for causal masks only")
 
 
 register_implementation(Implementation("sdpa", sdpa_relational_attention, _obstacle, _suits, priority=40, fused=True))

@@ -58,5 +58,5 @@ def reach_kernel(own, other, reach, own_batch, other_batch, length, others, BLOC
 
 
 def batch_stride(x: Tensor | None) -> int:
-    """Of a contiguous tensor; zero if it is for all examples alike."""
+    """Stride of the batch in a contiguous tensor; zero if all examples share it."""
     return 0 if x is None or x.shape[0] == 1 else x.stride(0)

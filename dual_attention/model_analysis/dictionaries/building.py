@@ -251,7 +251,7 @@ class _Progress:
 
 
 def _checksum(state: dict[str, Any]) -> str:
-    """Of a state, before it was written or after it was read."""
+    """Checksum of a state, before it is written or after it is read."""
     return hashlib.sha256(json_text(state).encode()).hexdigest()
 
 

@@ -227,7 +227,7 @@ _FIELDS: dict[str, Callable[[str, Any], Any]] = {
     "tuple[int, ...]": partial(_several, _integer),
     "tuple[PairExample, ...]": partial(_several, partial(_read, PairExample)),
 }
-"""What reads a field, by its type."""
+"""Readers of a field, by its type."""
 
 
 def context_around(document: Sequence[int], place: int, width: int) -> PairContext:

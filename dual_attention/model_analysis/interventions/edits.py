@@ -98,7 +98,7 @@ class Edit:
         return message + weights.masked_fill(~pairs, 0.0) @ changes
 
     def _source_of(self, x: Tensor) -> tuple[Tensor | None, Tensor | None]:
-        """The mediator in the source, like ``x`` but for the number of examples, and the visible pairs there."""
+        """The mediator in the source, like ``x`` except for the number of examples, and the visible pairs there."""
         if self.source is None:
             return None, None
         axis, chosen, _ = self.region.numbers

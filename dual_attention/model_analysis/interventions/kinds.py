@@ -32,7 +32,8 @@ class Situation:
         visible: pairs that may be attended, ``(B or 1, H or 1, N, M)``; None unless the intervention asks for them.
         counts_senders: whether the places of heads or symbols are those of the senders in ``visible``, not of another
             sequence or of rows of a library.
-        source: the same mediator in other inputs, if these were given; like the tensor, but for the number of examples.
+        source: the same mediator in other inputs, if these were given; like the tensor, except for the number of
+            examples.
         source_visible: visible pairs there, if they were kept.
     """
 

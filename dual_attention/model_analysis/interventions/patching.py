@@ -30,7 +30,7 @@ _MEDIATORS: dict[str, tuple[Mediator, ...]] = {
     "sensory": ("selection", "value"),
     "relational": ("selection", "relation", "symbol"),
 }
-"""What the heads of a kind do, taken apart."""
+"""Mediators of each kind of head."""
 
 
 def mediator_targets(

@@ -65,7 +65,7 @@ def test_attention(need_weights, causal):
     ("impl", "activation"),
     [
         *itertools.product(["reference", "dense", "linear", "blockwise"], ["identity", "tanh", "softmax"]),
-        ("sdpa", "identity"),  # library attention takes no activated relations
+        ("sdpa", "identity"),  # SDPA takes no activated relations
     ],
 )
 def test_relational_attention(impl, activation):

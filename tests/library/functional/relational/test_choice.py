@@ -77,7 +77,7 @@ def test_what_is_explained_runs(arguments, name, reason, sizes, monkeypatch, cap
 NOT_INSTALLED = "the package triton is not installed"
 GPU = [
     ({}, None, "triton", "fused kernels suit bfloat16 and float16 on CUDA"),
-    ({}, NOT_INSTALLED, "sdpa", "no mask but the causal one (not triton: the package triton is not installed)"),
+    ({}, NOT_INSTALLED, "sdpa", "for causal masks only (not triton: the package triton is not installed)"),
     ({"bias": torch.zeros(1, 1, 4, 5, dtype=torch.float64)}, "it adds no bias", "linear", "(not triton: it adds no"),
     ({"rel_activation": "relu"}, "relations", "blockwise", "(not triton: relations"),
     ({"need_weights": True}, "maps", "dense", "were asked for, and are built whole (not triton: maps)"),
