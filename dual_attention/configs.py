@@ -190,7 +190,7 @@ class SymbolConfig(OptionsConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class SharingConfig(FieldsConfig):
-    """What layers share of their symbols."""
+    """Sharing of symbols between layers."""
 
     shared_symbol_retriever: bool = True
     """One symbol retriever for all layers, or one for each."""

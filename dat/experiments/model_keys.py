@@ -22,7 +22,7 @@ from dual_attention.dual_attention import RELATIONAL_HEADS
 from dual_attention.functional.activations import ACTIVATIONS
 
 from ..training.config_data import defaults_of
-from ..training.configs import WIDEST, check, check_inside, check_integers, check_positive
+from ..training.configs import WIDEST, check, check_inside, check_integers, check_positive_numbers
 
 ActivationName = Literal["relu", "gelu", "silu", "swiglu"]
 
@@ -74,7 +74,7 @@ class ModelKeys(RelationsConfig, DepthConfig, NamedConfig):
         sizes = ("d_model", "n_kv_heads", "dff", "n_relations", "rel_proj_dim", "n_symbols", "symbol_heads")
         check_integers(self, "model", *sizes, most=WIDEST)
         check(0 <= self.dropout_rate < 1, "model.dropout_rate", "a number in [0, 1)", self.dropout_rate)
-        check_positive(self, "model", "rel_init_size")
+        check_positive_numbers(self, "model", "rel_init_size")
         self.check_heads()
 
     def check_heads(self) -> None:

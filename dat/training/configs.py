@@ -34,7 +34,7 @@ def check_integers(config: Any, group: str, *names: str, least: int = 1, most: i
                 check(value is None or value <= most, key, expected, value)
 
 
-def check_positive(config: Any, group: str, *names: str) -> None:
+def check_positive_numbers(config: Any, group: str, *names: str) -> None:
     """Check that fields of ``config``, the group of keys ``group``, are positive and finite; or null if they may be."""
     for about in fields(config):
         if about.name in names:
@@ -127,7 +127,7 @@ class OptimConfig:
     of; training goes on with the weights themselves. Early steps are averaged over fewer. null keeps no average."""
 
     def __post_init__(self) -> None:
-        check_positive(self, "optim", "lr", "eps", "grad_clip")
+        check_positive_numbers(self, "optim", "lr", "eps", "grad_clip")
         check(all(0 <= beta < 1 for beta in self.betas), "optim.betas", "two numbers in [0, 1)", self.betas)
         decay = self.weight_decay
         check(0 <= decay < inf, "optim.weight_decay", "a number of at least 0", decay)

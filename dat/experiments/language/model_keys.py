@@ -18,7 +18,7 @@ from dual_attention.configs import (
 from dual_attention.language_models import DualAttnTransformerLM, TransformerLM
 from dual_attention.language_presets import LanguageModelConfig, language_preset
 
-from ...training.configs import check, check_integers, check_positive
+from ...training.configs import check, check_integers, check_positive_numbers
 from ..heads import RivalName, check_rival
 from ..model_keys import LONGEST, ModelKeys
 from .heads_model import HeadsModelConfig
@@ -61,7 +61,7 @@ class LanguageModelKeys(PositionsConfig, OutputLayerConfig, SharingConfig, Model
     def __post_init__(self) -> None:
         super().__post_init__()
         check_integers(self, "model", "vocab_size", "context", most=LONGEST)
-        check_positive(self, "model", "rope_theta")
+        check_positive_numbers(self, "model", "rope_theta")
         if self.heads is not None:
             check_rival("model.n_heads_sa", self.heads, self.n_heads_sa)
             expected = {"n_heads_ra": 0, "n_kv_heads": None, "output_gate": "none"}
@@ -92,7 +92,7 @@ class LanguageModelKeys(PositionsConfig, OutputLayerConfig, SharingConfig, Model
 
     @property
     def symbol_retriever_config(self) -> RetrieverConfig | None:
-        """What layers share of their symbols; None for what they share by default."""
+        """Sharing of symbols between layers; None for that by default."""
         return RetrieverConfig.of(vars(self)) or None
 
     @property

@@ -11,7 +11,7 @@ from dual_attention.seq2seq_models import Seq2SeqDualAttnTransformer, Seq2SeqTra
 from dual_attention.transformer_blocks import DecoderBlock, EncoderBlock
 
 from ...data.mathematics import ANSWER_LENGTH, PAD, QUESTION_LENGTH, VOCABULARY
-from ...training.configs import WIDEST, check, check_integers, check_positive
+from ...training.configs import WIDEST, check, check_integers, check_positive_numbers
 from ..model_keys import LONGEST, ActivationName, ModelKeys
 
 TOKENS = {"type": "token", "vocab_size": len(VOCABULARY)}
@@ -60,7 +60,7 @@ class MathematicsModelKeys(ModelKeys):
         super().check_heads()
         if self.relative_positions is not None:
             check_integers(self, "model", "relative_positions", most=LONGEST)
-        check_positive(self, "model", "rope_theta")
+        check_positive_numbers(self, "model", "rope_theta")
         check_integers(self, "model", "n_heads_sa_dec", "n_heads_ra_dec", least=0, most=WIDEST)
         check_integers(self, "model", "n_heads_cross", most=WIDEST)
         self.check_groups(self.n_heads_sa, self.n_heads_ra, self.n_heads_sa_dec, self.n_heads_ra_dec)

@@ -12,7 +12,7 @@ from dual_attention.language_models import LanguageModel
 from dual_attention.relational_attention import RelationalAttention
 from dual_attention.symbol_retrieval import PositionalSymbolRetriever
 
-from ...training.configs import check, check_positive
+from ...training.configs import check, check_positive_numbers
 from ...training.experiment import without_values
 from ...training.seeding import derive_seed
 from ..heads import multiplied_projections
@@ -43,7 +43,7 @@ class SequenceModelKeys(LanguageModelKeys):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_positive(self, "model", "initial_scale")
+        check_positive_numbers(self, "model", "initial_scale")
 
     def build(self, vocab_size: int, *, seed: int) -> LanguageModel:
         """The model with initial weights that depend on ``seed`` only; the global generators are left seeded by it."""
