@@ -198,8 +198,6 @@ class DualAttention(TypedModule):
             cache: of earlier tokens, from ``new_cache``; these tokens are appended.
             others: of both kinds of head, as in :meth:`Attention.forward <dual_attention.attention.Attention.forward>`.
         """
-        if isinstance(attn_mask, Tensor):
-            check_no_values("attn_mask", "a boolean mask", attn_mask, x)
         with transaction(cache):
             caches = {} if cache is None else cache_parts(cache, tuple(self._heads()))
             if not isinstance(attn_mask, MaskPattern) or padding_mask is not None or segments is not None:
@@ -245,6 +243,7 @@ class DualAttention(TypedModule):
 
     def _pattern(self, x: Tensor, masks: Masks, cache: Cache | None) -> MaskPattern:
         """The pairs that may be attended, for both kinds of head; each narrows it by its window and its cache."""
+        check_no_values("attn_mask", "a boolean mask", masks.attn_mask, x)
         check_sequence("x", x, self.d_model, layer=next(iter(self._heads().values())).wv)
         if cache is not None:
             masks.check_continued(cache)
