@@ -15,7 +15,7 @@ from ._layers.call import NO_PAST, HeadsCall, Masks, continue_from, continue_to_
 from ._layers.heads import Heads, merge_heads, split_heads
 from ._layers.inputs import check_boolean, check_sequence
 from .functional.activations import Activation, activation_function
-from .functional.attention import attend, attention
+from .functional.attention import attend_to_values, attention
 from .functional.checks import MaybeNone, check_same_device
 from .functional.masks import MaskPattern, Segments
 from .positional_encoding import RelativePositionalEncoding
@@ -152,7 +152,7 @@ class Attention(Heads):
             k, v = new.values() if cache is None else call.past.append(call.batch, call.n, **new)
             # What stands in a projection's place, an adapter for instance, may return another type or width.
             alike = q.dtype == k.dtype == v.dtype and q.shape[3] == k.shape[3]
-            attended, weights = (attend if alike else attention)(
+            attended, weights = (attend_to_values if alike else attention)(
                 q,
                 k,
                 v,

@@ -30,7 +30,7 @@ from torch import Tensor
 
 from ._base.words import repr_of_shapes
 from ._layers.cache import Cache, CacheGroup
-from ._layers.call import Masks, cache_parts, pattern_of, transaction
+from ._layers.call import Masks, cache_parts, checked_pattern, transaction
 from ._layers.calls import TypedModule
 from ._layers.inputs import check_boolean, check_choice, check_no_values, check_not_negative, check_sequence
 from ._layers.joined import join_weights, joined_weights
@@ -248,4 +248,4 @@ class DualAttention(TypedModule):
         if cache is not None:
             masks.check_continued(cache)
         earlier = 0 if cache is None else cache.length
-        return pattern_of(masks, x, heads=self.n_heads_sa or self.n_heads_ra, earlier=earlier, new=x.shape[1])
+        return checked_pattern(masks, x, heads=self.n_heads_sa or self.n_heads_ra, earlier=earlier, new=x.shape[1])

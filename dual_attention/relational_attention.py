@@ -32,7 +32,7 @@ from .functional.alignments.common import require_rate
 from .functional.checks import without_autocast
 from .functional.masks import Segments
 from .functional.reference import Observe
-from .functional.relational.choice import attend
+from .functional.relational.choice import run_chosen
 from .functional.relational.inputs import RelationalInputs
 from .functional.symbols import symbols_as
 from .positional_encoding import RelativePositionalEncoding
@@ -265,10 +265,8 @@ class RelationalAttention(SymbolHeads):
                 dropout=call.dropout,
                 need_weights=need_weights,
             )
-            if u.dtype == q.dtype:
-                attended, weights, relations = attend(inputs.agreeing(), observe=call.steps)
-            else:
-                attended, weights, relations = _attend_like_u(inputs, call.steps)
+            run = _run_agreeing if u.dtype == q.dtype else _run_like_u
+            attended, weights, relations = run(inputs, call.steps)
             attended = call.observed("head_output", attended)
             output = self.resid_dropout(self.wo(merge_heads(attended)))
         return RelationalAttentionOutput(output, weights, relations)
@@ -307,7 +305,11 @@ class RelationalAttention(SymbolHeads):
         return self._factors(self.wq_rel(x), wk_rel(y))
 
 
-def _attend_like_u(x: RelationalInputs, observe: Observe | None) -> RelationalAttentionOutput:
+def _run_agreeing(x: RelationalInputs, observe: Observe | None) -> RelationalAttentionOutput:
+    return run_chosen(x.agreeing(), observe=observe)
+
+
+def _run_like_u(x: RelationalInputs, observe: Observe | None) -> RelationalAttentionOutput:
     """Relational attention in the type of ``u``, float32 for squared distances of narrow types; results in that of k.
 
     Autocast would narrow them again.
@@ -315,5 +317,5 @@ def _attend_like_u(x: RelationalInputs, observe: Observe | None) -> RelationalAt
     narrow, wide = x.k.dtype, x.u.dtype
     with without_autocast(x.q):
         q, k, w_r, symbols = x.q.to(wide), x.k.to(wide), x.w_r.to(wide), symbols_as(x.symbols, wide)
-        output, *maps = attend(x._replace(q=q, k=k, w_r=w_r, symbols=symbols).agreeing(), observe=observe)
+        output, *maps = run_chosen(x._replace(q=q, k=k, w_r=w_r, symbols=symbols).agreeing(), observe=observe)
     return RelationalAttentionOutput(output.to(narrow), *(None if x is None else x.to(narrow) for x in maps))

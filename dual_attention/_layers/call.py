@@ -112,7 +112,7 @@ def continue_to_attend(cache: ContextCache, shapes: Shapes, key: Tensor, *, orde
     return Past(position=cache.length, cache=cache)
 
 
-def pattern_of(
+def checked_pattern(
     masks: Masks, x: Tensor, *, heads: int, earlier: int, new: int, window: int | None = None
 ) -> MaskPattern:
     """The pairs of receivers ``x`` ``(B, N, ...)`` and all senders, ``earlier`` and ``new``; checked."""
@@ -155,7 +155,7 @@ def visibility(
     Masks and bias are for all senders, those which a window has let go of included. A pattern that was built for all
     layers of a model is narrowed by what belongs to this one: its window, and the senders that its cache still holds.
     """
-    pattern = pattern_of(masks, x, heads=heads, earlier=past.senders, new=new, window=window)
+    pattern = checked_pattern(masks, x, heads=heads, earlier=past.senders, new=new, window=window)
     bias = masks.attn_bias
     if bias is not None:
         bias = check_bias(bias, batch=x.shape[0], heads=heads, n=x.shape[1], m=past.senders + new)

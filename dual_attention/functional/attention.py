@@ -83,10 +83,10 @@ def attention(
     """
     mask, bias = checked_attention(q, k, v, mask, bias, scale, dropout)
     options = {"dropout": dropout, "need_weights": need_weights, "observe": observe}
-    return attend(q, k, v, scale=scale, mask=mask, bias=bias, **options)
+    return attend_to_values(q, k, v, scale=scale, mask=mask, bias=bias, **options)
 
 
-def attend(
+def attend_to_values(
     q: Tensor,
     k: Tensor,
     v: Tensor,

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from .attention import attend, attention
+from .attention import attend_to_values, attention
 from .checks import is_autocast, is_readable, leaves_pytorch
 from .mask_patterns import MaskPattern
 from .relational.tiles import multiplies_bfloat16_in_vectors
@@ -38,7 +38,7 @@ def assign_symbols(q: Tensor, templates: Tensor, library: Tensor, *, scale: floa
     if not q.dtype == templates.dtype == library.dtype:
         return attention(q, templates, library, scale=scale, dropout=dropout)[0]
     everything = MaskPattern(q.shape[2], templates.shape[2])
-    return attend(q, templates, library, scale=scale, mask=everything, dropout=dropout)[0]
+    return attend_to_values(q, templates, library, scale=scale, mask=everything, dropout=dropout)[0]
 
 
 def suits_blocks(q: Tensor, templates: Tensor, library: Tensor) -> bool:

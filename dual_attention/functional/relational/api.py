@@ -10,7 +10,7 @@ from ..masks import MaskPattern
 from ..symbols import RelativeSymbols
 from ..triton import implementation  # noqa: F401 (registers itself, and imports no Triton)
 from . import asked_for, blockwise, dense, linear, sdpa  # noqa: F401 (each registers itself)
-from .choice import attend, choose
+from .choice import choose, run_chosen
 from .inputs import RelationalAttentionOutput, RelationalInputs, check_inputs
 from .table import Choice, Implementation, register_implementation
 
@@ -88,7 +88,7 @@ def relational_attention(
     RelationalAttentionOutput(output=Tensor(2, 4, 9, 16), weights=Tensor(2, 4, 9, 9), relations=Tensor(2, 9, 9, 8))
     """
     inputs = check_inputs(q, k, u, w, symbols, w_r, scale, rel_scale, rel_activation, mask, bias, dropout, need_weights)
-    return attend(inputs, impl, observe)
+    return run_chosen(inputs, impl, observe)
 
 
 def explain_relational_attention(

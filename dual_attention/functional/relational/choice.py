@@ -32,7 +32,7 @@ from .table import IMPLEMENTATIONS, Choice, Implementation
 _LOG = logging.getLogger("dual_attention.functional.relational")
 
 
-def attend(x: RelationalInputs, impl: str = "auto", observe: Observe | None = None) -> RelationalAttentionOutput:
+def run_chosen(x: RelationalInputs, impl: str = "auto", observe: Observe | None = None) -> RelationalAttentionOutput:
     """Relational attention of inputs that have been checked, by the implementation that is chosen or named."""
     if observe is not None:
         return _observed(impl)(x.zeroed(), observe)
