@@ -29,13 +29,13 @@ def draw_inputs(draws: Mapping[str, Draw]) -> dict[str, Tensor]:
 
 @contextlib.contextmanager
 def implementation(impl: str | None) -> Iterator[None]:
-    """Let the layers of this library compute relational attention by ``impl``; None for their own choice."""
+    """Let this library compute relational attention by ``impl``; None for its own choice."""
     if impl is None:
         yield
         return
-    layers = library("relational_attention")
-    operation = functools.partial(layers.relational_attention, impl=impl)
-    with mock.patch.object(layers, "relational_attention", operation):
+    choice = library("functional.relational.choice")
+    choose = choice.choose
+    with mock.patch.object(choice, "choose", lambda x, _, **told: choose(x, impl, **told)):
         yield
 
 

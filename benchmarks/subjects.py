@@ -176,9 +176,7 @@ class Operation(nn.Module):
         n, m = q.shape[2], k.shape[2]
         pattern = functional.MaskPattern(n, m, causal=self.causal)
         named = library("functional.symbols").OffsetSymbols(symbols, n, m) if self.relative else symbols
-        # Taken from where the layers take it, so that one replacement decides the implementation for both.
-        operation = library("relational_attention").relational_attention
-        return operation(q, k, u, w, named, w_r, mask=pattern, **self.scales).output
+        return functional.relational_attention(q, k, u, w, named, w_r, mask=pattern, **self.scales).output
 
 
 class Model(nn.Module):

@@ -57,7 +57,9 @@ def test_readme_is_a_door():
     assert README.count("\n") <= 200
 
 
-@pytest.mark.parametrize("name", ["CONTRIBUTING.md", *(name for name in PAGES if name.startswith("docs/") and name not in GENERATED)])
+@pytest.mark.parametrize(
+    "name", ["CONTRIBUTING.md", *(name for name in PAGES if name.startswith("docs/") and name not in GENERATED)]
+)
 def test_a_page_is_read_in_one_sitting(name: str):
     """Code is not counted: a reader runs it."""
     words = len(prose(PAGES[name]).split())

@@ -20,7 +20,7 @@ from torch._subclasses.fake_tensor import (
 )
 from torch.utils.checkpoint import checkpoint
 
-from dual_attention import relational_attention as layers
+from dual_attention.functional.relational import choice
 from dual_attention.transformer_blocks import Block
 
 from .inputs import Example, InputSizes, example
@@ -140,9 +140,9 @@ def _implementation(impl: Implementation) -> Iterator[None]:
     if impl == "auto":
         yield
         return
-    operation = layers.relational_attention
-    layers.relational_attention = functools.partial(operation, impl=impl)
+    choose = choice.choose
+    choice.choose = lambda x, _, **told: choose(x, impl, **told)
     try:
         yield
     finally:
-        layers.relational_attention = operation
+        choice.choose = choose

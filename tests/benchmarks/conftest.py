@@ -17,9 +17,11 @@ RIGHT = f"__path__.append({str(ROOT / 'dual_attention')!r})\n"
 WRONG = (
     RIGHT
     + """
-import dual_attention.relational_attention as layers
-right = layers.relational_attention
-layers.relational_attention = lambda *tensors, **k: right(*tensors, **{**k, "rel_scale": 1.01 * k["rel_scale"]})
+import dual_attention.relational_attention
+from dual_attention.functional.relational.table import IMPLEMENTATIONS
+for name, right in IMPLEMENTATIONS.items():
+    wrong = lambda x, right=right: right.run(x._replace(rel_scale=1.01 * x.rel_scale))
+    IMPLEMENTATIONS[name] = right._replace(run=wrong)
 """
 )
 """The same, with relations one part in a hundred too large."""

@@ -117,24 +117,24 @@ def test_a_wrong_gradient_alone_is_found(bench: Bench, monkeypatch: pytest.Monke
 
 
 def test_the_implementation_is_the_one_that_was_asked_for(monkeypatch: pytest.MonkeyPatch):
-    module = library("relational_attention")
+    module = library("functional.relational.choice")
     seen = []
-    operation = module.relational_attention
+    choose = module.choose
 
-    def noted(*tensors, **arguments):
-        seen.append(arguments.get("impl"))
-        return operation(*tensors, **arguments)
+    def noted(x, impl, **told):
+        seen.append(impl)
+        return choose(x, impl, **told)
 
-    monkeypatch.setattr(module, "relational_attention", noted)
+    monkeypatch.setattr(module, "choose", noted)
     work = two_layers().sides[0].work
     tensors = comparing.draw(work, Settings())
     seen.clear()
     for impl in (None, "reference", "linear"):
         Runner(replace(work, impl=impl), Settings(), tensors).step()
-    assert seen == [None] * 2 + ["reference"] * 2 + ["linear"] * 2
+    assert seen == ["auto"] * 2 + ["reference"] * 2 + ["linear"] * 2
     with implementation("dense"):
-        assert module.relational_attention is not noted
-    assert module.relational_attention is noted
+        assert module.choose is not noted
+    assert module.choose is noted
 
 
 def test_sides_that_cannot_run_are_left_out_with_a_reason(bench: Bench):

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 from unittest import mock
 
 import pytest
 import torch
-from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks.cases import Request
 from benchmarks.floors import multiply_adds
-from benchmarks.runner import Runner, draw_inputs
+from benchmarks.runner import Runner, draw_inputs, implementation
 from benchmarks.suites import crossing, layers, short
 from benchmarks.work import Draw, Generation, Settings, Work
-from dual_attention import relational_attention
+from dual_attention.functional.relational.table import IMPLEMENTATIONS
 
 RELATIONS_FIRST, KEYS_FIRST = "tanh", "identity"
 """Activations with which the dense implementation computes relations in one or the other of the two exact forms."""
@@ -33,14 +31,13 @@ def runner_of(work: Work) -> Runner:
 
 def counted(work: Work, activation: str = KEYS_FIRST) -> tuple[int, int]:
     """Multiply-adds of the matrix products of a forward pass and of a step; attention as two products, not fused."""
-    operation = relational_attention.relational_attention
-
-    def dense(*tensors: Tensor, **options: Any) -> Any:
-        return operation(*tensors, **{**options, "impl": "dense", "rel_activation": activation})
+    built = IMPLEMENTATIONS["dense"]
+    dense = built._replace(run=lambda x: built.run(x._replace(rel_activation=activation)))
 
     runner = runner_of(work)
     with (
-        mock.patch.object(relational_attention, "relational_attention", dense),
+        mock.patch.dict(IMPLEMENTATIONS, dense=dense),
+        implementation("dense"),
         sdpa_kernel(SDPBackend.MATH),
         FlopCounterMode(display=False) as counter,
     ):

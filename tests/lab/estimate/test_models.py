@@ -297,7 +297,7 @@ def test_optimizer_state():
 @pytest.fixture
 def fused_symbols(monkeypatch):
     """Symbols come from fused attention, as on a GPU, which some CPUs leave in bfloat16."""
-    monkeypatch.setattr("dual_attention.symbol_retrieval.multiplies_bfloat16_in_vectors", lambda q: False)
+    monkeypatch.setattr("dual_attention.functional.symbol_assignment.multiplies_bfloat16_in_vectors", lambda q: False)
 
 
 @pytest.mark.usefixtures("fused_symbols")

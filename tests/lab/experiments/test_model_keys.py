@@ -16,7 +16,7 @@ from dual_attention.checkpoints.babylm import language_config_of
 from dual_attention.configs import RelationsConfig
 
 MODEL = EXPERIMENTS["language"].load().Config().model
-KINDS = {type(experiment.load().Config().model) for experiment in EXPERIMENTS.values()}
+KINDS = list(dict.fromkeys(type(experiment.load().Config().model) for experiment in EXPERIMENTS.values()))
 
 
 @pytest.mark.parametrize("kind", KINDS)
