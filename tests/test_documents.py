@@ -107,8 +107,7 @@ def test_torchrun_is_documented():
 
 
 @pytest.mark.parametrize(
-    "words",
-    [pytest.param(words, id=line) for line, words in {**calls("dat"), **calls_under_torchrun()}.items()],
+    "words", [pytest.param(words, id=line) for line, words in {**calls("dat"), **calls_under_torchrun()}.items()]
 )
 def test_dat_commands_are_accepted(
     words: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

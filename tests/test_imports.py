@@ -83,10 +83,7 @@ DOORS = {
 HOOKS = {(PACKAGE, f"{PACKAGE}.{room}") for room in ("baselines", "hf", "model_analysis", "native")}
 
 # Rooms above it that a room does not import all the same: they stand side by side.
-APART = {
-    "generation": ("mechanisms",),
-    "root": ("baselines",),
-}
+APART = {"generation": ("mechanisms",), "root": ("baselines",)}
 
 ORDER = list(ROOMS)
 ROOM_OF = {name: room for room, names in ROOMS.items() for name in names}

@@ -145,11 +145,7 @@ def write(area, cases):
         assert case.name not in descriptions, case.name
         recorded, descriptions[case.name] = record(case)
         tensors |= {f"{case.name}/{key}": tensor.contiguous() for key, tensor in recorded.items()}
-    about = {
-        "published": f"dual-attention=={PUBLISHED}",
-        "torch": torch.__version__,
-        "configurations": descriptions,
-    }
+    about = {"published": f"dual-attention=={PUBLISHED}", "torch": torch.__version__, "configurations": descriptions}
     path = HERE / f"{area}.safetensors"
     # One entry only: safetensors writes several in random order, and the files could not be compared by their bytes.
     save_file(tensors, path, {"golden": json.dumps(about, separators=(",", ":"))})

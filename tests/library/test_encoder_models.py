@@ -9,11 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from dual_attention.encoder_models import (
-    EncoderForMaskedLM,
-    EncoderForSequenceClassification,
-    TransformerEncoder,
-)
+from dual_attention.encoder_models import EncoderForMaskedLM, EncoderForSequenceClassification, TransformerEncoder
 from dual_attention.functional import segments_from_cu_seqlens
 from dual_attention.relational_attention import RelationalAttention
 from tests.support.encoders import (

@@ -7,15 +7,7 @@ import torch
 
 from dual_attention.seq2seq_models import Seq2SeqTransformer
 from tests.support.refusals import refusals
-from tests.support.seq2seq import (
-    BLOCK,
-    SIZES,
-    SYMBOLS,
-    TOKENS,
-    VECTORS,
-    build,
-    words,
-)
+from tests.support.seq2seq import BLOCK, SIZES, SYMBOLS, TOKENS, VECTORS, build, words
 from tests.support.tensors import normal
 
 

@@ -6,25 +6,13 @@ from torch import nn
 
 from dual_attention.seq2seq_models import Seq2SeqTransformer
 from tests.golden.loading import load
-from tests.support.seq2seq import (
-    BLOCK,
-    SIZES,
-    build,
-    close,
-    words,
-)
+from tests.support.seq2seq import BLOCK, SIZES, build, close, words
 
 EMBEDDING, OUTPUT = "layers.target_embedder.weight", "layers.final_out.weight"
 
 
 @pytest.mark.parametrize(
-    "tied, chosen, std",
-    [
-        (True, None, 1 / 8),
-        (False, None, 1),
-        (False, "scaled", 1 / 8),
-        (True, "published", 1),
-    ],
+    "tied, chosen, std", [(True, None, 1 / 8), (False, None, 1), (False, "scaled", 1 / 8), (True, "published", 1)]
 )
 def test_how_large_embeddings_begin(tied, chosen, std):
     spec = {"type": "token", "vocab_size": 500}

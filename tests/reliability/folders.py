@@ -170,10 +170,7 @@ def folders(folder: Path, rng: random.Random) -> Iterator[Trial]:
         raise RuntimeError("the undisturbed run failed")
     make_unfinished(folder)
     finished, stopped = folder / "runs" / "run", folder / "stopped" / "run"
-    trials = [
-        *read_only(folder, finished, rng),
-        *links(folder, {"finished": finished, "stopped": stopped}, rng),
-    ]
+    trials = [*read_only(folder, finished, rng), *links(folder, {"finished": finished, "stopped": stopped}, rng)]
     endless = parts(folder, make_parts(folder / "parts"), rng)
     rng.shuffle(trials)
     for trial in trials:

@@ -2,10 +2,7 @@
 
 import torch
 
-from dual_attention.encoder_models import (
-    DualAttnTransformerEncoder,
-    TransformerEncoder,
-)
+from dual_attention.encoder_models import DualAttnTransformerEncoder, TransformerEncoder
 from tests.support.combinations import examples
 from tests.support.symbols import symbols
 from tests.support.tensors import float64

@@ -19,22 +19,13 @@ pytestmark = pytest.mark.usefixtures("here")
     ("arguments", "message"),
     [
         (["frobnicate"], "unknown command 'frobnicate': expected .*train"),
-        (
-            ["train", "chess"],
-            "unknown command 'chess': expected images or .* or relational-games or FILE.py",
-        ),
+        (["train", "chess"], "unknown command 'chess': expected images or .* or relational-games or FILE.py"),
         (["train", "language", "--model.n_heads_sa=0", "--model.n_heads_ra=0"], "at least 1, got 0"),
         (["train", "language", "--model.n_kv_heads=3"], r"model\.n_kv_heads: expected null or a divisor of 2 and 2"),
-        (
-            ["train", "language", "--preset=T-tiny", "--model.n_kv_heads=3"],
-            r"model\.n_kv_heads: .* of 4, .*got 3",
-        ),
+        (["train", "language", "--preset=T-tiny", "--model.n_kv_heads=3"], r"model\.n_kv_heads: .* of 4, .*got 3"),
         (["train", "images", "--model.n_kv_heads=3"], r"model\.n_kv_heads: expected null or a divisor of 2 and 2"),
         (["train", "mathematics", "--model.n_kv_heads=3"], r"model\.n_kv_heads: expected null or a divisor of 4 and 4"),
-        (
-            ["train", "language", "--model.symbol_heads=3"],
-            r"model\.symbol_heads: .* divisor of model\.d_model=64",
-        ),
+        (["train", "language", "--model.symbol_heads=3"], r"model\.symbol_heads: .* divisor of model\.d_model=64"),
         (["train", "language", "--model.n_relations=1000"], r"model\.n_relations: expected at most 32"),
         (["train", "language", "--model.rel_activation=foo"], r"model\.rel_activation: .*softmax, got 'foo'$"),
         (["train", "language", "--data.path", "none.txt"], r"data\.path: no such file or folder: none\.txt"),
@@ -72,10 +63,7 @@ pytestmark = pytest.mark.usefixtures("here")
         (["train", "language", "--optim.betas=[1]"], r"optim\.betas: expected a list of two numbers, got \[1\]$"),
         (["train", "language", "--output.progress=perhaps"], r"output\.progress: expected true or false, got perhaps$"),
         (["train", "language", "--optim.lr"], r"optim\.lr: expected a number, got nothing$"),
-        (
-            ["train", "relational-games", "--model.corelnet", "3"],
-            r"model\.corelnet: expected a group .* got 3$",
-        ),
+        (["train", "relational-games", "--model.corelnet", "3"], r"model\.corelnet: expected a group .* got 3$"),
         (["generate", "x", "y", "--top_k=few"], "top_k: expected an integer, got few$"),
         (["generate", "x", "y", "--device=tpu"], "device: expected one of 'auto', 'cpu', 'cuda', got tpu$"),
         (["estimate", "DAT-tiny", "--batch=few"], "batch: .*expected a positive number, got 'few'"),
@@ -111,10 +99,7 @@ pytestmark = pytest.mark.usefixtures("here")
         (["train", "language", "--optim.learning_rate=1"], r"--optim\.learning_rate"),
         (["train", "language", "--data.paht=x"], r"did you mean --data\.path\?$"),
         (["train", "language", "--n_layers", "3"], r"did you mean --model\.n_layers\?$"),
-        (
-            ["train", "language", "--preset=DAT-tny"],
-            r"preset: .*got 'DAT-tny'; did you mean DAT-tiny\?",
-        ),
+        (["train", "language", "--preset=DAT-tny"], r"preset: .*got 'DAT-tny'; did you mean DAT-tiny\?"),
         (["reproduce", "language", "--models=[T-tny]"], r"got 'T-tny'; did you mean T-tiny\?"),
         (["estimate", "DAT-tny"], r"did you mean DAT-tiny\?"),
         (["estimate", "dat-343m-nr64"], r"did you mean DAT-343M-nr64\?"),
@@ -124,24 +109,15 @@ pytestmark = pytest.mark.usefixtures("here")
         (["train", "langauge"], r"did you mean language\?"),
         # Incomplete commands
         (["train"], "dat train: expected images or .* or relational-games or FILE.py next"),
-        (
-            ["reproduce", "--dry_run"],
-            "dat reproduce: expected babylm or .* or relational-games or FILE.py next",
-        ),
+        (["reproduce", "--dry_run"], "dat reproduce: expected babylm or .* or relational-games or FILE.py next"),
         (["data"], "dat data: expected language or relational-games or FILE.py next"),
         (["estimate"], "MODEL|model"),
         (["completion"], "SHELL|shell"),
         # Absurd sizes
         (["train", "language", "--machine.threads=1000000"], r"machine\.threads: expected an integer from 1 to 1,024"),
-        (
-            ["train", "language", "--model.n_layers=1000000000"],
-            r"model\.n_layers: expected .* from 1 to 1,000,",
-        ),
+        (["train", "language", "--model.n_layers=1000000000"], r"model\.n_layers: expected .* from 1 to 1,000,"),
         (["train", "language", "--loop.steps=1000000000"], r"loop\.steps: expected an integer from 1 to 10,000,000"),
-        (
-            ["train", "language", "--model.context=1000000000"],
-            r"model\.context: expected .* from 1 to 16,777,216",
-        ),
+        (["train", "language", "--model.context=1000000000"], r"model\.context: expected .* from 1 to 16,777,216"),
         (["train", "language", "--model.d_model=1048576"], r"model: its weights take .* GiB, more than the .* GiB of"),
         (["train", "language", "--loop.batch_size=10000000"], r"loop\.batch_size \* model\.context: expected at most"),
         (["train", "language", "--optim.lr", "-inf"], r"optim\.lr: expected a number, got -inf"),

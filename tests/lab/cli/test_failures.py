@@ -91,10 +91,7 @@ def test_a_lost_process(folder, expected, monkeypatch, place):
         if os.environ["RANK"] == "1":
             os.kill(os.getpid(), signal.SIGKILL)
 
-    spoilt = {
-        "before the first step": (Trainer, "resume"),
-        "while the first one saves": (Trainer, "_save"),
-    }
+    spoilt = {"before the first step": (Trainer, "resume"), "while the first one saves": (Trainer, "_save")}
     owner, name = spoilt[place]
     method = getattr(owner, name)
 

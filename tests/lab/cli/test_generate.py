@@ -178,10 +178,7 @@ def test_generation_stops_when_the_stop_text_is_complete():
         (["RUN", "x", "--num_beams=0"], "num_beams: expected an integer of at least 1"),
         (["RUN", "x", "--num_beams=2", "--top_k=3", "--seed=0"], "num_beams: beam search .* top_k, seed"),
         (["RUN", "x", "--stop="], "stop: expected texts of at least one character"),
-        (
-            ["RUN", "x", "--tokenizer=words"],
-            "tokenizer: expected bytes, gpt2, .* or a folder .* got 'words'",
-        ),
+        (["RUN", "x", "--tokenizer=words"], "tokenizer: expected bytes, gpt2, .* or a folder .* got 'words'"),
         (["RUN", "x", "--dtype=int8"], "dtype: expected one of 'float32', 'bfloat16', 'float16', got int8"),
         (["RUN", "x", "--temperature=hot"], "temperature: expected a number, got hot"),
     ],

@@ -8,14 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dat.data.relational_games import (
-    EXTRA_TASKS,
-    TASKS,
-    asked_patterns,
-    make_splits,
-    num_classes,
-    supported_objects,
-)
+from dat.data.relational_games import EXTRA_TASKS, TASKS, asked_patterns, make_splits, num_classes, supported_objects
 from dat.data.relational_games.splits import SHARES, split_mask
 from dat.data.relational_games.tasks import place
 from dual_attention._base.hashing import counter_words, keys_of, uniform_of

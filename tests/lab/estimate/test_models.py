@@ -235,13 +235,7 @@ def test_caches(retrieval: str, window: int | None, ra_type: str):
     """Bytes of a real cache after as many tokens, window and all."""
     symbols: dict[str, Any] = {
         "symbolic_attention": {"d_model": 32, "n_heads": 4, "n_symbols": 7},
-        "rel_sym_attn": {
-            "d_model": 32,
-            "rel_n_heads": 2,
-            "symbolic_attn_n_heads": 4,
-            "n_symbols": 7,
-            "nbhd_delta": 3,
-        },
+        "rel_sym_attn": {"d_model": 32, "rel_n_heads": 2, "symbolic_attn_n_heads": 4, "n_symbols": 7, "nbhd_delta": 3},
         "positional_symbols": {"symbol_dim": 32, "max_length": 40},
         "position_relative": {"symbol_dim": 32, "max_rel_pos": 5},
     }[retrieval]

@@ -64,10 +64,7 @@ def test_it_is_for_one_command_and_not_for_workers(file):
         ("GRIDS = {}", "study.py: EXPERIMENT: expected the name of an experiment, got None"),
         ("EXPERIMENT = 'language'", "study.py: GRIDS: expected grids by name, got None"),
         ("EXPERIMENT, GRIDS = 'language', {'one': 1}", "study.py: GRIDS: expected grids by name, got {"),
-        (
-            "EXPERIMENT, GRIDS, FIGURES = 'language', {}, {'a': 1}",
-            "study.py: FIGURES: expected functions that draw",
-        ),
+        ("EXPERIMENT, GRIDS, FIGURES = 'language', {}, {'a': 1}", "study.py: FIGURES: expected functions that draw"),
         ("import nothing_of_that_name", "study.py: No module named 'nothing_of_that_name'"),
         ("EXPERIMENT, GRIDS = 'images', {}", "study.py: a study of images, not of language"),
     ],

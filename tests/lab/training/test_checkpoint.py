@@ -9,13 +9,7 @@ import torch
 from torch import nn
 
 from dat.training import checkpoint
-from dat.training.checkpoint import (
-    Checkpoints,
-    load_weights,
-    random_state,
-    restore_random_state,
-    save_weights,
-)
+from dat.training.checkpoint import Checkpoints, load_weights, random_state, restore_random_state, save_weights
 from dual_attention._base import files
 
 
@@ -35,10 +29,7 @@ def test_the_newest_two_are_those_of_the_largest_numbers_however_many_digits_the
     checkpoints = Checkpoints(tmp_path)
     for span in (99_998, 99_999, 100_000, 100_001):
         checkpoints.save(span, 10 * span, nn.Linear(3, 2).state_dict(), {"step": 10 * span}, unit="report")
-    assert [path.name for path in checkpoints.all()] == [
-        "report-100000-step-01000000",
-        "report-100001-step-01000010",
-    ]
+    assert [path.name for path in checkpoints.all()] == ["report-100000-step-01000000", "report-100001-step-01000010"]
     assert checkpoints.latest() == checkpoints.all()[-1]
     checkpoints.save(100_000_000, 10**9, nn.Linear(3, 2).state_dict(), {"step": 10**9}, unit="report")
     assert checkpoints.load(nn.Linear(3, 2)) == {"step": 10**9}

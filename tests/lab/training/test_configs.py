@@ -28,13 +28,7 @@ from dat.experiments.relational_games.config import (
 from dat.experiments.relational_games.grid import GamesGrid
 from dat.experiments.relational_games.presets import PRESETS
 from dat.sweeps.grid import GridConfig
-from dat.training.config_io import (
-    build_parser,
-    commented_yaml,
-    field_help,
-    parse_config,
-    read_config,
-)
+from dat.training.config_io import build_parser, commented_yaml, field_help, parse_config, read_config
 from dat.training.configs import LoopConfig, MachineConfig, OptimConfig
 from tests.support.refusals import refusals
 

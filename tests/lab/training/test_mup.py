@@ -158,7 +158,7 @@ def test_more_relations_are_inputs_of_wr():
 def test_a_scale_that_is_given_is_respected():
     """With 1 / width of a query already, the factor of queries is no more."""
     make = lambda width: language(  # noqa: E731
-        replace(LANGUAGE, d_model=width, n_heads_sa=4, n_heads_ra=0),
+        replace(LANGUAGE, d_model=width, n_heads_sa=4, n_heads_ra=0)
     )
     base, wide = make(BASE), make(WIDE)
     for model in (base, wide):

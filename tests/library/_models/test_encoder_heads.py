@@ -6,10 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from dual_attention.encoder_models import (
-    EncoderForMaskedLM,
-    EncoderForSequenceClassification,
-)
+from dual_attention.encoder_models import EncoderForMaskedLM, EncoderForSequenceClassification
 from tests.support.encoders import KINDS, LONGEST, VOCABULARY, WIDTH, build, close, create, tokens
 from tests.support.refusals import refusals
 from tests.support.tensors import float64

@@ -15,10 +15,7 @@ from dual_attention.functional import MaskPattern
 from tests.support import encoders, families, language, seq2seq
 from tests.support.tensors import float64, normal
 
-ABSTRACTOR = {
-    "symbol_retrieval": "positional_symbols",
-    "symbol_retrieval_kwargs": {"symbol_dim": 8, "max_length": 12},
-}
+ABSTRACTOR = {"symbol_retrieval": "positional_symbols", "symbol_retrieval_kwargs": {"symbol_dim": 8, "max_length": 12}}
 
 
 @pytest.fixture

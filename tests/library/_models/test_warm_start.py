@@ -45,10 +45,7 @@ PAIRS: dict[str, Any] = {
         lambda: vision(dual=False),
         lambda: drawn(VisionDualAttnTransformer(**IMAGES, pool="cls", **beside(4, 16))),
     ),
-    "seq2seq": (
-        lambda: seq2seq.build(),
-        lambda: seq2seq.build("symbolic_attention", encoder=ENCODER, decoder=DECODER),
-    ),
+    "seq2seq": (lambda: seq2seq.build(), lambda: seq2seq.build("symbolic_attention", encoder=ENCODER, decoder=DECODER)),
 }
 
 

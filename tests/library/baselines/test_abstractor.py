@@ -20,13 +20,7 @@ FORMS = {"symbols": AbstractorBlock, "objects": ObjectStreamAbstractorBlock}
 
 
 def block(residual="symbols", **arguments):
-    arguments = {
-        "dff": 12,
-        "dropout_rate": 0.0,
-        "activation": "relu",
-        "norm_first": True,
-        **arguments,
-    }
+    arguments = {"dff": 12, "dropout_rate": 0.0, "activation": "relu", "norm_first": True, **arguments}
     return float64(FORMS[residual](8, 2, **arguments))
 
 
@@ -57,10 +51,7 @@ def test_symbols_of_later_neighbours_do_not_go_with_padding():
 @pytest.mark.parametrize("norm_first", [True, False])
 def test_steps_on_the_stream_of_symbols(norm_first, symbol_self_attn):
     layer, x, s = block(norm_first=norm_first, symbol_self_attn=symbol_self_attn), normal(2, 5, 8), normal(2, 5, 8)
-    steps = [
-        (lambda z: layer.rel_attn(layer.norm_objects(x), z).output, layer.norm2),
-        (layer.ff_block, layer.norm3),
-    ]
+    steps = [(lambda z: layer.rel_attn(layer.norm_objects(x), z).output, layer.norm2), (layer.ff_block, layer.norm3)]
     if symbol_self_attn:
         steps.insert(0, (lambda z: layer.self_attn(z, z, z).output, layer.norm1))
     wanted = s

@@ -23,12 +23,7 @@ from dual_attention.functional import (
 )
 from tests.support.refusals import refusals
 
-from .attention_space import (
-    B,
-    S,
-    close,
-    scores_and_mask,
-)
+from .attention_space import B, S, close, scores_and_mask
 
 # Soft
 

@@ -66,11 +66,7 @@ def test_masked_mean():
     assert (masked_mean(x[:, :0]) == 0).all() and (masked_mean(x[:, :0], mask[:, :0]) == 0).all()
 
 
-@refusals(
-    (torch.ones(3, S), TypeError, "boolean"),
-    (torch.ones(2, S) > 0, "mask"),
-    of="mask",
-)
+@refusals((torch.ones(3, S), TypeError, "boolean"), (torch.ones(2, S) > 0, "mask"), of="mask")
 def test_masks_of_a_mean(mask, error, message):
     with pytest.raises(error, match=message):
         masked_mean(torch.zeros(3, S, D), mask)

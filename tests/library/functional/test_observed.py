@@ -66,17 +66,9 @@ def operands(kind):
         "reference": (partial(relational_attention, impl="reference"), (q, k, u, w, symbols, w_r), relations),
         "one for all": (relational_attention, (q, k, u, w, symbols[:1], w_r), relations),
         "relative": (relational_attention, (q, k, u, w, relative, w_r), relations),
-        "softmax": (
-            relational_attention,
-            (q, k, u, w, symbols, w_r),
-            {**relations, "rel_activation": "softmax"},
-        ),
+        "softmax": (relational_attention, (q, k, u, w, symbols, w_r), {**relations, "rel_activation": "softmax"}),
         "rca": (relational_cross_attention, (q, k, symbols), {"scale": 0.4}),
-        "rca relu": (
-            relational_cross_attention,
-            (q, k, relative),
-            {"scale": 0.4, "activation": "relu"},
-        ),
+        "rca relu": (relational_cross_attention, (q, k, relative), {"scale": 0.4, "activation": "relu"}),
         "disrca": (
             disentangled_relational_cross_attention,
             (q, k, normal(B, H, N, D), normal(B, G, M, D), symbols),

@@ -155,11 +155,7 @@ def test_wrong_arguments_are_named(operation, change, error, message):
         operation(**{"scale": 0.5, **given, **change})
 
 
-@refusals(
-    ("swish", r"activation: expected"),
-    (["tanh"], TypeError, r"activation: expected"),
-    of="activation",
-)
+@refusals(("swish", r"activation: expected"), (["tanh"], TypeError, r"activation: expected"), of="activation")
 def test_wrong_activations_are_named(activation, error, message):
     (q, q_rel), (k, k_rel), symbols = inputs(2, False, False, False)[:3]
     with pytest.raises(error, match=f"^{message}"):

@@ -245,11 +245,7 @@ def test_what_cannot_be_done_is_refused(arguments, error, message):
         relational_attention(**given, impl="triton")
 
 
-@refusals(
-    (None, "is not installed"),
-    ((3, 2), "needs Triton 3.3 or later, got 3.2"),
-    of="version",
-)
+@refusals((None, "is not installed"), ((3, 2), "needs Triton 3.3 or later, got 3.2"), of="version")
 def test_a_missing_or_old_triton_is_refused(version, error, message, monkeypatch):
     monkeypatch.setattr(support, "INSTALLED", version)
     with pytest.raises(error, match=message):

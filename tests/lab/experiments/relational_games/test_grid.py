@@ -15,12 +15,7 @@ from dat.experiments.relational_games.experiment import RelationalGames
 from dat.experiments.relational_games.grid import MATCH_PATTERN_SIZES, SIZES, GamesGrid, GridData
 from dat.experiments.relational_games.presets import BASELINES, COMPARISON, LABELS, PRESETS
 from dat.experiments.relational_games.problem import load_splits
-from dat.experiments.relational_games.published import (
-    overlap,
-    published_curve,
-    published_rows,
-    without_overlap,
-)
+from dat.experiments.relational_games.published import overlap, published_curve, published_rows, without_overlap
 from dat.sweeps import reproduce as reproduce_module
 from dat.sweeps import workers
 from dat.sweeps.curves import curve_points

@@ -10,21 +10,10 @@ import torch
 
 from dat.data.relational_games import make_splits
 from dat.experiments.relational_games.baseline_config import CoRelNetConfig
-from dat.experiments.relational_games.config import (
-    TASK_NAMES,
-    GamesDataConfig,
-    GamesModelConfig,
-    RelationalGamesConfig,
-)
+from dat.experiments.relational_games.config import TASK_NAMES, GamesDataConfig, GamesModelConfig, RelationalGamesConfig
 from dat.experiments.relational_games.experiment import RelationalGames
 from dat.experiments.relational_games.model import build_games_model, empty_games_model
-from dat.experiments.relational_games.presets import (
-    BASELINES,
-    LABELS,
-    ORDER,
-    PRESETS,
-    corelnet,
-)
+from dat.experiments.relational_games.presets import BASELINES, LABELS, ORDER, PRESETS, corelnet
 from dat.experiments.relational_games.problem import prepare_games
 from dat.training.config_io import read_config
 from dat.training.configs import OptimConfig

@@ -100,11 +100,7 @@ def test_few_pairs_elsewhere_than_on_a_cpu():
     assert explain(leaves) == ("dense", "there are at most 65536 pairs")
 
 
-@refusals(
-    ({"impl": "fast"}, "impl: expected one of"),
-    ({"dropout": 2.0}, "dropout: expected"),
-    of="arguments",
-)
+@refusals(({"impl": "fast"}, "impl: expected one of"), ({"dropout": 2.0}, "dropout: expected"), of="arguments")
 def test_explaining_refuses_what_the_operation_refuses(arguments, error, message):
     with pytest.raises(error, match=message):
         explain(draw_inputs()[0], **arguments)

@@ -15,11 +15,7 @@ from dual_attention.functional import (
     relational_cross_attention,
 )
 from dual_attention.functional.relational import linear
-from dual_attention.functional.relational.whole import (
-    attend_to_symbols,
-    has_symbol_per_pair,
-    summed_by_symbol,
-)
+from dual_attention.functional.relational.whole import attend_to_symbols, has_symbol_per_pair, summed_by_symbol
 from tests.support.refusals import refusals
 from tests.support.tensors import normal
 

@@ -105,26 +105,14 @@ ZEROS = torch.zeros(5, 5, 2)
 PATCHES, IMAGE = torch.zeros(4, 4, 2), torch.zeros(3, 4, 4)
 REFUSED = [
     (lambda: draw_matrices({"a": ZEROS}, WORDS), TypeError, r"values: expected a tensor \(N, M, matrices\), got dict"),
-    (
-        lambda: draw_matrices(ZEROS[1:], WORDS),
-        ValueError,
-        r"values: expected shape \(5, 5, matrices\), got",
-    ),
+    (lambda: draw_matrices(ZEROS[1:], WORDS), ValueError, r"values: expected shape \(5, 5, matrices\), got"),
     (lambda: draw_matrices(ZEROS, WORDS, titles=["a"]), ValueError, "titles: expected 2, got 1"),
     (lambda: draw_matrices(ZEROS, WORDS, visible=torch.ones(4, 5)), ValueError, r"visible: expected shape \(5, 5\)"),
-    (
-        lambda: draw_patch_relations(IMAGE, ZEROS, 0, (2, 2)),
-        ValueError,
-        r"relations: expected \(4, 4, R\), no class",
-    ),
+    (lambda: draw_patch_relations(IMAGE, ZEROS, 0, (2, 2)), ValueError, r"relations: expected \(4, 4, R\), no class"),
     (lambda: draw_patch_relations(IMAGE, PATCHES, None, (2, 2)), ValueError, r"relations: expected \(1, 4, R\)"),
     (lambda: draw_patch_relations(IMAGE[0], PATCHES, 0, (2, 2)), ValueError, "image: expected shape"),
     (lambda: draw_patch_relations(IMAGE, PATCHES, 4, (2, 2)), ValueError, "patch: expected 0 to 3, got 4"),
-    (
-        lambda: draw_patch_relations(IMAGE, PATCHES, 0, (2, 2), titles=["a"]),
-        ValueError,
-        "titles: expected 2, got 1",
-    ),
+    (lambda: draw_patch_relations(IMAGE, PATCHES, 0, (2, 2), titles=["a"]), ValueError, "titles: expected 2, got 1"),
 ]
 
 
