@@ -39,7 +39,7 @@ from dual_attention.language_models import DualAttnTransformerLM
 from dual_attention.seq2seq_models import Seq2SeqDualAttnTransformer, Seq2SeqTransformer
 from dual_attention.vision_models import VisionDualAttnTransformer, VisionTransformer
 from tests.support.language import COMMON, SYMBOLS
-from tests.support.refusals import refusals
+from tests.support.refusals import refused
 
 ROOT = Path(__file__).resolve().parent.parent
 PUBLISHED = json.loads((ROOT / "tests/golden/signatures.json").read_text(encoding="utf-8"))
@@ -186,7 +186,7 @@ SPEC = {"type": "token", "vocab_size": 5}
 ENDS = {"d_model": 8, "out_dim": 5, "n_layers_enc": 1, "n_layers_dec": 1, "in_block_size": 4, "out_block_size": 4}
 
 
-@refusals(
+test_unknown_options_are_refused_by_name = refused(
     (
         lambda: DualAttention(**DUAL, sa_kwargs={"n_kv_head": 1}),
         "sa_kwargs: .* Attention, got 'n_kv_head'; .* n_kv_heads",
@@ -222,11 +222,7 @@ ENDS = {"d_model": 8, "out_dim": 5, "n_layers_enc": 1, "n_layers_dec": 1, "in_bl
         ),
         "encoder_kwargs: .* EncoderBlock, got 'norm'; .* norm_",
     ),
-    of="build",
 )
-def test_unknown_options_are_refused_by_name(build, error, message):
-    with pytest.raises(error, match=message):
-        build()
 
 
 def test_options_that_are_no_mapping():

@@ -18,7 +18,7 @@ from studies._lib.matching import matching_width
 from studies._lib.readings import compared
 from studies._lib.tables import by_seed, differences
 from tests.support.documents import PAGES, ROOT, links
-from tests.support.refusals import refusals
+from tests.support.refusals import refused
 
 STUDIES = sorted(path.parent.name for path in ROOT.glob("studies/*/study.py"))
 TABLE = re.compile(r"<!-- table: (.+?) -->\n(.*?)<!-- end of table -->", re.DOTALL)
@@ -136,11 +136,8 @@ def test_a_width_is_matched():
     assert matching_width(parameters, 2584) == 132
 
 
-@refusals(
+test_bad_input = refused(
     (lambda: paired_p([1.0, float("nan")]), "values: expected two or more finite numbers"),
     (lambda: mcnemar_p([True], [True, False]), "second: expected as many outcomes as first, 1, got 2"),
     (lambda: matching_width(parameters, 900), "target: expected a number of parameters that some width has, got 900"),
 )
-def test_bad_input(call, error, message):
-    with pytest.raises(error, match=message):
-        call()

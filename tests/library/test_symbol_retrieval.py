@@ -15,7 +15,7 @@ from dual_attention.symbol_retrieval import (
     SymbolicAttention,
 )
 from tests.support.largest_tensor import LargestTensor
-from tests.support.refusals import refusals
+from tests.support.refusals import refused
 from tests.support.tensors import float64, normal
 
 
@@ -305,7 +305,7 @@ def test_segments_are_checked(name):
         retriever(x, segments=torch.zeros(2, 4, dtype=torch.long), cache=retriever.new_cache())
 
 
-@refusals(
+test_bad_arguments_are_refused = refused(
     (lambda: PositionalSymbolRetriever(6, 5)(torch.randn(1, 6, 3)), "length 6 exceeds max_length=5"),
     (lambda: PositionalSymbolRetriever(6, 5, sinusoidal=True)(torch.randn(1, 6, 3)), "length 6 exceeds max_length=5"),
     (lambda: PositionRelativeSymbolRetriever2D(4, 2)(torch.zeros(1, 12, 4), (3, 4)), "expected 13 tokens"),
@@ -318,8 +318,4 @@ def test_segments_are_checked(name):
     (lambda: PositionRelativeSymbolRetriever2D(8, (2, -1)), "max_rel_pos: .*-1"),
     (lambda: RelationalSymbolicAttention(8, 2, 2, 4, 0), "nbhd_delta: .*got 0"),
     (lambda: SymbolicAttention(8, 2, 4)(torch.zeros(1, 3, 7)), r"x: .*got \(1, 3, 7\)"),
-    of="build",
 )
-def test_bad_arguments_are_refused(build, error, message):
-    with pytest.raises(error, match=message):
-        build()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from inspect import signature
 from typing import Any
 
 import pytest
@@ -15,3 +17,17 @@ def refusals(*rows: tuple[Any, ...], of: str = "call", error: type[BaseException
     full = 3 + of.count(",")
     filled = [row if len(row) == full else (*row[:-1], error, row[-1]) for row in rows]
     return pytest.mark.parametrize(f"{of}, error, message", filled, ids=[str(row[-1]) for row in rows])
+
+
+def refused(*rows: tuple[Any, ...], by: Callable[..., Any] = lambda call: call()) -> Callable[..., None]:
+    """Make a test that ``by`` refuses the columns of every row, which expects ``ValueError`` unless it names one."""
+    full = 2 + len(signature(by).parameters)
+    filled = [row if len(row) == full else (*row[:-1], ValueError, row[-1]) for row in rows]
+
+    @pytest.mark.parametrize("row", filled, ids=[str(row[-1]) for row in rows])
+    def test(row: tuple[Any, ...]) -> None:
+        *columns, error, message = row
+        with pytest.raises(error, match=message):
+            by(*columns)
+
+    return test

@@ -15,7 +15,7 @@ from dat.estimate import estimate
 from dat.estimate.units import aligned, count, duration, flops, nbytes
 from dual_attention import EncoderBlock, RelationalAttention, RelativeSymbols, TransformerLM, VisionTransformer
 from tests.lab.estimate.measuring import measure
-from tests.support.refusals import refusals
+from tests.support.refusals import refused
 
 
 def language_model(**changes: Any) -> TransformerLM:
@@ -111,7 +111,7 @@ PAIRS = (torch.ones(2, 5, 16),) * 2
 DENSE = (PAIRS[0], RelativeSymbols.from_dense(torch.ones(5, 5, 16)))
 
 
-@refusals(
+test_what_is_wrong_is_named = refused(
     ("DAT-2B", {}, "model: expected one of T-tiny, .*got 'DAT-2B'"),
     ({"model": "ResNet"}, {}, "model: expected the name of a class, one of VisionTransformer, .*got 'ResNet'"),
     ({"model": "TransformerLM", "depth": 3}, {}, "TransformerLM: .*depth"),
@@ -135,24 +135,18 @@ DENSE = (PAIRS[0], RelativeSymbols.from_dense(torch.ones(5, 5, 16)))
      "impl='triton' cannot compute this: relations must have the activation"),
     (RelationalAttention(16, 4, use_relative_positional_symbols=True), {"inputs": DENSE, "impl": "linear"},
      "impl='linear' needs a library of relative symbols"),
-    of="model, arguments",
+    by=lambda model, arguments: estimate(model, **arguments),
 )  # fmt: skip
-def test_what_is_wrong_is_named(model, arguments, error, message):
-    with pytest.raises(error, match=message):
-        estimate(model, **arguments)
 
 
-@refusals(
+test_times_of_wrong_numbers = refused(
     ({"rate": 0}, "rate: expected a positive number, got 0"),
     ({"rate": float("nan")}, "rate"),
     ({"rate": 1, "utilisation": 1.5}, r"utilisation: expected a number in \(0, 1\], got 1\.5"),
     ({"rate": 1, "tokens": -1}, "tokens"),
     ({"rate": 1, "devices": 0}, "devices"),
-    of="arguments",
+    by=lambda arguments: estimate(language_model(), length=4).time(**arguments),
 )
-def test_times_of_wrong_numbers(arguments, error, message):
-    with pytest.raises(error, match=message):
-        estimate(language_model(), length=4).time(**arguments)
 
 
 def test_a_block():

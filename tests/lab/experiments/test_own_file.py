@@ -17,7 +17,7 @@ from dat.cli.main import main
 from dat.experiments import EXPERIMENTS, experiment_named, experiment_of, files
 from dat.sweeps.experiment import swept
 from dat.training.problem import TensorExamples
-from tests.support.refusals import refusals
+from tests.support.refusals import refusals, refused
 from tests.support.runs import stopping
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -200,7 +200,7 @@ def test_older_runs_are_known_by_their_keys(values, name):
     assert experiment_of(values, "run").name == name
 
 
-@refusals(
+test_what_is_refused = refused(
     (lambda: experiment_of({"x": 1}, "run"), "run: not the configuration of a run"),
     (lambda: experiment_of({"experiment": "chess"}, "run"), "run: experiment: expected one of"),
     (lambda: experiment_of({"experiment": "theorem-1"}, "run"),
@@ -209,9 +209,6 @@ def test_older_runs_are_known_by_their_keys(values, name):
     (lambda: swept(SimpleNamespace(name="single")), "single: expected an experiment with a grid"),
     (lambda: TensorExamples(torch.zeros(6), torch.zeros(5)), "tensors: expected as many examples in each, got 6 and 5"),
 )  # fmt: skip
-def test_what_is_refused(call, error, message):
-    with pytest.raises(error, match=message):
-        call()
 
 
 def test_moved_experiments_say_where_they_are(capsys):

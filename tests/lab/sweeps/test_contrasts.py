@@ -16,7 +16,7 @@ from dat.sweeps.results import load_results, to_csv
 from dat.training.config_io import read_config
 from examples.my_experiment import Sums, SumsGrid
 from studies.theorem_1.experiment import Theorem1
-from tests.support.refusals import refusals
+from tests.support.refusals import refused
 
 GAMES, THEOREM, SUMS = RelationalGames(), Theorem1(), Sums()
 TRIALS = {
@@ -103,14 +103,11 @@ def test_arms_with_rates_of_their_own(tmp_path, in_process):
     assert len(in_process) == 4  # nothing was run again
 
 
-@refusals(
+test_arms_that_there_are_not = refused(
     (lambda: contrasts_text(GAMES.table, ROWS, "nobody"), "against: expected one of .*corelnet, .*got 'nobody'"),
     (lambda: cells(SUMS, SumsGrid(lr_of={"deep": -1.0})), "lr_of: expected positive numbers"),
     (lambda: cells(SUMS, SumsGrid(lr_of={"odd": 1.0})), "lr_of: expected names among linear, deep, got 'odd'"),
 )
-def test_arms_that_there_are_not(call, error, message):
-    with pytest.raises(error, match=message):
-        call()
 
 
 def test_a_folder_without_rates_has_none(tmp_path, in_process):

@@ -27,7 +27,7 @@ from dat.training.sharding import whole_tensor
 from dat.training.sharding_groups import sharding_groups
 from dual_attention import DualAttnTransformerLM
 from tests.support.processes import together
-from tests.support.refusals import refusals
+from tests.support.refusals import refused
 from tests.support.runs import without_time
 
 CPU = torch.device("cpu")
@@ -369,17 +369,14 @@ def test_a_process_holds_its_part_only():
 # ---- what cannot be divided
 
 
-@refusals(
+test_sizes_that_do_not_divide = refused(
     (3, LOOP, COPIED, "loop.batch_size: expected a multiple of the 3 processes, got 8"),
     (4, LOOP, replace(SHARDED, shard_size=3), "machine.shard_size: expected null or a divisor of the 4 processes"),
     (3, LOOP, SHARING, "machine.context_parallel: expected a divisor of the 3 processes, got 2"),
     (1, LOOP, SHARING, "machine.context_parallel: expected a divisor of the 1 processes, got 2"),
     (6, LOOP, SHARING, "loop.batch_size: expected a multiple of the 3 groups of 2 processes, got 8"),
-    of="size, loop, machine",
+    by=lambda size, loop, machine: check_divisible(loop, machine, Workers(0, size)),
 )
-def test_sizes_that_do_not_divide(size, loop, machine, error, message):
-    with pytest.raises(error, match=message):
-        check_divisible(loop, machine, Workers(0, size))
 
 
 def test_blocks_are_not_compiled_where_they_gather():

@@ -8,7 +8,7 @@ from torch import nn
 
 from dual_attention.baselines import Abstractor, AbstractorBlock, ObjectStreamAbstractorBlock
 from dual_attention.functional import padding_mask
-from tests.support.refusals import refusals
+from tests.support.refusals import refused
 from tests.support.tensors import assert_later_tokens_do_not_matter, float64, normal
 
 SYMBOLS = {
@@ -164,7 +164,7 @@ def test_sinusoidal_symbols_and_other_norms():
     assert not any("symbol" in name for name, _ in model.named_parameters())
 
 
-@refusals(
+test_bad_input = refused(
     (lambda: abstractor(residual="none"), "residual: expected 'symbols' or 'objects', got 'none'"),
     (lambda: abstractor(n_layers=0), "n_layers: expected a positive number, got 0"),
     (lambda: abstractor(n_heads=3), "d_model: 8 is not divisible"),
@@ -180,6 +180,3 @@ def test_sinusoidal_symbols_and_other_norms():
     (lambda: block()(normal(2, 5, 8), normal(1, 5, 8)), r"symbols: expected shape \(2, length, 8\)"),
     (lambda: block()(normal(2, 5, 8), normal(2, 4, 8)), "symbols: expected one for each of 5 objects"),
 )
-def test_bad_input(call, error, message):
-    with pytest.raises(error, match=message):
-        call()

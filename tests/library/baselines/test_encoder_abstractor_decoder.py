@@ -8,7 +8,7 @@ from torch import nn
 
 from dual_attention.baselines import EncoderAbstractorDecoder
 from dual_attention.functional import padding_mask
-from tests.support.refusals import refusals
+from tests.support.refusals import refused
 from tests.support.tensors import float64, normal
 
 ARRANGEMENTS = [("source", "abstractor"), ("encoder", "abstractor"), ("source", "both"), ("encoder", "both")]
@@ -83,7 +83,7 @@ def test_it_learns_to_sort():
     assert losses[-1] < 0.7 * losses[0]
 
 
-@refusals(
+test_bad_input = refused(
     (lambda: build("target"), "abstractor_reads: expected 'source' or 'encoder', got 'target'"),
     (lambda: build(decoder_reads="encoder"), "decoder_reads: expected 'abstractor' or 'both'"),
     (lambda: build(n_layers_enc=0), "n_layers_enc: expected at least 1 with .*got 0"),
@@ -97,6 +97,3 @@ def test_it_learns_to_sort():
         "padding_mask: .*boolean",
     ),
 )
-def test_bad_input(call, error, message):
-    with pytest.raises(error, match=message):
-        call()

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dual_attention.baselines import ESBN
-from tests.support.refusals import refusals
+from tests.support.refusals import refused
 from tests.support.tensors import float64, normal
 
 
@@ -87,7 +87,7 @@ def test_gradients():
     assert torch.autograd.gradcheck(lambda x: model(x, padding_mask=mask), (x,))
 
 
-@refusals(
+test_bad_input = refused(
     (lambda: ESBN(6, 0), "key_dim: expected a positive number, got 0"),
     (lambda: build()(normal(2, 4, 5)), r"x: expected shape \(batch, length, 6\), got \(2, 4, 5\)"),
     (lambda: build()(torch.ones(2, 4, 6, dtype=torch.long)), TypeError, "x: expected floating-point vectors"),
@@ -97,6 +97,3 @@ def test_gradients():
         r"padding_mask: expected shape \(batch, length\) = \(2, 4\), got \(1, 4\)",
     ),
 )
-def test_bad_input(call, error, message):
-    with pytest.raises(error, match=message):
-        call()

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dual_attention.baselines import PrediNet, VisionPrediNet
-from tests.support.refusals import refusals
+from tests.support.refusals import refused
 from tests.support.tensors import float64, normal
 
 
@@ -83,7 +83,7 @@ def test_positions_in_a_grid():
     torch.testing.assert_close(model(images), model.classifier(summary))
 
 
-@refusals(
+test_bad_input = refused(
     (lambda: PrediNet(6, 4, 0, 2), "n_heads: expected a positive number, got 0"),
     (lambda: PrediNet(2, 4, 3, 2), "key_dim: expected a positive number, got 0"),
     (lambda: PrediNet(6, 4, 3, 2, position_dim=-1), "position_dim: expected zero or more"),
@@ -101,6 +101,3 @@ def test_positions_in_a_grid():
     (lambda: build()(normal(2, 4, 6), padding_mask=torch.ones(2, 4)), TypeError, "padding_mask: .*boolean"),
     (lambda: VisionPrediNet((3, 8, 8), (4, 4), 2, 6, 3, 2, positions="polar"), "positions: .*'polar'"),
 )
-def test_bad_input(call, error, message):
-    with pytest.raises(error, match=message):
-        call()

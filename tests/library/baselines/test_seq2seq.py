@@ -10,7 +10,7 @@ from dat.estimate import counter_formulas
 from dual_attention.baselines import EncoderAbstractorDecoder, Seq2SeqAbstractor
 from dual_attention.functional import padding_mask
 from tests.library.test_every_parameter import without_gradient
-from tests.support.refusals import refusals
+from tests.support.refusals import refused
 from tests.support.seq2seq import ABSTRACTORS, BLOCK, SOURCE, SYMBOLS, TARGET, WIDTH, build, close, words
 
 KIND = "encoder, both"
@@ -86,7 +86,7 @@ def test_sizes_of_the_published_runs_on_mathematics(layers, published):
     assert (f"{size / 1e3:.0f}K" if size < 1e6 else f"{size / 1e6:.2f}M") == published
 
 
-@refusals(
+test_bad_input = refused(
     (lambda: build(KIND, abstractor_reads="target"), "abstractor_reads: expected 'source' or 'encoder', got 'target'"),
     (lambda: build(KIND, n_layers_enc=0), "n_layers_enc: expected at least 1 with"),
     (lambda: build("source, abstractor", n_layers_enc=1), "n_layers_enc: expected 0, "),
@@ -99,6 +99,3 @@ def test_sizes_of_the_published_runs_on_mathematics(layers, published):
     ),
     (lambda: build(KIND).decode(words()[1], torch.zeros(3, 7, WIDTH).double()), r"memory: .*\(3, length, 16\)"),
 )
-def test_bad_input(call, error, message):
-    with pytest.raises(error, match=message):
-        call()

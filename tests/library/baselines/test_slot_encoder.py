@@ -7,7 +7,7 @@ import torch
 
 from dual_attention.baselines import OCRA, SlotAbstractor, SlotDecoder, SlotEncoder, VisionSlots
 from dual_attention.vision_models import VisionTransformer
-from tests.support.refusals import refusals
+from tests.support.refusals import refused
 from tests.support.tensors import float64, normal
 
 
@@ -83,7 +83,7 @@ def test_slots_are_classified():
     assert model(images, need_weights=True).painted is None
 
 
-@refusals(
+test_bad_input = refused(
     (lambda: SlotEncoder((3, 8, 8), 0, 6), "n_slots: expected a positive"),
     (lambda: SlotEncoder((3, 8), 2, 6), "image_shape: expected 3 sizes"),
     (lambda: SlotEncoder((3, 8, 8), 2, 6, strides=()), "strides: expected a positive number, got 0"),
@@ -93,9 +93,6 @@ def test_slots_are_classified():
     (lambda: build()(normal(2, 3, 12, 8)), r"x: expected shape \(batch, 3, 8, 12\), got \(2, 3, 12, 8"),
     (lambda: build()(normal(2, 3, 8, 12).float()), TypeError, "x: expected dtype torch.float64"),
 )
-def test_bad_input(call, error, message):
-    with pytest.raises(error, match=message):
-        call()
 
 
 def test_parts_that_do_not_fit_are_refused():

@@ -16,7 +16,7 @@ from dual_attention.functional import (
     segments_from_cu_seqlens,
 )
 from dual_attention.functional.masks import check_bias
-from tests.support.refusals import refusals
+from tests.support.refusals import refusals, refused
 
 SIZES = {"batch": 2, "heads": 3, "n": 4, "m": 4}
 
@@ -31,7 +31,7 @@ def test_padding_mask_from_lengths():
     assert padding_mask(torch.tensor([1]), 2).tolist() == [[True, False]]
 
 
-@refusals(
+test_bad_input = refused(
     *((lambda n=n: padding_mask(torch.tensor(n)), "lengths") for n in ([1.0], [True], [[1]])),
     (lambda: padding_mask(torch.tensor([3]), 2), "max_length=2"),
     (lambda: check_bias(torch.ones(4, 4, dtype=torch.bool), **SIZES), TypeError, "attn_bias"),
@@ -49,9 +49,6 @@ def test_padding_mask_from_lengths():
     (lambda: positions_from_segments(WHOLE, WHOLE), TypeError, "padding_mask: expected a boolean tensor"),
     (lambda: directional_mask(3, "up"), "direction"),
 )
-def test_bad_input(call, error, message):
-    with pytest.raises(error, match=message):
-        call()
 
 
 def test_a_bias_of_pairs_is_one_of_all_examples_and_heads():
@@ -84,7 +81,7 @@ def test_two_dimensions_are_receivers_by_senders_even_if_the_batch_is_as_long():
     assert combined is not None and torch.equal(combined.expand(4, 4, 4, 4)[3, 2], mask)
 
 
-@refusals(
+test_bad_masks_are_refused = refused(
     ({"attn_mask": torch.zeros(4, 4)}, TypeError, "attn_mask: expected a boolean"),
     ({"attn_mask": torch.ones(4, 4, dtype=torch.long)}, TypeError, "attn_mask: expected a boolean"),
     ({"attn_mask": torch.ones(2, 5, dtype=torch.bool)}, r"attn_mask: .*got \(2, 5\)"),
@@ -99,11 +96,8 @@ def test_two_dimensions_are_receivers_by_senders_even_if_the_batch_is_as_long():
     ({"window": 0}, "window: expected at least one"),
     ({"segments": torch.zeros(2, 4)}, "segments: expected integers"),
     ({"segments": torch.zeros(3, 4, dtype=torch.long)}, r"segments: .*got shape \(3, 4\)"),
-    of="arguments",
+    by=lambda arguments: combine_masks(**{**SIZES, **arguments}),
 )
-def test_bad_masks_are_refused(arguments, error, message):
-    with pytest.raises(error, match=message):
-        combine_masks(**{**SIZES, **arguments})
 
 
 def test_window_and_segments():

@@ -1,10 +1,9 @@
 from __future__ import annotations
 
-import pytest
 import torch
 
 from dual_attention.generation import left_pad
-from tests.support.refusals import refusals
+from tests.support.refusals import refused
 
 
 def test_left_pad():
@@ -20,7 +19,7 @@ def test_rows_of_a_tensor_are_prompts():
     assert mask.all()
 
 
-@refusals(
+test_bad_prompts = refused(
     (lambda: left_pad([]), "prompts: expected at least one"),
     (lambda: left_pad([[1], []]), r"prompts\[1\]: expected a vector of at least one token id"),
     (lambda: left_pad([[[1]]]), r"prompts\[0\]: expected a vector"),
@@ -33,6 +32,3 @@ def test_rows_of_a_tensor_are_prompts():
     (lambda: left_pad(None), TypeError, "prompts: expected a list"),
     (lambda: left_pad([[1]], pad_token=-1), "pad_token"),
 )
-def test_bad_prompts(call, error, message):
-    with pytest.raises(error, match=message):
-        call()

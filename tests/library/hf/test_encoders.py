@@ -11,7 +11,7 @@ from dual_attention.hf import DualAttnEncoderConfig, DualAttnForImageClassificat
 from dual_attention.vision_models import VisionDualAttnTransformer, VisionTransformer
 from tests.library.hf.models import KINDS, classifier, masked, tokens, vision, vision_config
 from tests.support.language import LAYERS, VOCAB, WIDTH
-from tests.support.refusals import refusals
+from tests.support.refusals import refused
 
 MASK = torch.tensor([[1, 1, 1, 1, 1, 0, 0], [1] * 7])
 
@@ -101,7 +101,7 @@ def test_default_configurations():
     assert sum(parameter.numel() for parameter in baseline.parameters()) == 7_149_034  # the paper's ViT
 
 
-@refusals(
+test_bad_input = refused(
     (lambda: masked()(None), "input_ids, inputs_embeds: expected one of them, got neither"),
     (lambda: masked()(tokens(1, 2), inputs_embeds=torch.zeros(1, 2, WIDTH)), "expected one of them, got both"),
     (lambda: masked()(inputs_embeds=torch.zeros(1, 2, WIDTH + 1)), "embeddings: expected shape"),
@@ -113,6 +113,3 @@ def test_default_configurations():
     (lambda: vision_config("transformer", out_features=["stage3"]), "stage3"),
     (lambda: vision_config("rnn"), "model: expected 'dat' or 'transformer', got 'rnn'"),
 )
-def test_bad_input(call, error, message: str):
-    with pytest.raises(error, match=message):
-        call()

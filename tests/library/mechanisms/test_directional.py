@@ -13,7 +13,7 @@ from dual_attention.mechanisms import (
     ReinforcedSelfAttention,
     recipes,
 )
-from tests.support.refusals import refusals
+from tests.support.refusals import refused
 from tests.support.tensors import close, float64, normal
 
 from .space import longer_by_two
@@ -97,13 +97,10 @@ def test_fusion_gate():
     close(gate(c, h), h)
 
 
-@refusals(
+test_bad_input = refused(
     (lambda: ReinforcedSelfAttention(D, ()), "directions: expected a positive number"),
     (lambda: DirectionalSelfAttention(D, "up"), "direction"),
 )
-def test_bad_input(call, error, message):
-    with pytest.raises(error, match=message):
-        call()
 
 
 def test_bounded_scores_without_a_bound_are_additive():

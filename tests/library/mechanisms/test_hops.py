@@ -1,6 +1,5 @@
 import itertools
 
-import pytest
 import torch
 from torch import nn
 
@@ -17,7 +16,7 @@ from dual_attention.mechanisms import (
     replace,
     residual,
 )
-from tests.support.refusals import refusals
+from tests.support.refusals import refused
 from tests.support.tensors import close, float64, normal
 
 from .space import longer_by_two
@@ -104,7 +103,7 @@ def test_padding_and_empty_memories():
     close(hops(q, k[:, :0]).query, q)
 
 
-@refusals(
+test_bad_input = refused(
     *((lambda hops=hops: MultiHop(GeneralAttention(Dot()), *hops), "hops") for hops in ((0,), (-1,), (None,))),
     *((lambda each=each: MultiHop(each, None), "hops") for each in ([], nn.ModuleList())),
     *((lambda each=each: MultiHop(each([GeneralAttention(Dot())]), 2), "hops") for each in (list, nn.ModuleList)),
@@ -115,6 +114,3 @@ def test_padding_and_empty_memories():
         r"^padding_mask: expected shape \(2, 5\), got \(1, 1\)",
     ),
 )
-def test_bad_input(call, error, message):
-    with pytest.raises(error, match=message):
-        call()

@@ -18,7 +18,7 @@ from dual_attention.mechanisms import (
     Sparsemax,
     recipes,
 )
-from tests.support.refusals import refusals
+from tests.support.refusals import refused
 from tests.support.tensors import close, float64, normal
 
 B, L, S, D, H = 2, 4, 5, 8, 2
@@ -122,7 +122,7 @@ def test_rotary_positions_can_be_given_by_a_score():
     close(heads(x).context, layer(x, x, x, cos, sin).output)
 
 
-@refusals(
+test_bad_heads = refused(
     (lambda: MultiHead(DOT, 7, 2), "d_model: 7"),
     (lambda: MultiHead(DOT, 8, 4, n_kv_heads=3), "n_kv_heads"),
     (lambda: MultiHead(GeneralAttention(General(4, 4, heads=3)), 8, 2), "3 heads"),
@@ -138,6 +138,3 @@ def test_rotary_positions_can_be_given_by_a_score():
     (lambda: MultiHead(DOT, 8, 2)(X, padding_mask=torch.ones(B, S)), TypeError, "boolean"),
     (lambda: MultiHead(DOT, 8, 2)(X, attn_mask=torch.ones(B, S, dtype=torch.bool)), "attn_mask"),
 )
-def test_bad_heads(call, error, message):
-    with pytest.raises(error, match=message):
-        call()

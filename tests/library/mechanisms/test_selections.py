@@ -14,7 +14,7 @@ from dual_attention.mechanisms import (
     ReinforcedSubset,
     SubsetSampler,
 )
-from tests.support.refusals import refusals
+from tests.support.refusals import refused
 from tests.support.tensors import close, float64, normal
 
 from .space import WIDTH, longer_by_two
@@ -151,7 +151,7 @@ def test_windows_without_keys(select):
     assert (attention(normal(B, L, WIDTH), normal(B, S, WIDTH), padding_mask=none).context == 0).all()
 
 
-@refusals(
+test_bad_input = refused(
     (lambda: PredictiveWindow(WIDTH, 2, gaussian=False), "gaussian: without it"),
     (lambda: PredictiveWindow(WIDTH, 0), "sigma"),
     (
@@ -164,6 +164,3 @@ def test_windows_without_keys(select):
     ),
     (lambda: SAMPLER(X, torch.ones(B, S)), TypeError, r"^padding_mask: expected a boolean"),
 )
-def test_bad_input(call, error, message):
-    with pytest.raises(error, match=message):
-        call()

@@ -19,7 +19,7 @@ from dual_attention.model_analysis.interventions import (
 )
 from dual_attention.model_analysis.interventions.rotated import random_rotations
 from tests.support.language import lm, tokens
-from tests.support.refusals import refusals
+from tests.support.refusals import refused
 
 QUANTITY = {"head": "head_output", "relation": "relations", "symbol": "symbol_values"}
 
@@ -79,13 +79,9 @@ def test_in_files(tmp_path):
     assert load_interventions(tmp_path / "file.json") == given
 
 
-@refusals(
+test_wrong_ones = refused(
     (lambda: Rotated("zero"), TypeError, "change: expected an intervention, got str"),
     (lambda: Rotated(Patch(Target("head"))), "change: expected an ablation, scaling or steering"),
     (lambda: Rotated(Ablate(Target("selection"))), "change: expected an ablation"),
     (lambda: Rotated(Ablate(Target("head")), seed=-1), "seed: expected a number from 0"),
-    of="make",
 )
-def test_wrong_ones(make, error, message):
-    with pytest.raises(error, match=message):
-        make()

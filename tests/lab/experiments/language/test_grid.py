@@ -19,7 +19,7 @@ from dat.sweeps.results import to_csv
 from dat.sweeps.workers import run_cell
 from dat.training.experiment import count_parameters
 from tests.support.processes import fork_workers
-from tests.support.refusals import refusals
+from tests.support.refusals import refused
 
 from .conftest import MODEL, TEXT
 
@@ -46,18 +46,15 @@ def test_milestones_do_not_hinder_an_estimate(tmp_path, capsys):
     assert "1 cell, 0 done, 1 to run" in capsys.readouterr().out
 
 
-@refusals(
+test_impossible_grids = refused(
     ({"models": ("nobody",)}, "models: expected names among .*, got 'nobody'"),
     ({"models": ()}, "models: expected a list that is not empty"),
     ({"steps": (0,)}, "steps: expected integers of at least 1"),
     ({"seeds": 0}, "seeds: expected an integer of at least 1, got 0"),
     ({"longer": {"T": 2.0}}, "longer: expected .* got 'T'"),
     ({"longer": {"T-tiny": 0.0}}, "longer: expected positive numbers"),
-    of="changes",
+    by=lambda changes: LanguageGrid(**changes),
 )
-def test_impossible_grids(changes, error, message):
-    with pytest.raises(error, match=message):
-        LanguageGrid(**changes)
 
 
 def test_a_grid_is_not_continued_with_other_lengths(tmp_path):

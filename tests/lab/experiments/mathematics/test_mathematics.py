@@ -37,7 +37,7 @@ from dat.training.configs import MachineConfig, PrecisionMachineConfig
 from dat.training.experiment import count_parameters
 from tests.support.processes import fork_workers
 from tests.support.questions import write_official
-from tests.support.refusals import refusals
+from tests.support.refusals import refused
 
 MATHEMATICS = Mathematics()
 RECIPE = Path(__file__).parents[4] / "examples" / "official-questions.yaml"
@@ -126,7 +126,7 @@ def test_both_sides_may_have_rotary_positions():
     assert empty_mathematics_model(SMALL).rope is None
 
 
-@refusals(
+test_impossible_heads = refused(
     ({"rope_theta": 0.0}, r"model\.rope_theta: expected a positive number or null, got 0\.0"),
     ({"relative_positions": 0}, r"model\.relative_positions: expected an integer of at least 1 or null, got 0"),
     ({"n_heads_sa_dec": 0, "n_heads_ra_dec": 0}, r"model\.n_heads_sa_dec \+ .*: expected at least 1, got 0"),
@@ -136,11 +136,8 @@ def test_both_sides_may_have_rotary_positions():
     ({"d_model": 6, "n_heads_sa": 2, "n_heads_ra": 0, "n_heads_sa_dec": 2, "n_heads_ra_dec": 0, "n_heads_cross": 2,
       "rope_theta": 9.0},
      r"model\.d_model: expected a multiple of twice the 2 heads, for rotary positions, got 6"),
-    of="changes",
+    by=lambda changes: MathematicsModelKeys(**changes),
 )  # fmt: skip
-def test_impossible_heads(changes, error, message):
-    with pytest.raises(error, match=message):
-        MathematicsModelKeys(**changes)
 
 
 # Loss and answers ---------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from dat.experiments.relational_games.image_games import loss_of
 from dat.experiments.relational_games.model import build_games_model
 from dat.experiments.relational_games.presets import PRESETS, SLOT_MODELS
 from dat.experiments.relational_games.problem import prepare_games
-from tests.support.refusals import refusals
+from tests.support.refusals import refused
 
 SMALL = SlotsConfig(n_slots=3, strides=(4, 2))
 
@@ -91,7 +91,7 @@ def test_what_slots_paint_counts_in_training_only():
     assert all(p.grad is not None for p in model.parameters())
 
 
-@refusals(
+test_bad_input = refused(
     (lambda: SlotsConfig(reconstruction=-1.0), r"model\.slots\.reconstruction: expected zero or a positive number"),
     (lambda: SlotsConfig(n_slots=0), r"model\.slots\.n_slots: expected an integer of at least 1"),
     (lambda: SlotsConfig(strides=()), r"model\.slots\.strides: expected 1 to 16 strides, each from 1 to 8, got \(\)"),
@@ -106,9 +106,6 @@ def test_what_slots_paint_counts_in_training_only():
     (lambda: RelationalGamesConfig(task="between", data=GamesDataConfig(canvas=40)),
      r"data\.canvas: expected null, or one of the tasks same, .*, got 40 with 'between'"),
 )  # fmt: skip
-def test_bad_input(call, error, message):
-    with pytest.raises(error, match=message):
-        call()
 
 
 def test_the_command_refuses_a_small_canvas_in_one_line(capsys):

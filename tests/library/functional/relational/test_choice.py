@@ -16,7 +16,7 @@ from dual_attention.functional import (
 from dual_attention.functional.relational import choice, dense
 from dual_attention.functional.relational.table import IMPLEMENTATIONS
 from dual_attention.functional.triton import support
-from tests.support.refusals import refusals
+from tests.support.refusals import refused
 from tests.support.tensors import normal
 
 from .inputs import SCALES, assert_same_with_gradients, boolean, draw_inputs, run
@@ -100,10 +100,11 @@ def test_few_pairs_elsewhere_than_on_a_cpu():
     assert explain(leaves) == ("dense", "there are at most 65536 pairs")
 
 
-@refusals(({"impl": "fast"}, "impl: expected one of"), ({"dropout": 2.0}, "dropout: expected"), of="arguments")
-def test_explaining_refuses_what_the_operation_refuses(arguments, error, message):
-    with pytest.raises(error, match=message):
-        explain(draw_inputs()[0], **arguments)
+test_explaining_refuses_what_the_operation_refuses = refused(
+    ({"impl": "fast"}, "impl: expected one of"),
+    ({"dropout": 2.0}, "dropout: expected"),
+    by=lambda arguments: explain(draw_inputs()[0], **arguments),
+)
 
 
 def test_explaining_takes_the_arguments_of_the_operation():

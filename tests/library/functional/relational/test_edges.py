@@ -8,7 +8,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from dual_attention.functional import MaskPattern, OffsetSymbols, RelativeSymbols, reference, relational_attention
 from dual_attention.functional.relational import blockwise, linear, pair_symbols
-from tests.support.refusals import refusals
+from tests.support.refusals import refusals, refused
 from tests.support.tensors import normal
 
 from .inputs import SCALES, assert_same_with_gradients, boolean, draw_inputs, run
@@ -44,7 +44,7 @@ def test_wrong_shapes_are_named(position, name):
         run(relational_attention, leaves, index)
 
 
-@refusals(
+test_symbols_that_are_refused = refused(
     (lambda: RelativeSymbols(torch.zeros(3, 2), torch.zeros(2, 2)), "index"),
     (lambda: RelativeSymbols(torch.zeros(3), torch.zeros(2, 2, dtype=torch.long)), "library"),
     (lambda: RelativeSymbols.from_dense(torch.zeros(3, 2)), "position-relative"),
@@ -54,9 +54,6 @@ def test_wrong_shapes_are_named(position, name):
         r"at most 2 \(N \+ M\)",
     ),
 )
-def test_symbols_that_are_refused(call, error, message):
-    with pytest.raises(error, match=message):
-        call()
 
 
 @pytest.mark.parametrize("impl", ["reference", "dense", "linear"])

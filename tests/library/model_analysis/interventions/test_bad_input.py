@@ -9,10 +9,9 @@ from dual_attention.model_analysis.interventions import Ablate, Patch, Scale, St
 from tests.library.model_analysis.interventions.support import MEDIATORS, captured
 from tests.library.model_analysis.models import hooks
 from tests.support.language import lm, tokens
-from tests.support.refusals import refusals
+from tests.support.refusals import refusals, refused
 
-
-@refusals(
+test_wrong_interventions = refused(
     (lambda: Target("key"), "mediator: expected 'head', 'relation', 'symbol', 'selection' or 'value'"),
     (lambda: Target("relation", heads=0), "heads: expected None for 'relation'"),
     (lambda: Target("head", senders=[0]), "senders: expected None for 'head'"),
@@ -32,11 +31,7 @@ from tests.support.refusals import refusals
     (lambda: Scale(Target("head"), "2"), TypeError, "factor: expected a number"),
     (lambda: Steer(Target("selection"), 1.0), "target: expected no selection"),
     (lambda: Steer(Target("head"), 1.0), "direction: expected a vector to steer a head by"),
-    of="make",
 )
-def test_wrong_interventions(make, error, message):
-    with pytest.raises(error, match=message):
-        make()
 
 
 MODEL, X = lm("symbolic_attention"), tokens(2, 9)
@@ -84,16 +79,13 @@ def test_pairs_that_share_symbols(places):
         pass
 
 
-@refusals(
+test_models_without_the_target = refused(
     (lambda: Target("head").locate(ESBN(6)), "target: expected layers with heads that have a head, got none"),
     (
         lambda: Target("relation").locate(PrediNet(6, 5, 3, 2)),
         "target: expected layers with relational heads that have a relation",
     ),
 )
-def test_models_without_the_target(call, error, message):
-    with pytest.raises(error, match=message):
-        call()
 
 
 def test_without_a_call_there_is_no_complaint():

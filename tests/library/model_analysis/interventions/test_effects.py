@@ -29,7 +29,7 @@ from dual_attention.model_analysis.interventions import (
 from tests.library.hf.models import causal
 from tests.library.model_analysis.models import FAMILIES, call, hooks
 from tests.support.language import VOCAB, close, lm, tokens
-from tests.support.refusals import refusals
+from tests.support.refusals import refusals, refused
 from tests.support.seq2seq import build as seq2seq
 
 HEAD = Ablate(Target("head", layers=0, heads={"relational": 1}))
@@ -360,7 +360,7 @@ def test_wrong_measurements(measure, documents, interventions, how, error, messa
     assert not hooks(model)
 
 
-@refusals(
+test_bad_input = refused(
     (lambda: Effect("head", "loss", (0.5, 1.0)).interval(level=1.0), "level"),
     (lambda: Effect("head", "loss", (0.5, 1.0)).interval(method="z"), "method"),
     (lambda: Effect("head", "loss", (0.5,)).interval(method="t"), "values: expected at least 2, got 1"),
@@ -379,6 +379,3 @@ def test_wrong_measurements(measure, documents, interventions, how, error, messa
         r"model: expected a language model, .*got Tensor from Embedding; name a func",
     ),
 )
-def test_bad_input(call, error, message):
-    with pytest.raises(error, match=message):
-        call()

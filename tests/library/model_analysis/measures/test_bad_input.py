@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
 
 from dual_attention.model_analysis.interventions import Ablate, Target
@@ -24,7 +23,7 @@ from dual_attention.model_analysis.measures import (
     selectivity,
 )
 from tests.support import language
-from tests.support.refusals import refusals
+from tests.support.refusals import refused
 
 from .test_detection import planted
 
@@ -41,7 +40,7 @@ def of_documents(documents, mask=MASK[:8, :8], **options):
     return measure_selectivity(language.lm("symbolic_attention"), documents, same_token(documents), mask, **options)
 
 
-@refusals(
+test_bad_input = refused(
     (lambda: area_under_curve(torch.rand(6), torch.ones(6, dtype=torch.bool)), "expected both kinds"),
     (lambda: RankedScores(torch.zeros(3)), r"scores: expected shape \(pairs, scores\), got \(3,\)"),
     (lambda: RankedScores(NANS), "scores: expected finite"),
@@ -104,6 +103,3 @@ def of_documents(documents, mask=MASK[:8, :8], **options):
         for n in (torch.full((4,), 8), torch.full((5,), 9), torch.full((5,), 8.0).double())
     ),
 )
-def test_bad_input(call, error, message):
-    with pytest.raises(error, match=message):
-        call()

@@ -15,7 +15,7 @@ from dual_attention.model_analysis.measures import (
     written_by,
 )
 from tests.library.model_analysis.models import FAMILIES, call
-from tests.support.refusals import refusals
+from tests.support.refusals import refused
 
 NAMES = [name for name in FAMILIES if "transformer" not in name and "rca" not in name]
 
@@ -90,7 +90,7 @@ def read(maps):
     return read_relations(FAMILIES["language symbolic_attention"](), maps["blocks.0"].relational)
 
 
-@refusals(
+test_bad_input = refused(
     (lambda: measure_layers(captured("weights")), "maps: expected a layer with relations"),
     (lambda: measure_layers(captured(["relations", "visible"])), r"quantity: blocks\.0 kept of its relational heads"),
     (lambda: read(captured(["relations", "visible"])), "got 'weights'"),
@@ -100,6 +100,3 @@ def read(maps):
         "expected one with RelationalAttention, got RelationalCrossAtten",
     ),
 )
-def test_bad_input(call, error, message):
-    with pytest.raises(error, match=message):
-        call()
