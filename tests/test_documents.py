@@ -39,9 +39,7 @@ def calls(program: str) -> dict[str, list[str]]:
     return {line: words[1:] for line, words in COMMANDS.items() if words[0] == program}
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW_PAGES)) for name in PYTHON_PAGES]
-)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n in SLOW_PAGES)) for n in PYTHON_PAGES])
 def test_python_blocks_print_what_they_say(name: str):
     for package in NEEDS.get(name, ()):
         pytest.importorskip(package)

@@ -143,9 +143,7 @@ def test_games_between_two_vendors_and_emoji_kept_apart(folder, task):
     for name, (images, labels, _) in emoji_splits(task, data, seed=3).items():
         red, green, blue = images[:, :, 6::12, 6::12].flatten(2).long().unbind(1)
         numbers = (red + 256 * green).tolist()
-        drawn = [
-            [n for n, here in zip(*line, strict=True) if here] for line in zip(numbers, blue.tolist(), strict=True)
-        ]
+        drawn = [[n for n, x in zip(*line, strict=True) if x] for line in zip(numbers, blue.tolist(), strict=True)]
         vendors = [[number // 1000 for number in scene] for scene in drawn]
         assert all({*others} == {1 - first} for first, *others in vendors)
         assert 0 < sum(first for first, *_ in vendors) < len(vendors)

@@ -187,25 +187,13 @@ ENDS = {"d_model": 8, "out_dim": 5, "n_layers_enc": 1, "n_layers_dec": 1, "in_bl
 
 
 test_unknown_options_are_refused_by_name = refused(
-    (
-        lambda: DualAttention(**DUAL, sa_kwargs={"n_kv_head": 1}),
-        "sa_kwargs: .* Attention, got 'n_kv_head'; .* n_kv_heads",
-    ),
+    (lambda: DualAttention(**DUAL, sa_kwargs={"n_kv_head": 1}), "sa_kwargs: .*Attention, got 'n_kv_head';.*n_kv_heads"),
     (lambda: DualAttention(**DUAL, ra_kwargs={"n_relation": 1}), "ra_kwargs: .* got 'n_relation'; .* n_relations"),
-    (
-        lambda: DualAttention(**DUAL, ra_kwargs={"wr_init": "large"}, ra_type="rca"),
-        "ra_kwargs: .*RelationalCross.*wr_init",
-    ),
-    (
-        lambda: DualAttention(**DUAL, ra_kwargs=RelationalConfig(wr_init="large"), ra_type="rca"),
-        "ra_kwargs: .*RelationalCross.*wr_init",
-    ),
+    (lambda: DualAttention(**DUAL, ra_kwargs={"wr_init": "large"}, ra_type="rca"), "ra_kwargs: .*Cross.*wr_init"),
+    (lambda: DualAttention(**DUAL, ra_kwargs=RelationalConfig(wr_init="large"), ra_type="rca"), "ra_kwargs: .*wr_init"),
     (lambda: DualAttention(**DUAL, sa_kwargs={"n_heads": 1}), "sa_kwargs: .* got 'n_heads'"),
     (lambda: EncoderBlock(8, 2, **SIZES, attn_kwargs={"windows": 2}), "attn_kwargs: .* got 'windows'; .* window"),
-    (
-        lambda: DecoderBlock(8, 2, 2, **SIZES, cross_kwargs={"zz": 2}),
-        "cross_kwargs: .* got 'zz', which are dropout, key_dim",
-    ),
+    (lambda: DecoderBlock(8, 2, 2, **SIZES, cross_kwargs={"zz": 2}), "cross_kwargs: .* 'zz', which are dropout, "),
     (
         lambda: DualAttnTransformerLM(
             **COMMON,

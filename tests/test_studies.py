@@ -102,9 +102,7 @@ def test_tests_and_intervals_agree():
 
 def test_means_over_cells_take_seeds_that_have_all():
     runs = [(seed, arm, n) for seed in (0, 1) for arm in ("a", "b") for n in (5, 10) if (seed, arm, n) != (1, "b", 10)]
-    rows = pd.DataFrame(
-        [{"seed": seed, "arm": arm, "n": n, "x": (seed + 1) * n * (arm == "b")} for seed, arm, n in runs]
-    )
+    rows = pd.DataFrame([{"seed": s, "arm": arm, "n": n, "x": (s + 1) * n * (arm == "b")} for s, arm, n in runs])
     found = differences(by_seed(rows, "arm", "x"), [("b", "a")])
     assert found["pairs"].item() == 2
     table = by_seed(rows, "arm", "x", points=["n"])

@@ -62,7 +62,5 @@ def tokens(vocab_size, *shape, ignore_first=False):
 def rope(head_dim, length):
     """The published rotary tables: float32 numbers, so they are inputs rather than something to recompute."""
     tables = importlib.import_module("dual_attention.attention_utils").precompute_freqs_cis
-    return {
-        "freqs_cos": lambda: tables(head_dim, length)[0].double(),
-        "freqs_sin": lambda: tables(head_dim, length)[1].double(),
-    }
+    parts = ("freqs_cos", "freqs_sin")
+    return {name: lambda part=part: tables(head_dim, length)[part].double() for part, name in enumerate(parts)}

@@ -199,9 +199,8 @@ def block_cases():
     block = {"d_model": 8, "dff": 6, "dropout_rate": 0.0}
 
     def encoder(name, extra=None, **kwargs):
-        return Case(
-            f"encoder_{name}", "transformer_blocks.EncoderBlock", block | kwargs, {"x": real(3, 4, 8), **(extra or {})}
-        )
+        inputs = {"x": real(3, 4, 8), **(extra or {})}
+        return Case(f"encoder_{name}", "transformer_blocks.EncoderBlock", block | kwargs, inputs)
 
     def decoder(name, **kwargs):
         return Case(f"decoder_{name}", "transformer_blocks.DecoderBlock", block | {"d_model": 6} | kwargs,
@@ -217,9 +216,8 @@ def block_cases():
         return dual(name, "Decoder", {"context": real(3, 5, 6)}, d_model=6, **kwargs)
 
     def forward(name, **kwargs):
-        return Case(
-            f"feedforward_{name}", "transformer_blocks.FeedForwardBlock", kwargs, {"x": real(3, 4, kwargs["embed_dim"])}
-        )
+        x = real(3, 4, kwargs["embed_dim"])
+        return Case(f"feedforward_{name}", "transformer_blocks.FeedForwardBlock", kwargs, {"x": x})
 
     relative = {"use_relative_positional_symbols": True, "n_relations": 2}
     return [
@@ -359,11 +357,8 @@ def seq2seq_cases():
     model = {"d_model": 6, "n_layers_enc": 1, "n_layers_dec": 1, "in_block_size": 6, "out_block_size": 5}
     pre = {"dff": 5, "activation": "gelu", "norm_first": True, "dropout_rate": 0.0}
     post = {"dff": 5, "activation": "relu", "norm_first": False, "dropout_rate": 0.0, "norm_type": "rmsnorm"}
-    words = {
-        "input_spec": {"type": "token", "vocab_size": 7},
-        "output_spec": {"type": "token", "vocab_size": 9},
-        "out_dim": 9,
-    }
+    words = {f"{end}_spec": {"type": "token", "vocab_size": size} for end, size in (("input", 7), ("output", 9))}
+    words["out_dim"] = 9
     vectors = {"input_spec": {"type": "vector", "dim": 3}, "output_spec": {"type": "vector", "dim": 2}, "out_dim": 4}
     word_inputs = {"x": tokens(7, 3, 5), "y": tokens(9, 3, 4), "targets": tokens(9, 3, 4, ignore_first=True)}
     vector_inputs = {"x": real(3, 5, 3), "y": real(3, 4, 2)}

@@ -215,9 +215,7 @@ def test_folders_that_are_refused(folder, change, error, message):
     assert not (folder / "ran").exists()
 
 
-@pytest.mark.parametrize(
-    "damage", [lambda _: b"broken", lambda whole: whole[: len(whole) // 2], lambda whole: whole[:-1]]
-)
+@pytest.mark.parametrize("damage", [lambda _: b"broken", lambda x: x[: len(x) // 2], lambda x: x[:-1]])
 @pytest.mark.parametrize("device", ["cpu", "meta"])
 def test_damaged_weights(folder, damage, device):
     path = folder / "model.safetensors"
@@ -328,10 +326,7 @@ def test_other_models_that_do_not_fit(tmp_path, other):
     for change, message in (
         (weighted(lambda _, name: {name: torch.zeros(7, 7)}), r"of another shape: (?!model\.)\S+ \(7, 7\), expected"),
         (configured(architectures=["Other"]), r"in config\.json: expected DualAttnFor\w+.*, got \['Other'\]"),
-        (
-            configured(architectures=[type(other).__name__], n_layers="two"),
-            r"config\.json is not .* a DualAttnFor\w+ \(",
-        ),
+        (configured(architectures=[type(other).__name__], n_layers="two"), r"config\.json is not .* DualAttnFor\w+ \("),
     ):
         change(tmp_path / "m")
         with pytest.raises(ValueError, match=message):

@@ -65,10 +65,8 @@ def test_evaluation_gives_the_recorded_numbers(dat, run):
 
 def test_an_interrupted_run_goes_on_to_the_end_of_the_whole_one(dat):
     dat("train", "language", "--resume", "language-unfinished")
-    whole, resumed = (
-        [row["train_loss"] for row in read_rows(Path(run, "metrics.jsonl"))]
-        for run in ("language", "language-unfinished")
-    )
+    runs = (read_rows(Path(run, "metrics.jsonl")) for run in ("language", "language-unfinished"))
+    whole, resumed = ([row["train_loss"] for row in rows] for rows in runs)
     assert len(resumed) == 40 and resumed == pytest.approx(whole, rel=1e-3)
     loss = [json.loads(Path(run, "result.json").read_text())["loss"] for run in ("language", "language-unfinished")]
     assert loss[1] == pytest.approx(loss[0], rel=1e-3)

@@ -305,11 +305,8 @@ def test_images(images, error, message):
 
 def test_tokens_of_models():
     model = language()
-    for tokens, error in (
-        ([[1, 2]], TypeError),
-        (torch.tensor(1), ValueError),
-        (torch.zeros(1, 2).to_sparse(), TypeError),
-    ):
+    sparse = torch.zeros(1, 2).to_sparse()
+    for tokens, error in (([[1, 2]], TypeError), (torch.tensor(1), ValueError), (sparse, TypeError)):
         with pytest.raises(error, match=r"^x: expected"):
             model(tokens)
     x = torch.ones(1, 2, dtype=torch.long)

@@ -97,10 +97,7 @@ test_bad_constructions_are_refused = refused(
     ({"n_heads_sa": 1, "n_heads_ra": 2}, "d_model: 8 is not divisible"),
     ({"n_heads_sa": 1, "n_heads_ra": 3, "share_attn_params": True}, "share_attn_params"),
     ({"n_heads_sa": 2, "n_heads_ra": 0, "share_attn_params": True}, "share_attn_params: needs both kinds of head"),
-    (
-        {"n_heads_sa": 2, "n_heads_ra": 2, "share_attn_params": True, "sa_kwargs": {"n_kv_heads": 1}},
-        "share_attn_params: .*keys",
-    ),
+    (dict(n_heads_sa=2, n_heads_ra=2, share_attn_params=True, sa_kwargs={"n_kv_heads": 1}), "share_attn_params: .*key"),
     by=lambda arguments: DualAttention(8, **arguments),
 )
 

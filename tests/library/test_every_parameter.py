@@ -60,10 +60,8 @@ def test_so_does_every_parameter_of_a_layer(name: str):
     assert set(without_gradient(layer)) == UNUSED.get(name, set())
 
 
-SHARING = {
-    "one each": {"shared_symbol_retriever": False},
-    "tied": {"shared_symbol_retriever": False, "weight_tie_symbol_library": True},
-}
+APART = {"shared_symbol_retriever": False}
+SHARING = {"one each": APART, "tied": {**APART, "weight_tie_symbol_library": True}}
 
 
 @pytest.mark.parametrize("relational", [0, 1])

@@ -43,10 +43,7 @@ def test_positions_are_added_to_the_scaled_input(cls):
         for at in ([[0, 1, 2, 5]], [[0, 1, 2, -1]], [0, 1, 2, 3], [[0.0, 1.0, 2.0, 3.0]])
     ),
     (lambda _: RotaryPositionalEncoding(4, 5)(torch.randn(1, 2, 6, 4)), "exceeds max_len=5"),
-    (
-        lambda _: RotaryPositionalEncoding(4, 5).tables_at(torch.tensor([[0, 5]])),
-        r"positions: expected 0 to 4 \(max_len=5\), got 0 to 5",
-    ),
+    (lambda _: RotaryPositionalEncoding(4, 5).tables_at(torch.tensor([[0, 5]])), r"positions: .*max_len=5\), got 0"),
     (lambda _: RotaryPositionalEncoding(4, 5).tables_at(torch.tensor([0, 4])), "positions: expected integers"),
 )
 def test_bad_input(cls, call, error, message):

@@ -1,5 +1,7 @@
 """Sequence-to-sequence models: decoding with a cache, and generation."""
 
+from functools import partial
+
 import pytest
 import torch
 from hypothesis import given
@@ -176,10 +178,8 @@ def test_beams_with_and_without_a_cache(kind, num_beams, penalty, stop, early, m
     arguments = {"start_token": 3, "stop_token": stop, "length_penalty": penalty, "early_stopping": early}
     if masked:
         arguments["source_padding_mask"] = torch.arange(SOURCE) < torch.tensor([[2], [9], [5]])
-    searches = [
-        model.beam_search(x, 6, num_beams, num_return=num_beams, use_cache=use_cache, **arguments)
-        for use_cache in (True, False)
-    ]
+    search = partial(model.beam_search, x, 6, num_beams, num_return=num_beams, **arguments)
+    searches = [search(use_cache=use_cache) for use_cache in (True, False)]
     close(searches[0].scores, searches[1].scores)
     assert torch.equal(searches[0].tokens, searches[1].tokens)
     assert (searches[0].scores.diff(dim=1) <= 0).all()

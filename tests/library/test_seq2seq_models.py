@@ -107,10 +107,8 @@ def test_a_side_without_relational_heads_retrieves_no_symbols():
 
 
 def test_the_decoder_may_have_a_retriever_of_its_own():
-    own = {
-        "decoder_symbol_retrieval": "positional_symbols",
-        "decoder_symbol_retrieval_kwargs": SYMBOLS["positional_symbols"],
-    }
+    kind = "positional_symbols"
+    own = {"decoder_symbol_retrieval": kind, "decoder_symbol_retrieval_kwargs": SYMBOLS[kind]}
     model = build("symbolic_attention", **own)
     kinds = [type(model.layers[name]) for name in ("symbol_retriever", "decoder_symbol_retriever")]
     assert kinds == [SymbolicAttention, PositionalSymbolRetriever]

@@ -12,7 +12,7 @@ EMBEDDING, OUTPUT = "layers.target_embedder.weight", "layers.final_out.weight"
 
 
 @pytest.mark.parametrize(
-    "tied, chosen, std", [(True, None, 1 / 8), (False, None, 1), (False, "scaled", 1 / 8), (True, "published", 1)]
+    "tied, chosen, std", [(1, None, 1 / 8), (0, None, 1), (0, "scaled", 1 / 8), (1, "published", 1)]
 )
 def test_how_large_embeddings_begin(tied, chosen, std):
     spec = {"type": "token", "vocab_size": 500}

@@ -190,10 +190,8 @@ def test_sinusoidal_symbols_in_a_cache_are_projected_a_few_times_only():
     calls.clear()
     caches = retriever.new_cache(), layer.new_cache()
     with torch.no_grad():
-        parts = [
-            layer(token, retriever(token, cache=caches[0]), is_causal=True, cache=caches[1]).output
-            for token in x.split(1, dim=1)
-        ]
+        step = {"is_causal": True, "cache": caches[1]}
+        parts = [layer(token, retriever(token, cache=caches[0]), **step).output for token in x.split(1, dim=1)]
     handle.remove()
     torch.testing.assert_close(torch.cat(parts, dim=1), whole)
     assert len(calls) <= 8  # as the table doubles
@@ -219,10 +217,8 @@ def test_two_dimensional_offsets(prefix, reach):
 
     def row(receiver, sender):
         if receiver < prefix or sender < prefix:
-            return (
-                layer.n_offsets
-                + {(True, True): 0, (False, True): 1, (True, False): 2}[receiver < prefix, sender < prefix]
-            )
+            special = {(True, True): 0, (False, True): 1, (True, False): 2}
+            return layer.n_offsets + special[receiver < prefix, sender < prefix]
         (i, k), (j, n) = divmod(receiver - prefix, width), divmod(sender - prefix, width)
         dy, dx = max(-reach_y, min(reach_y, j - i)), max(-reach_x, min(reach_x, n - k))
         return (dy + reach_y) * (2 * reach_x + 1) + dx + reach_x
@@ -236,11 +232,8 @@ def test_two_dimensional_offsets(prefix, reach):
 @pytest.mark.parametrize("include_self", [True, False])
 @pytest.mark.parametrize("normalize", [True, False])
 def test_relational_symbolic_attention_by_hand(causal, include_self, normalize):
-    layer = float64(
-        RelationalSymbolicAttention(
-            8, 2, 4, 5, 2, causal_nbhd=causal, include_self=include_self, normalize_rels=normalize
-        )
-    )
+    options = {"causal_nbhd": causal, "include_self": include_self, "normalize_rels": normalize}
+    layer = float64(RelationalSymbolicAttention(8, 2, 4, 5, 2, **options))
     x = normal(1, 5, 8)
     q, k = layer.q_proj(x)[0].unflatten(-1, (2, 4)), layer.k_proj(x)[0].unflatten(-1, (2, 4))
     if causal:

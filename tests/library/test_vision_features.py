@@ -203,9 +203,7 @@ def test_symbols_of_a_grid_name_the_same_distances_in_the_image(reach, size):
     slopes = normal(2, 8)
 
     def distances(grid: tuple[int, int], unit: tuple[float, float]) -> torch.Tensor:
-        place = torch.cartesian_prod(
-            *(torch.arange(n, dtype=torch.float64) * u for n, u in zip(grid, unit, strict=True))
-        )
+        place = torch.cartesian_prod(*(torch.arange(n).double() * u for n, u in zip(grid, unit, strict=True)))
         return place[None] - place[:, None]
 
     steps = torch.cartesian_prod(*(torch.arange(-r, r + 1, dtype=torch.float64) for r in reach))

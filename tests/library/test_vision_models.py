@@ -18,14 +18,9 @@ COMMON = {
 }
 SYMBOLS = {
     "symbolic_attention": {"d_model": 8, "n_heads": 2, "n_symbols": 3},
-    "rel_sym_attn": {
-        "d_model": 8,
-        "rel_n_heads": 2,
-        "symbolic_attn_n_heads": 2,
-        "n_symbols": 3,
-        "nbhd_delta": 2,
-        "causal_nbhd": False,
-    },
+    "rel_sym_attn": dict(
+        d_model=8, rel_n_heads=2, symbolic_attn_n_heads=2, n_symbols=3, nbhd_delta=2, causal_nbhd=False
+    ),
     "positional_symbols": {"symbol_dim": 8, "max_length": 30},
     "position_relative": {"symbol_dim": 8, "max_rel_pos": 5},
     "position_relative_2d": {"symbol_dim": 8, "max_rel_pos": 3},
@@ -76,9 +71,8 @@ def test_image_sizes_other_than_the_models(build):
 
 
 def test_interpolated_positions_of_the_models_own_size_are_untouched():
-    learned, interpolated = (
-        float64(VisionTransformer(**COMMON, n_heads=2, pos_enc=p)) for p in ("learned", "interpolated")
-    )
+    kinds = ("learned", "interpolated")
+    learned, interpolated = (float64(VisionTransformer(**COMMON, n_heads=2, pos_enc=kind)) for kind in kinds)
     interpolated.load_state_dict(learned.state_dict())
     images = normal(1, 3, 8, 12)
     assert torch.equal(learned(images), interpolated(images))

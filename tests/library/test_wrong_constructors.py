@@ -62,13 +62,7 @@ PARTS: dict[str, Callable[[], Any]] = {
     "attention": lambda: mechanisms.GeneralAttention(mechanisms.Dot()),
     "relation": lambda: mechanisms.Relation(8, 2),
     "encoder_kwargs": lambda: {"n_heads": 2},
-    "abstractor_kwargs": lambda: {
-        "n_heads": 2,
-        "dff": 8,
-        "dropout_rate": 0.0,
-        "activation": "relu",
-        "norm_first": True,
-    },
+    "abstractor_kwargs": lambda: dict(n_heads=2, dff=8, dropout_rate=0.0, activation="relu", norm_first=True),
     "decoder_kwargs": lambda: {"n_heads": 2, "n_heads_cross": 2},
     "input_spec": lambda: {"type": "token", "vocab_size": 9},
     "output_spec": lambda: {"type": "token", "vocab_size": 9},
@@ -82,17 +76,8 @@ WRONG = ("", "text", -1, 0, 2.5, -0.5, float("nan"), float("inf"), 10**9, 10**30
 TENSORS = (torch.tensor(1.0), torch.tensor([1, 2]), torch.zeros(2, 2))
 
 
-OTHERS = {
-    "LanguageModel",
-    "Seq2SeqModel",
-    "VisionModel",
-    "Align",
-    "Message",
-    "Score",
-    "Select",
-    "PairwiseMessage",
-    "ValueMessage",
-}
+OTHERS = {"LanguageModel", "Seq2SeqModel", "VisionModel"}
+OTHERS |= {"Align", "Message", "Score", "Select", "PairwiseMessage", "ValueMessage"}
 """Bases of others, and what takes no arguments."""
 
 
@@ -104,9 +89,7 @@ def constructors() -> dict[str, Any]:
         for name, found in module.items()
         if name in module.get("__all__", ()) and inspect.isclass(found) and issubclass(found, nn.Module)
     }
-    functions = {
-        f.__name__: f for f in vars(recipes).values() if inspect.isfunction(f) and f.__module__ == recipes.__name__
-    }
+    functions = {n: f for n, f in vars(recipes).items() if inspect.isfunction(f) and f.__module__ == recipes.__name__}
     return {name: found for name, found in {**classes, **functions}.items() if name not in OTHERS}
 
 
@@ -116,11 +99,8 @@ def parameters(build: Any) -> list[inspect.Parameter]:
 
 def right(build: Any) -> dict[str, Any]:
     """The arguments that must be given, and those that they need."""
-    needed = [
-        p.name
-        for p in parameters(build)
-        if p.default is p.empty or p.name in ("symbol_retrieval", "hops", "max_rel_pos")
-    ]
+    asked = ("symbol_retrieval", "hops", "max_rel_pos")
+    needed = [p.name for p in parameters(build) if p.default is p.empty or p.name in asked]
     given = {name: PARTS[name]() if name in PARTS else SIZES[name] for name in needed}
     if build is Seq2SeqDualAttnTransformer:
         heads = {"n_heads_sa": 2, "n_heads_ra": 2}

@@ -43,12 +43,7 @@ PAGES = {
     for place in PLACES
     for path in sorted(ROOT.glob(place))
 }
-GALLERY = (
-    "docs/attention-gallery.md",
-    "docs/composed-attention.md",
-    "docs/attention-at-work.md",
-    "docs/equal-arithmetic.md",
-)
+GALLERY = [f"docs/{n}.md" for n in ("attention-gallery", "composed-attention", "attention-at-work", "equal-arithmetic")]
 
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\((?!https?://)([^)\s]+)\)")
@@ -64,9 +59,7 @@ class Block:
 
 
 def blocks(markdown: str) -> list[Block]:
-    return [
-        Block(match[1], match[2], markdown.count("\n", 0, match.start(2)) + 1) for match in FENCE.finditer(markdown)
-    ]
+    return [Block(m[1], m[2], markdown.count("\n", 0, m.start(2)) + 1) for m in FENCE.finditer(markdown)]
 
 
 def script(markdown: str) -> str:

@@ -30,9 +30,7 @@ def of_text(kind: str, **more: Any) -> Model:
 
 def of_pairs(kind: str, **more: Any) -> Model:
     """Arguments of blocks are those of both sides."""
-    blocks = {
-        name: more.pop(name) for name in ("n_heads_sa", "n_heads_ra", "ra_kwargs", "dropout_rate") if name in more
-    }
+    blocks = {k: more.pop(k) for k in ("n_heads_sa", "n_heads_ra", "ra_kwargs", "dropout_rate") if k in more}
     x, y = seq2seq.words()
     return seq2seq.build(kind, encoder=blocks, decoder=blocks, **more), (x, y, y), {}
 

@@ -22,14 +22,9 @@ COMMON = {
 
 SYMBOLS = {
     "symbolic_attention": {"d_model": WIDTH, "n_heads": 2, "n_symbols": 5},
-    "rel_sym_attn": {
-        "d_model": WIDTH,
-        "rel_n_heads": 2,
-        "symbolic_attn_n_heads": 2,
-        "n_symbols": 5,
-        "nbhd_delta": 2,
-        "include_self": True,
-    },
+    "rel_sym_attn": dict(
+        d_model=WIDTH, rel_n_heads=2, symbolic_attn_n_heads=2, n_symbols=5, nbhd_delta=2, include_self=True
+    ),
     "positional_symbols": {"symbol_dim": WIDTH, "max_length": CONTEXT},
     "position_relative": {"symbol_dim": WIDTH, "max_rel_pos": 3},
 }

@@ -106,10 +106,8 @@ def dat_together(
             for process in processes:
                 process.kill()
                 process.join()
-        return [
-            Ended(process.exitcode, out.read_text(), err.read_text())
-            for process, (out, err) in zip(processes, paths, strict=True)
-        ]
+        ended = zip(processes, paths, strict=True)
+        return [Ended(process.exitcode, out.read_text(), err.read_text()) for process, (out, err) in ended]
 
 
 def dat_alone(words: Sequence[str], folder: Path) -> str:

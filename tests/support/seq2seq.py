@@ -9,11 +9,8 @@ from tests.support.symbols import symbols
 from tests.support.tensors import float64
 
 WIDTH, SOURCE, TARGET = 8, 9, 7
-TOKENS = {
-    "input_spec": {"type": "token", "vocab_size": 11},
-    "output_spec": {"type": "token", "vocab_size": 6},
-    "out_dim": 6,
-}
+IN, OUT = ({"type": "token", "vocab_size": size} for size in (11, 6))
+TOKENS = {"input_spec": IN, "output_spec": OUT, "out_dim": 6}
 VECTORS = {"input_spec": {"type": "vector", "dim": 3}, "output_spec": {"type": "vector", "dim": 2}, "out_dim": 2}
 SIZES = {"d_model": WIDTH, "n_layers_enc": 2, "n_layers_dec": 2, "in_block_size": SOURCE, "out_block_size": TARGET}
 BLOCK = {"dff": 12, "activation": "gelu", "dropout_rate": 0.0, "norm_first": True}

@@ -83,14 +83,8 @@ pytestmark = pytest.mark.usefixtures("here")
             r"model\.rel_score: expected dot with ra_type rca, got 'squared_distance'$",
         ),
         (["train", "language", "--resume"], "resume: expected a text, got nothing$"),
-        (
-            ["train", "relational-games", "--model.abstractor.n_heads=x"],
-            r"model\.abstractor\.n_heads: expected an integer, got x$",
-        ),
-        (
-            ["train", "relational-games", "--model.corelnet.typo=3"],
-            r"typo: there is no such option; .* of --model\.corelnet\.dff",
-        ),
+        (["train", "relational-games", "--model.abstractor.n_heads=x"], r"\.abstractor\.n_heads: .* integer, got x$"),
+        (["train", "relational-games", "--model.corelnet.typo=3"], r"typo: .* no such option; .* --model\.corelnet"),
         (["train", "language", "more", "words"], "expected no further word, got more words$"),
         (["plot", "language", "x"], "required: --out;"),
         # Names that are nearly right
@@ -126,10 +120,7 @@ pytestmark = pytest.mark.usefixtures("here")
         (["train", "language", "--optim.lr=.inf"], r"optim\.lr: expected a positive number, got inf"),
         (["train", "language", "--optim.lr=.nan"], r"optim\.lr: expected a positive number, got nan"),
         (["train", "relational-games", "--data.n_train=3000000000"], r"data\.n_train: expected .* to 10,000,000"),
-        (
-            ["train", "relational-games", "--model.corelnet.dff=9999999", "--model.architecture=corelnet"],
-            r"corelnet\.dff",
-        ),
+        (["train", "relational-games", "--model.corelnet.dff=9999", "--model.architecture=corelnet"], r"corelnet\.dff"),
         (["reproduce", "relational-games", "--seeds=1000000000"], "seeds: expected an integer from 1 to 10,000"),
         (["reproduce", "relational-games", "--sizes=[9000000000]"], "sizes: expected integers of at most 10,000,000"),
         (["reproduce", "relational-games", "--workers=1000000"], "workers: expected an integer from 1 to 1,024"),

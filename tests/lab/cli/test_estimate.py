@@ -52,9 +52,8 @@ def test_a_language_model_by_name(capsys):
 
 def test_a_model_of_relational_games_by_name(capsys):
     found = figures(capsys, "dat-0+2-sym", "--batch", "512", "--device=cpu")
-    expected = estimate(
-        build_games_model(PRESETS["dat-0+2-sym"], 2, seed=0), batch=512, device="cpu", name="dat-0+2-sym"
-    )
+    name = "dat-0+2-sym"
+    expected = estimate(build_games_model(PRESETS[name], 2, seed=0), batch=512, device="cpu", name=name)
     assert found == json.loads(json.dumps(expected.to_dict()))
 
 
@@ -77,16 +76,8 @@ def test_table_and_times(capsys):
 
 def test_costs_on_several_devices(capsys):
     """Of a device's own part of the batch, in passes."""
-    words = (
-        "T-tiny",
-        "--rate=1e12",
-        "--batch=16",
-        "--devices=4",
-        "--shard=hsdp",
-        "--shard_size=2",
-        "--micro_batch=2",
-        "--device=cpu",
-    )
+    all_of_it = ("T-tiny", "--rate=1e12", "--batch=16", "--devices=4", "--device=cpu")
+    words = (*all_of_it, "--shard=hsdp", "--shard_size=2", "--micro_batch=2")
     found = figures(capsys, *words)
     model = LANGUAGE_PRESETS["T-tiny"].build(device="meta")
     options = {"shard": "hsdp", "devices": 4, "shard_size": 2, "passes": 2}

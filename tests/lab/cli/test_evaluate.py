@@ -15,6 +15,8 @@ from tests.lab.cli.commands import dat, fails
 from tests.lab.test_old_runs import KEPT
 
 QUIET = ("--machine.threads=1", "--machine.device=cpu")
+UNSEEN = ("--output.progress=false", "--output.tensorboard=false")
+SMALL = ("--model.context=8", "--model.d_model=16", "--loop.batch_size=2", "--data.val_tokens=160")
 
 
 @pytest.fixture(autouse=True)
@@ -34,19 +36,8 @@ def evaluated(capsys):
 
 def test_a_text_has_the_numbers_that_validation_has(capsys, evaluated):
     """Of a run, and of the folders that it is exported to; the first tokens too."""
-    sizes = [
-        "--model.context=8",
-        "--model.d_model=16",
-        "--loop.steps=2",
-        "--loop.batch_size=2",
-        "--data.val_tokens=160",
-    ]
-    files = [
-        "--data.path=text.txt",
-        "--data.val_path=text.txt",
-        "--output.progress=false",
-        "--output.tensorboard=false",
-    ]
+    sizes = [*SMALL, "--loop.steps=2"]
+    files = ["--data.path=text.txt", "--data.val_path=text.txt", *UNSEEN]
     assert dat("train", "language", *files, *sizes, *QUIET, "--output.name=run") == 0
     expected = evaluated("runs/run")["val"]
     assert expected["tokens"] == 160
@@ -101,16 +92,9 @@ def test_a_name_on_the_hub(to, run, evaluated, monkeypatch):
 def test_a_text_is_read_as_that_of_the_run(evaluated):
     """The key of its lines, and what parts its documents."""
     Path("notes.jsonl").write_text("".join(json.dumps({"body": f"{i} and ## {i + 2}"}) + "\n" for i in range(60)))
-    sizes = [
-        "--model.context=8",
-        "--model.d_model=16",
-        "--loop.steps=1",
-        "--loop.batch_size=2",
-        "--data.val_tokens=160",
-    ]
+    sizes = [*SMALL, "--loop.steps=1"]
     files = ["--data.path=notes.jsonl", "--data.val_path=notes.jsonl", "--data.field=body", "--data.separator=##"]
-    quiet = ["--output.progress=false", "--output.tensorboard=false", *QUIET]
-    assert dat("train", "language", *files, *sizes, *quiet, "--output.name=run") == 0
+    assert dat("train", "language", *files, *sizes, *UNSEEN, *QUIET, "--output.name=run") == 0
     found = evaluated("runs/run", "--text=notes.jsonl", "--tokens=160")["text"]
     assert found == pytest.approx(evaluated("runs/run")["val"], rel=1e-5)
 

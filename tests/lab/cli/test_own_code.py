@@ -66,10 +66,8 @@ def test_callbacks_are_named_alike(capsys, monkeypatch):
     with stopping(6):
         assert main([*words(loop__objective="mine.py:NextToken"), option]) == 130
     said = capsys.readouterr()
-    assert (
-        "--resume runs/run --code mine.py:NextToken --code mine_too.py:Samples" in said.err
-        and "step 4 of 8" in said.out
-    )
+    assert "--resume runs/run --code mine.py:NextToken --code mine_too.py:Samples" in said.err
+    assert "step 4 of 8" in said.out
     assert (Path("runs/run/mine_too.py").read_bytes()) == Path("mine_too.py").read_bytes()
     monkeypatch.setattr(_own_code, "_given", [])
     assert main(["train", "language", "--resume=runs/run", "--code=mine.py"]) == 2
@@ -124,6 +122,5 @@ def test_files_that_differ_among_processes(folder, tmp_path):
     shutil.copytree(folder, other)
     (other / "mine.py").write_text(f"{EXAMPLES.read_text()}\n# another\n")
     command = words(loop__objective=OBJECTIVE)
-    assert "code: expected the same in all 2 processes" in one_line(
-        dat_together(command, command, folder=[folder, other])
-    )
+    ended = dat_together(command, command, folder=[folder, other])
+    assert "code: expected the same in all 2 processes" in one_line(ended)

@@ -11,18 +11,9 @@ from tests.support.questions import write_official
 
 ROOT = Path(__file__).resolve().parents[3]
 
-SLOW = (
-    "torch._dynamo",
-    "torch._inductor",
-    "sympy",
-    "triton",
-    "matplotlib",
-    "transformers",
-    "datasets",
-    "scipy",
-    "pandas",
-)
-SLOW += ("torchvision", "sklearn", "tokenizers", "rich", "torch.onnx", "torch.fx.experimental.symbolic_shapes")
+SLOW = ("torch._dynamo", "torch._inductor", "sympy", "triton", "matplotlib", "transformers", "datasets", "scipy")
+SLOW += ("pandas", "torchvision", "sklearn", "tokenizers", "rich", "torch.onnx")
+SLOW += ("torch.fx.experimental.symbolic_shapes",)
 
 UNTIL_THE_FIRST_STEP = """
 import json, os, sys
@@ -46,14 +37,8 @@ for words in json.loads(sys.argv[1]):  # each by itself on top of what is import
 
 def loaded(script: str, *arguments: str) -> list[list[str]]:
     """The lists of modules that a script prints, run by an interpreter of its own."""
-    command = [
-        sys.executable,
-        "-W",
-        "ignore",
-        "-c",
-        f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{script}",
-        *arguments,
-    ]
+    script = f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{script}"
+    command = [sys.executable, "-W", "ignore", "-c", script, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("[")]

@@ -129,7 +129,7 @@ def test_difficulty_grows():
 def test_questions_are_generated_once(tmp_path, monkeypatch):
     told = []
     folder = generated_folder(
-        tmp_path, LINEAR, n_train=7, n_test=2, seed=4, workers=1, report=lambda *numbers: told.append(numbers)
+        tmp_path, LINEAR, n_train=7, n_test=2, seed=4, workers=1, report=lambda *n: told.append(n)
     )
     assert told[-1] == (11, 11)
     assert [len(read_pairs(folder / split / f"{LINEAR}.txt")) for split in LEVELS] == shares(7) == [3, 2, 2]
@@ -159,8 +159,7 @@ def test_a_changed_file_is_named(tmp_path):
 @pytest.mark.slow
 def test_several_processes_give_the_same(tmp_path):
     alone, both = (
-        generated_folder(tmp_path / str(workers), LINEAR, n_train=160, n_test=1, seed=0, workers=workers)
-        for workers in (1, 2)
+        generated_folder(tmp_path / str(n), LINEAR, n_train=160, n_test=1, seed=0, workers=n) for n in (1, 2)
     )
     checksums = [(folder / "checksums.json").read_text() for folder in (alone, both)]
     assert checksums[0] == checksums[1]

@@ -96,10 +96,7 @@ def test_another_process_draws_the_same_images_and_import_stays_light():
         "assert 'matplotlib' not in sys.modules;"
         "print(hashlib.sha256(bytes(generate_images('occurs', 16, seed=9).images.flatten().tolist())).hexdigest())"
     )
-    environment = os.environ | {
-        "PYTHONHASHSEED": "123",
-        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
-    }
+    environment = os.environ | {"PYTHONHASHSEED": "123", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     printed = subprocess.run(
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True, timeout=120
     ).stdout.strip()

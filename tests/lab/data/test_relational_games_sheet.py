@@ -31,15 +31,12 @@ def test_sheet_of_extra_tasks_and_one_object_set(tmp_path):
 
 
 def test_same_seed_same_sheet(tmp_path):
-    sheets = [
-        image.imread(contact_sheet(tmp_path / "a.png", tasks=("same",), per_class=1, seed=seed)) for seed in (1, 1, 2)
-    ]
+    sheets = [image.imread(contact_sheet(tmp_path / "a.png", tasks=("same",), per_class=1, seed=s)) for s in (1, 1, 2)]
     assert (sheets[0] == sheets[1]).all()
     assert (sheets[0] != sheets[2]).any()
 
 
 @refusals(
-    ({"tasks": ("sane",)}, "task: expected one of .*, got 'sane'"),
     ({"tasks": "same"}, TypeError, "tasks: expected a sequence of names, got the string 'same'"),
     ({"tasks": ()}, "tasks: expected at least one name, got an empty sequence"),
     ({"objects": ("stars",)}, "objects: expected one of .*, got 'stars'"),

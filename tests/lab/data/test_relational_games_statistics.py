@@ -43,11 +43,8 @@ def p_value(one, other):
     table = torch.tensor([[sample.get(value, 0) for value in values] for sample in (one, other)], dtype=torch.float64)
     expected = table.sum(1, keepdim=True) * table.sum(0) / table.sum()
     chi_square, freedom = ((table - expected) ** 2 / expected).sum(), len(values) - 1
-    return (
-        float(torch.special.gammaincc(torch.tensor(freedom / 2, dtype=torch.float64), chi_square / 2))
-        if freedom
-        else 1.0
-    )
+    half = torch.tensor(freedom / 2, dtype=torch.float64)
+    return float(torch.special.gammaincc(half, chi_square / 2)) if freedom else 1.0
 
 
 @pytest.mark.parametrize(("task", "objects"), FILES)

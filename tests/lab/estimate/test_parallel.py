@@ -103,9 +103,8 @@ def test_what_processes_hold_and_send(name):
     own = BATCH // size
     micro = changes.get("micro", own)
     costs = costs_of(machine, changes, micro)
-    expected = parallel_estimate(
-        build(changes), costs, shard=shard, devices=size, shard_size=machine.shard_size, passes=own // micro
-    )
+    placed = {"shard": shard, "devices": size, "shard_size": machine.shard_size, "passes": own // micro}
+    expected = parallel_estimate(build(changes), costs, **placed)
     found = together(size, step, machine, changes)
     for sent, _ in found:
         scattered, reduced, gathered = 0, 0, 0

@@ -49,9 +49,8 @@ def test_a_gpu_is_not_timed_on_the_cpu(tmp_path, capsys, monkeypatch):
     reproduce(TOY, grid, dry_run=True)
     words = "4 cells, 0 done, 4 to run: their time on cuda is not estimated until a cell of each kind is done."
     assert words in capsys.readouterr().out
-    assert time_left([80.0, 40.0], replace(grid, workers=2), "kind") == (
-        "about 2 min of one process, 80 s with 2 processes"
-    )
+    left = time_left([80.0, 40.0], replace(grid, workers=2), "kind")
+    assert left == "about 2 min of one process, 80 s with 2 processes"
 
 
 @pytest.mark.parametrize(

@@ -168,9 +168,7 @@ def test_cells_whose_weights_were_not_kept_are_named(grid, in_process, monkeypat
     monkeypatch.setattr("dat.sweeps.reproduce.draw_figures", lambda *_: None)
     first, *others = (cell.name for cell in cells(TOY, grid))
     reproduce(TOY, replace(grid, keep_weights=True))
-    said = (
-        f"1 cell done earlier without keep_weights, so there are no weights of {first}; a cell whose .json is removed"
-    )
+    said = f"1 cell done earlier without keep_weights, so there are no weights of {first}; a cell whose .json is"
     assert said in capsys.readouterr().err
     assert in_process == others
     reproduce(TOY, grid)

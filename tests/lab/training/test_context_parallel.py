@@ -49,13 +49,7 @@ MODELS: dict[str, dict[str, Any]] = {
     },
     "symbols of neighbourhoods": {
         "symbol_retrieval": "rel_sym_attn",
-        "symbol_retrieval_kwargs": {
-            "d_model": 16,
-            "rel_n_heads": 2,
-            "symbolic_attn_n_heads": 2,
-            "n_symbols": 5,
-            "nbhd_delta": 2,
-        },
+        "symbol_retrieval_kwargs": dict(d_model=16, rel_n_heads=2, symbolic_attn_n_heads=2, n_symbols=5, nbhd_delta=2),
     },
 }
 PACKED = ("DAT", "keys shared by heads", "relative symbols", "symbols of neighbourhoods")

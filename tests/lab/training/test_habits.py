@@ -169,9 +169,7 @@ PATIENT = replace(LOOP, eval_every=1, stop_patience=2)
 
 @refusals(
     (lambda: LoopConfig(stop_patience=3, eval_every=0), "null with loop.eval_every=0, got 3"),
-    (lambda: StepLoopConfig(stop_patience=3, eval_every=0), "null with loop.eval_every=0, got 3"),
     (lambda: LoopConfig(stop_patience=0), "an integer of at least 1 or null, got 0"),
-    (lambda: StepLoopConfig(stop_patience=0), "an integer of at least 1 or null, got 0"),
     (lambda: LANGUAGE.Grid(loop=PATIENT), "null in a grid, got 2"),
     (lambda: make_trainer(loop=PATIENT, sets={}), "null without a validation set, got 2"),
 )

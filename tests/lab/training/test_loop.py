@@ -213,9 +213,7 @@ def test_means_over_parts_of_examples_do_not_depend_on_the_batches():
     trainer = make_trainer()
     problem = replace(trainer.problem, loss=loss, weigh=weights["loss"], metric_weights={"signed": weights["signed"]})
     assert problem.weights == weights
-    means = [
-        mean_measures(problem.model, examples, loss, batch_size=size, weights=problem.weights) for size in (1, 3, 4, 10)
-    ]
+    means = [mean_measures(problem.model, examples, loss, batch_size=n, weights=problem.weights) for n in (1, 3, 4, 10)]
     assert all(found == pytest.approx(means[-1], rel=1e-5) for found in means)
     trainer.problem = replace(problem, evaluation={"val": examples})
     assert trainer.evaluate(("val",)) == pytest.approx({f"val_{name}": x for name, x in means[-1].items()}, rel=1e-5)

@@ -166,10 +166,7 @@ def test_words_are_counted(kind, monkeypatch):
         pytest.importorskip("tiktoken")
     tokenizer = ByteTokenizer() if kind == "bytes" else BytePairTokenizer.train([WORDS, TEXT], 300)
     texts = [[WORDS, "x", " y ", ""], [TEXT]]
-    arrays = [
-        torch.tensor([token for text in file for token in (tokenizer.end, *tokenizer.encode(text))]).numpy()
-        for file in texts
-    ]
+    arrays = [torch.tensor([t for x in file for t in (tokenizer.end, *tokenizer.encode(x))]).numpy() for file in texts]
     sequences = TextSequences(arrays, 4, vocab_size=tokenizer.vocab_size)
     expected = sum(len(text.split()) for file in texts for text in file)
     for most in (1, 7, 1 << 22):

@@ -150,11 +150,7 @@ CRAFTED = [
     ((*ENTRY, "momentum_buffer"), torch.full((8, 8), float("nan")), "momentum_buffer: expected finite"),
     (("optimizer", "param_groups", 0, "momentum"), 0.5, r"param_groups\[0\]\.momentum: expected 0.95, got 0.5"),
     (("optimizer", "param_groups", 0, "lr_scale"), 1.0, r"param_groups\[0\]\.lr_scale"),
-    (
-        ("optimizer", "param_groups"),
-        lambda groups: groups[1:],
-        "expected the state of muon, which optim.optimizer names, got 'adamw'",
-    ),
+    (("optimizer", "param_groups"), lambda groups: groups[1:], ".* state of muon, which .* names, got 'adamw'"),
     (("optimizer", "state"), lambda state: {**state, 7: state[0]}, r"state\[7\]: expected the entries exp_avg"),
 ]
 

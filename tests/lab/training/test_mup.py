@@ -26,9 +26,8 @@ from dual_attention.seq2seq_models import Seq2SeqTransformer
 
 BASE, WIDE = 32, 128
 GROWTH = WIDE / BASE
-LANGUAGE = LanguageModelKeys(
-    d_model=BASE, n_layers=1, n_kv_heads=None, n_relations=2, rel_proj_dim=None, context=16, n_symbols=8
-)
+ONE = {"n_layers": 1, "n_kv_heads": None, "rel_proj_dim": None}
+LANGUAGE = LanguageModelKeys(d_model=BASE, n_relations=2, context=16, n_symbols=8, **ONE)
 VISION = ImageModelConfig(d_model=BASE, n_layers=1, dff=None, rel_proj_dim=None)
 
 
@@ -148,9 +147,7 @@ def test_embeddings_that_are_drawn_smaller_are_scaled_back():
 
 def test_more_relations_are_inputs_of_wr():
     """Where p stays and R grows with the width, W_r is a matrix of a hidden layer."""
-    base, wide = (
-        language(replace(LANGUAGE, d_model=width, n_relations=width // 16, rel_proj_dim=4)) for width in (BASE, WIDE)
-    )
+    base, wide = (language(replace(LANGUAGE, d_model=d, n_relations=d // 16, rel_proj_dim=4)) for d in (BASE, WIDE))
     of_wr = mup_factors(wide, base)["layers.blocks.0.dual_attn.relational_attention.wr"]
     assert (of_wr.initial, of_wr.adam) == pytest.approx((GROWTH**-0.5, 1 / GROWTH))
 

@@ -119,6 +119,7 @@ def assert_alike(found: dict[str, Any], expected: dict[str, Any], tolerance: flo
         torch.testing.assert_close(found["weights"][name], tensor, rtol=tolerance * 100, atol=tolerance * 100)
 
 
+OWN_LIBRARY = {"weight_tie_symbol_library": False}
 CASES = {
     "copies": (2, COPIED, {}),
     "sharded": (2, SHARDED, {}),
@@ -154,19 +155,11 @@ CASES = {
     "copies, averaged": (2, COPIED, {"optim": replace(OPTIM, average_decay=0.8)}),
     "sharded, averaged": (2, SHARDED, {"optim": replace(OPTIM, average_decay=0.8)}),
     "a Transformer": (2, SHARDED, {"model": replace(MODEL, n_heads_ra=0, n_heads_sa=2)}),
-    "relative symbols": (
-        2,
-        SHARDED,
-        {"model": replace(MODEL, symbols="position_relative", weight_tie_symbol_library=False)},
-    ),
+    "relative symbols": (2, SHARDED, {"model": replace(MODEL, symbols="position_relative", **OWN_LIBRARY)}),
     "frozen symbols, nothing tied": (
         2,
         SHARDED,
-        {
-            "model": replace(
-                MODEL, trainable_symbols=False, weight_tie_symbol_library=False, tie_weights=False, ra_type="rca"
-            )
-        },
+        {"model": replace(MODEL, trainable_symbols=False, tie_weights=False, ra_type="rca", **OWN_LIBRARY)},
     ),
 }
 """Number of processes, where the model is, and what else differs."""
@@ -241,7 +234,7 @@ STAGES = {
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name == "sharded in one, two, four")) for name in STAGES]
+    "name", [pytest.param(n, marks=[pytest.mark.slow] * (n == "sharded in one, two, four")) for n in STAGES]
 )
 def test_training_goes_on_in_any_number_of_processes(name, tmp_path, whole):
     """Each example is taken once in each epoch, whoever takes it, and the numbers are those of one process."""

@@ -98,11 +98,7 @@ CRAFTED = [
     (("metrics",), {"bytes": HUGE}, "metrics"),
     (("measured",), {}, "measured"),
     (("measured",), [{"epoch": 1, "val_loss": "low"}], "measured: expected rows of numbers, each with its epoch"),
-    (
-        ("measured",),
-        [{"epoch": 1, "val_loss": 1.0}],
-        "measured: expected rows of numbers, each with its epoch and step",
-    ),
+    (("measured",), [{"epoch": 1, "val_loss": 1.0}], "measured: .* rows of numbers, each with its epoch and step"),
     (("measured",), [{"val_loss": 1.0}], "measured"),
     (("watched",), [{"epoch": 1, "val_loss": "low"}], "watched: expected rows of numbers, each with its epoch"),
     (("names",), [1], "names: expected names of parameters"),

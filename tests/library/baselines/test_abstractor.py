@@ -25,15 +25,8 @@ def block(residual="symbols", **arguments):
 
 
 def abstractor(symbols="positional_symbols", **arguments):
-    arguments = {
-        "n_layers": 2,
-        "n_heads": 2,
-        "dff": 12,
-        "dropout_rate": 0.0,
-        "activation": "relu",
-        "norm_first": True,
-        **arguments,
-    }
+    block = {"dff": 12, "dropout_rate": 0.0, "activation": "relu", "norm_first": True}
+    arguments = {"n_layers": 2, "n_heads": 2, **block, **arguments}
     return float64(Abstractor(8, symbol_retrieval=symbols, symbol_retrieval_kwargs=SYMBOLS[symbols], **arguments))
 
 
@@ -167,15 +160,12 @@ def test_sinusoidal_symbols_and_other_norms():
 test_bad_input = refused(
     (lambda: abstractor(residual="none"), "residual: expected 'symbols' or 'objects', got 'none'"),
     (lambda: abstractor(n_layers=0), "n_layers: expected a positive number, got 0"),
-    (lambda: abstractor(n_heads=3), "d_model: 8 is not divisible"),
-    (lambda: abstractor(dropout_rate=1.0), "dropout_rate: .*got 1.0"),
     (lambda: abstractor(rel_activation="step"), "activation: .*'step'"),
     (
         lambda: Abstractor(8, 1, 2, 8, 0.0, "relu", True, "position_relative", {}),
         "symbol_retrieval: expected 'positional_symbols', 'symbolic_attention' or 'rel_sym_attn', got",
     ),
     (lambda: abstractor()(normal(2, 5, 7)), r"x: expected shape \(batch, length, 8\), got \(2, 5, 7\)"),
-    (lambda: abstractor()(normal(2, 7, 8)), "length 7 exceeds max_length=6"),
     (lambda: abstractor()(normal(2, 5, 8), padding_mask=torch.ones(2, 5)), TypeError, "padding_mask: .*boolean"),
     (lambda: block()(normal(2, 5, 8), normal(1, 5, 8)), r"symbols: expected shape \(2, length, 8\)"),
     (lambda: block()(normal(2, 5, 8), normal(2, 4, 8)), "symbols: expected one for each of 5 objects"),

@@ -39,11 +39,7 @@ def test_entries_by_hand(activation, symmetric, context_norm):
 
 def test_similarities_are_symmetric_only_as_they_are():
     x = normal(2, 4, 6)
-    for activation, symmetric, wanted in [
-        ("identity", True, True),
-        ("identity", False, False),
-        ("softmax", True, False),
-    ]:
+    for activation, symmetric, wanted in (("identity", 1, True), ("identity", 0, False), ("softmax", 1, False)):
         r = build(activation, symmetric_rels=symmetric).relations(x)
         assert torch.allclose(r, r.transpose(1, 2)) == wanted
 
@@ -84,7 +80,6 @@ test_bad_input = refused(
     (lambda: build()(normal(2, 5, 6)), "x: expected at most n_objects=4 objects, got 5"),
     (lambda: build()(normal(2, 6)), r"x: expected shape \(batch, length, 6\), got \(2, 6\)"),
     (lambda: build()(torch.ones(2, 4, 6, dtype=torch.long)), TypeError, "x: expected floating-point vectors"),
-    (lambda: build()(normal(2, 4, 6), padding_mask=torch.ones(2, 4)), TypeError, "padding_mask: .*boolean"),
     (
         lambda: build()(normal(2, 4, 6), padding_mask=torch.ones(2, 3, dtype=torch.bool)),
         r"padding_mask: expected shape \(batch, length\) = \(2, 4\), got \(2, 3\)",

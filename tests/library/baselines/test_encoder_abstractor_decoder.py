@@ -13,10 +13,8 @@ from tests.support.tensors import float64, normal
 
 ARRANGEMENTS = [("source", "abstractor"), ("encoder", "abstractor"), ("source", "both"), ("encoder", "both")]
 SIZES = {"n_heads": 2, "dff": 12, "dropout_rate": 0.0, "activation": "relu", "norm_first": False}
-SYMBOLS = {
-    "symbol_retrieval": "symbolic_attention",
-    "symbol_retrieval_kwargs": {"d_model": 8, "n_heads": 2, "n_symbols": 3},
-}
+LIBRARY = {"d_model": 8, "n_heads": 2, "n_symbols": 3}
+SYMBOLS = {"symbol_retrieval": "symbolic_attention", "symbol_retrieval_kwargs": LIBRARY}
 
 
 def build(abstractor_reads="encoder", decoder_reads="both", **arguments):
@@ -91,9 +89,5 @@ test_bad_input = refused(
     (lambda: build(n_layers_dec=0), "n_layers_dec: expected a positive number, got 0"),
     (lambda: build()(normal(2, 5, 7), normal(2, 4, 8)), r"source: expected shape .*\(2, 5, 7\)"),
     (lambda: build()(normal(2, 5, 8), normal(3, 4, 8)), r"target: expected shape \(2, length, 8\)"),
-    (
-        lambda: build()(normal(2, 5, 8), normal(2, 4, 8), source_padding_mask=torch.ones(2, 5)),
-        TypeError,
-        "padding_mask: .*boolean",
-    ),
+    (lambda: build()(*[normal(2, 5, 8)] * 2, source_padding_mask=torch.ones(2, 5)), TypeError, "padding_mask: .*bool"),
 )

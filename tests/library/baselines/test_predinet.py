@@ -89,15 +89,11 @@ test_bad_input = refused(
     (lambda: PrediNet(6, 4, 3, 2, position_dim=-1), "position_dim: expected zero or more"),
     (lambda: build()(normal(2, 5, 6)), "x: expected at most n_objects=4 objects, got 5"),
     (lambda: build(2)(normal(2, 4, 6)), "positions: expected 2 numbers for each object, got none"),
-    (
-        lambda: build(2)(normal(2, 4, 6), positions=normal(4, 1)),
-        r"positions: expected \(4, 2\) or a batch, got \(4, 1\)",
-    ),
+    (lambda: build(2)(normal(2, 4, 6), positions=normal(4, 1)), r"positions: expected \(4, 2\) .*, got \(4, 1\)"),
     (
         lambda: build()(normal(2, 4, 6), positions=torch.arange(4)[:, None]),
         TypeError,
         "positions: expected floating-point numbers, got dtype torch.int64",
     ),
-    (lambda: build()(normal(2, 4, 6), padding_mask=torch.ones(2, 4)), TypeError, "padding_mask: .*boolean"),
     (lambda: VisionPrediNet((3, 8, 8), (4, 4), 2, 6, 3, 2, positions="polar"), "positions: .*'polar'"),
 )

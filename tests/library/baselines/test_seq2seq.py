@@ -87,9 +87,7 @@ def test_sizes_of_the_published_runs_on_mathematics(layers, published):
 
 
 test_bad_input = refused(
-    (lambda: build(KIND, abstractor_reads="target"), "abstractor_reads: expected 'source' or 'encoder', got 'target'"),
     (lambda: build(KIND, n_layers_enc=0), "n_layers_enc: expected at least 1 with"),
-    (lambda: build("source, abstractor", n_layers_enc=1), "n_layers_enc: expected 0, "),
     (lambda: build(KIND, n_layers_abs=0), "n_layers_abs: expected a positive number"),
     (lambda: build(KIND, n_layers_dec=0), "n_layers_dec: expected a positive number"),
     (lambda: build(KIND, symbol_retrieval="position_relative"), "symbol_retrieval: expected 'positional_symbols'"),

@@ -111,7 +111,6 @@ test_bad_input = refused(
     (lambda: SlotAttention(8, 2, eps=0.0), "eps: expected a positive number, got 0.0"),
     (lambda: build()(normal(2, 5, 6)), r"x: expected shape \(batch, length, 4\), got \(2, 5, 6\)"),
     (lambda: build()(normal(2, 5, 4), normal(1, 3, 6)), r"slots: expected shape \(2, length, 6\)"),
-    (lambda: build()(normal(2, 5, 4), padding_mask=normal(2, 5)), TypeError, "padding_mask: expected a boolean"),
 )
 
 

@@ -101,10 +101,7 @@ test_bad_input = refused(
     *((lambda a=a: entmax(X, alpha=a), r"^alpha: expected") for a in BELOW),
     *((lambda a=a: entmax(X, alpha=torch.tensor(a)), r"^alpha: expected finite numbers above 1, got") for a in BELOW),
     *(
-        (
-            lambda a=a: entmax(X, alpha=nn.Parameter(torch.tensor([[1.5], [a]]))),
-            r"^alpha: expected finite numbers above 1, got",
-        )
+        (lambda a=a: entmax(X, alpha=nn.Parameter(torch.tensor([[1.5], [a]]))), r"^alpha: expected .* above 1, got")
         for a in BELOW
     ),
     (lambda: entmax(X, alpha=torch.tensor(1.0)), r"^alpha: expected finite numbers above 1, got 1"),

@@ -45,9 +45,7 @@ def test_fused_is_the_reference(seed, batch, groups, repeat, n, m, key_dim, widt
     assert weights is None
     torch.testing.assert_close(fused, wanted, atol=1e-12, rtol=1e-12)
     cotangent = torch.randn_like(wanted)
-    for ours, theirs in zip(
-        torch.autograd.grad(fused, inputs, cotangent), torch.autograd.grad(wanted, inputs, cotangent), strict=True
-    ):
+    for ours, theirs in zip(*(torch.autograd.grad(x, inputs, cotangent) for x in (fused, wanted)), strict=True):
         torch.testing.assert_close(ours, theirs, atol=1e-12, rtol=1e-12)
 
 
@@ -130,9 +128,7 @@ def test_blocks_of_long_sequences_are_the_reference(seed, n, block, causal, wind
         ours, _ = attention(*inputs, mask=pattern, **arguments)
     torch.testing.assert_close(ours, wanted, atol=1e-12, rtol=1e-12)
     cotangent = torch.randn_like(wanted)
-    for a, b in zip(
-        torch.autograd.grad(ours, inputs, cotangent), torch.autograd.grad(wanted, inputs, cotangent), strict=True
-    ):
+    for a, b in zip(*(torch.autograd.grad(x, inputs, cotangent) for x in (ours, wanted)), strict=True):
         torch.testing.assert_close(a, b, atol=1e-12, rtol=1e-12)
 
 

@@ -138,11 +138,8 @@ def test_blocks_are_parts_of_the_whole_and_leave_out_nothing(causal, window, ear
     generator = torch.Generator().manual_seed(0)
     m = 7 + earlier
     seen = torch.rand(2, 1, 7, m, generator=generator) < 0.6
-    parts = {
-        "attn_mask": seen,
-        "padding_mask": seen[:, 0, 0],
-        "segments": (seen[:, 0, :, 0].int(), seen[:, 0, 0].int()),
-    }
+    segments = (seen[:, 0, :, 0].int(), seen[:, 0, 0].int())
+    parts = {"attn_mask": seen, "padding_mask": seen[:, 0, 0], "segments": segments}
     order = {"is_causal": causal, "window": window, "offset": earlier}
     pattern = mask_pattern(**{part: parts[part]} if part else {}, **order, batch=2, heads=1, n=7, m=m)
     nothing, whole = torch.zeros(2, 1, 7, m), pattern.dense(None)

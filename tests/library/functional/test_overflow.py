@@ -69,14 +69,8 @@ def test_attention(need_weights, causal):
     ],
 )
 def test_relational_attention(impl, activation):
-    inputs = (
-        large(B, 2, N, WIDTH),
-        large(B, 2, M, WIDTH),
-        large(B, N, 3, WIDTH),
-        large(B, M, 3, WIDTH),
-        small(B, 2, M, 4),
-        small(2, 4, 3),
-    )
+    heads = large(B, 2, N, WIDTH), large(B, 2, M, WIDTH)
+    inputs = (*heads, large(B, N, 3, WIDTH), large(B, M, 3, WIDTH), small(B, 2, M, 4), small(2, 4, 3))
     how = {"scale": SCALE, "rel_scale": SCALE, "rel_activation": activation, "impl": impl}
     for need_weights in {False, impl in ("reference", "dense")}:
         assert_finite(relational_attention(*inputs, **how, need_weights=need_weights), inputs)

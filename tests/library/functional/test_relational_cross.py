@@ -51,16 +51,12 @@ CONFIGURATIONS = {
 def check(ours, theirs, leaves):
     torch.testing.assert_close(ours, theirs)
     cotangent = torch.randn(ours.shape, dtype=ours.dtype, generator=torch.Generator().manual_seed(1))
-    for grad, wanted in zip(
-        torch.autograd.grad(ours, leaves, cotangent), torch.autograd.grad(theirs, leaves, cotangent), strict=True
-    ):
+    for grad, wanted in zip(*(torch.autograd.grad(x, leaves, cotangent) for x in (ours, theirs)), strict=True):
         torch.testing.assert_close(grad, wanted)
 
 
-OPERATIONS = {
-    "relational_cross_attention": ("activation", 1),
-    "disentangled_relational_cross_attention": ("rel_activation", 2),
-}
+DISENTANGLED = {"disentangled_relational_cross_attention": ("rel_activation", 2)}
+OPERATIONS = {"relational_cross_attention": ("activation", 1), **DISENTANGLED}
 """What the activation of an operation is called, and how many pairs of queries and keys it takes."""
 
 

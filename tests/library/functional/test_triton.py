@@ -236,11 +236,8 @@ def test_auto_in_a_layer(relative, monkeypatch):
 )
 def test_what_cannot_be_done_is_refused(arguments, error, message):
     names = ("q", "k", "u", "w", "symbols", "w_r")
-    given = {
-        **dict(zip(names, (x.float() for x in Problem(batch=2, rep=2, n=4).leaves), strict=True)),
-        **SCALES,
-        **arguments,
-    }
+    leaves = (x.float() for x in Problem(batch=2, rep=2, n=4).leaves)
+    given = {**dict(zip(names, leaves, strict=True)), **SCALES, **arguments}
     with pytest.raises(error, match=f"impl='triton' cannot compute this: .*{message}"):
         relational_attention(**given, impl="triton")
 

@@ -219,10 +219,7 @@ ONE = torch.zeros(2, 1, dtype=torch.long)
 
 test_logits_that_tell_nothing = refused(
     *(
-        (
-            lambda bad=bad, at=at: Sampling(at).choose(torch.tensor([[0.0] * 3, [bad] * 3]), ONE),
-            "logits: expected finite ones, got",
-        )
+        (lambda bad=bad, at=at: Sampling(at).choose(torch.tensor([[0.0] * 3, [bad] * 3]), ONE), "logits: .* finite")
         for bad in (math.nan, math.inf, -math.inf)
         for at in (0, 1)
     ),

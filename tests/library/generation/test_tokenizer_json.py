@@ -97,14 +97,8 @@ def test_what_is_no_tokenizer(tmp_path):
 
 
 TRUNCATED = {"max_length": 4, "strategy": "LongestFirst", "direction": "Right", "stride": 0}
-PADDED = {
-    "strategy": {"Fixed": 12},
-    "direction": "Left",
-    "pad_to_multiple_of": None,
-    "pad_id": 7,
-    "pad_type_id": 0,
-    "pad_token": "x",
-}
+PADDING = {"pad_to_multiple_of": None, "pad_id": 7, "pad_type_id": 0, "pad_token": "x"}
+PADDED = {"strategy": {"Fixed": 12}, "direction": "Left", **PADDING}
 
 
 @pytest.mark.parametrize(

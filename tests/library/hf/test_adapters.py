@@ -115,8 +115,6 @@ def test_lora_on_images(kind: str, tmp_path: Path):
 def copy_of(base, kind: str):
     """A model with the weights that ``base`` had before an adapter came."""
     fresh = vision(kind)
-    given = {
-        name.replace(".base_layer", "").replace(".original_module", ""): t for name, t in base.state_dict().items()
-    }
+    given = {k.replace(".base_layer", "").replace(".original_module", ""): t for k, t in base.state_dict().items()}
     fresh.load_state_dict({name: given[name] for name in fresh.state_dict()})
     return fresh

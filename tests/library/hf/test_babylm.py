@@ -44,12 +44,7 @@ SYMBOLS: dict[str, dict[str, Any]] = {
     "relative": {"symbol_retrieval": "relative"},
     "relative, clipped": {"symbol_retrieval": "relative", "max_rel_pos": 3},
     "RoPE": {"symbol_retrieval": "relative", "relative_symbols_rope": True, "max_rel_pos": 512},
-    "RoPE, clipped": {
-        "symbol_retrieval": "relative",
-        "relative_symbols_rope": True,
-        "max_rel_pos": 4,
-        "rope_theta": 50.0,
-    },
+    "RoPE, clipped": dict(symbol_retrieval="relative", relative_symbols_rope=True, max_rel_pos=4, rope_theta=50.0),
     "relsymbolic": {"symbol_retrieval": "relsymbolic", "relsymbolic_rel_n_heads": 3, "n_symbols": 5},
     "relsymbolic, wide": {
         "symbol_retrieval": "relsymbolic",
@@ -319,11 +314,8 @@ def written(folder: Path, config: dict[str, Any]) -> dict[str, Tensor]:
 
 
 def documents(ids: Tensor) -> dict[str, Tensor]:
-    return {
-        "segments": (ids == END).cumsum(1),
-        "positions": torch.arange(ids.shape[1])[None],
-        "padding_mask": ids != PAD,
-    }
+    positions = torch.arange(ids.shape[1])[None]
+    return {"segments": (ids == END).cumsum(1), "positions": positions, "padding_mask": ids != PAD}
 
 
 # Every kind of symbols with every kind of heads; blocks change along.

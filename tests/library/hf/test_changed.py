@@ -22,10 +22,8 @@ def test_resized_vocabularies(name: str, tied: bool, size: int, tmp_path: Path):
     model.resize_token_embeddings(size)
     same = min(size, VOCAB)
     torch.testing.assert_close(model(x).logits[..., :same], before[..., :same])
-    assert (
-        model.config.vocab_size == size
-        and (model.get_output_embeddings().weight is model.get_input_embeddings().weight) == tied
-    )
+    assert model.config.vocab_size == size
+    assert (model.get_output_embeddings().weight is model.get_input_embeddings().weight) == tied
     model.save_pretrained(tmp_path)
     assert_same(auto.from_pretrained(tmp_path), model, x)
 

@@ -114,10 +114,7 @@ def test_tokens_that_end_a_text_stay_known(tmp_path: Path):
 test_bad_input = refused(
     (lambda: to_hub(causal().model), "config: expected the LanguageModelConfig of the DualAttn"),
     (lambda: to_hub(causal().model, config(dff=24).language_config()), "config: is not that.*linear1"),
-    (
-        lambda: to_transformers(causal().model, config("transformer").language_config()),
-        "config: is not that of this DualAttnTransformerLM",
-    ),
+    (lambda: to_transformers(causal().model, config("transformer").language_config()), "config: is not that of this"),
     (
         lambda: to_hub(causal("transformer").model, config("transformer", n_heads=2).language_config()),
         "config: is not that of this TransformerLM, whose n_heads is 4; expected 2",

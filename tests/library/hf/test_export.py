@@ -67,9 +67,7 @@ def assert_same(program, model: nn.Module, **how: Any) -> None:
 QUICK = ("positional_symbols",)
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name not in QUICK)) for name in MODELS]
-)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n not in QUICK)) for n in MODELS])
 @torch.no_grad()
 def test_export_with_a_mask_and_open_sizes(name: str):
     model = MODELS[name]().eval()

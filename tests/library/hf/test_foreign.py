@@ -24,6 +24,7 @@ LLAMA: dict[str, Any] = {
     "max_position_embeddings": 24,
     "rms_norm_eps": 1e-5,
 }
+DEFAULT_ROPE = {"rope_type": "default", "rope_theta": 5e5}
 MODELS: dict[str, Any] = {
     "gpt2": lambda: GPT2LMHeadModel(GPT2Config(**GPT2)),
     "gpt2, wide, exact gelu": lambda: GPT2LMHeadModel(
@@ -31,12 +32,7 @@ MODELS: dict[str, Any] = {
     ),
     "llama": lambda: LlamaForCausalLM(LlamaConfig(**LLAMA)),
     "llama, grouped, another base": lambda: LlamaForCausalLM(
-        LlamaConfig(
-            **LLAMA,
-            num_key_value_heads=2,
-            rope_parameters={"rope_type": "default", "rope_theta": 5e5},
-            attention_bias=True,
-        )
+        LlamaConfig(**LLAMA, num_key_value_heads=2, rope_parameters=DEFAULT_ROPE, attention_bias=True)
     ),
     "llama, one group, biases": lambda: LlamaForCausalLM(
         LlamaConfig(**LLAMA, num_key_value_heads=1, tie_word_embeddings=True, mlp_bias=True)

@@ -20,11 +20,8 @@ from tests.support.language import COMMON, SYMBOLS, build, tokens
 from tests.support.refusals import refusals
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "hub"
-PUBLISHED = {
-    "dat": DualAttnTransformerLM_HFHub,
-    "dat_symmetric": DualAttnTransformerLM_HFHub,
-    "transformer": TransformerLM_HFHub,
-}
+DUAL = dict.fromkeys(("dat", "dat_symmetric"), DualAttnTransformerLM_HFHub)
+PUBLISHED = {**DUAL, "transformer": TransformerLM_HFHub}
 SIGNATURES = json.loads((GOLDEN.parent / "signatures.json").read_text())
 PUBLISHED_ARGUMENTS = {
     kind: [name for name, *_ in SIGNATURES[f"language_models.{owner}"]]

@@ -75,11 +75,7 @@ def test_every_name_changes_the_model_or_is_refused(kind: str):
         ("encoder transformer", {"num_key_value_heads": 2}, {"attn_kwargs": {"n_kv_heads": 2}}),
         ("transformer", {"sliding_window": 3}, {"block_kwargs": {"attn_kwargs": {"window": 3}}}),
         ("dat", {"sliding_window": 3}, {"sa_kwargs": {"window": 3}, "ra_kwargs": {"window": 3}}),
-        (
-            "dat",
-            {"window": 3, "n_kv_heads": 2},
-            {part: {"window": 3, "n_kv_heads": 1} for part in ("sa_kwargs", "ra_kwargs")},
-        ),
+        ("dat", {"window": 3, "n_kv_heads": 2}, {f"{a}_kwargs": {"window": 3, "n_kv_heads": 1} for a in ("sa", "ra")}),
         ("dat", {"sliding_window": 3, "use_sliding_window": False}, {}),
         ("dat", {"pos_enc_type": "RoPE", "rope_parameters": {"rope_theta": 5.0}}, {"rope_theta": 5.0}),
         ("dat", {"pos_enc_type": "RoPE", "rope_scaling": {"type": "default", "rope_theta": 5.0}}, {"rope_theta": 5.0}),

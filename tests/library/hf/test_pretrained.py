@@ -135,9 +135,7 @@ def test_what_is_missing_is_drawn_as_usual(tmp_path: Path):
     model = causal()
     model.save_pretrained(tmp_path)
     stored = load_file(tmp_path / "model.safetensors")
-    save_file(
-        {name: tensor for name, tensor in stored.items() if ".blocks.1." not in name}, tmp_path / "model.safetensors"
-    )
+    save_file({k: x for k, x in stored.items() if ".blocks.1." not in k}, tmp_path / "model.safetensors")
     again = DualAttnForCausalLM.from_pretrained(tmp_path)
     for name, tensor in again.state_dict().items():
         assert torch.equal(tensor, model.state_dict()[name]) == (".blocks.1." not in name), name

@@ -51,9 +51,7 @@ def test_language_model_evaluation_harness(tmp_path: Path):
 
     tokenizer = byte_tokenizer()
     model = causal(vocab_size=len(tokenizer), max_block_size=48)
-    documents = [
-        {"text": text, "a": a, "b": b} for text, a, b in [("1+1=", "2", "34"), ("abc", "d", "xyz"), ("q", "r", "s")]
-    ]
+    documents = [{"text": x, "a": a, "b": b} for x, a, b in [("1+1=", "2", "34"), ("abc", "d", "xyz"), ("q", "r", "s")]]
     for document in documents:
         losses = [-score(model, tokenizer, document["text"], " " + document[choice]) for choice in "ab"]
         document["label"] = int(losses[1] < losses[0])

@@ -35,9 +35,7 @@ def write_models(folder: Path) -> None:
         (False, (DualAttnEncoderModel, DualAttnForMaskedLM, DualAttnForSequenceClassification)),
     ):
         tokens = byte_tokenizer(padding_side="left" if causal else "right", model_max_length=LENGTH, **NAMES)
-        special: dict[str, Any] = {
-            f"{name}_token_id": getattr(tokens, f"{name}_token_id") for name in ("bos", "eos", "pad")
-        }
+        special: dict[str, Any] = {f"{n}_token_id": getattr(tokens, f"{n}_token_id") for n in ("bos", "eos", "pad")}
         made = (config if causal else encoder_config)(vocab_size=len(tokens), max_block_size=LENGTH, **special)
         for kind in kinds:
             place = folder / made.model_type / kind.__name__

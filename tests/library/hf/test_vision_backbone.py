@@ -81,10 +81,7 @@ def test_another_number_of_classes_must_be_asked_for(kind: str, tmp_path: Path):
 @pytest.mark.parametrize(
     "symbols",
     [
-        {
-            "symbol_retrieval": "position_relative_2d",
-            "symbol_retrieval_kwargs": {"symbol_dim": WIDTH, "max_rel_pos": 2},
-        },
+        dict(symbol_retrieval="position_relative_2d", symbol_retrieval_kwargs={"symbol_dim": WIDTH, "max_rel_pos": 2}),
         {"symbol_retrieval": "positional_symbols", "symbol_retrieval_kwargs": {"symbol_dim": 16, "max_length": 7}},
         {"symbol_retrieval": "symbolic_attention"},
         {"model": "transformer", "n_heads": 4},

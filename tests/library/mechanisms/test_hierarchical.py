@@ -73,16 +73,10 @@ test_bad_input = refused(
     (lambda: SocialContextualAttention(3, D, ["a", "b"])(USER, {"a": TEXT[0]}), "groups: expected the aspects"),
     (lambda: SocialContextualAttention(3, D, ["a"])(USER, {"a": TEXT[0]}, masks={"b": None}), "masks"),
     *(
-        (
-            lambda wrong=wrong: SocialContextualAttention(3, D, ["posts", wrong]),
-            f"^aspects: expected names .*, got {wrong!r}$",
-        )
+        (lambda wrong=wrong: SocialContextualAttention(3, D, ["posts", wrong]), f"^aspects: .* names .* {wrong!r}$")
         for wrong in ("items", "training", "a.b", "")
     ),
-    (
-        lambda: SocialContextualAttention(3, D, ["a", "b", "a"]),
-        r"^aspects: expected names that differ, got \['a', 'b', 'a'\]$",
-    ),
+    (lambda: SocialContextualAttention(3, D, ["a", "b", "a"]), r"^aspects: .* that differ, got \['a', 'b', 'a'\]$"),
     (lambda: MultiRepresentationAttention([3, 7], D)([TEXT[..., :3]]), "expected 2"),
     (lambda: MultiRepresentationAttention([3, 7], D)([TEXT[..., :3]] * 2), r"representations\[1\]"),
 )

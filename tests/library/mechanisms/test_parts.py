@@ -40,9 +40,7 @@ def test_heads_have_parameters_of_their_own(name):
     q, k = normal(B, H, L, WIDTH), normal(B, H, S, WIDTH)
     scores = heads(q, k)
     for h in range(H):
-        one.load_state_dict(
-            {key: tensor[h].view_as(one.state_dict()[key]) for key, tensor in heads.state_dict().items()}
-        )
+        one.load_state_dict({key: x[h].view_as(one.state_dict()[key]) for key, x in heads.state_dict().items()})
         close(scores[:, h], one(q[:, h], k[:, h]))
 
 

@@ -266,7 +266,6 @@ test_bad_input = refused(
     (lambda x: LatentAttention(D, H, 3, 0), "^d_query_latent: expected a positive number"),
     (lambda x: LatentAttention(D, H, 3)(torch.randn(3, N, D), x), r"^query: expected shape \(2, length, 8\)"),
     (lambda x: TensorProductProjection(D, H, 4, 0), "^rank: expected a positive number"),
-    (lambda x: recipes.tensor_product_attention(8, 3), "^d_model: 8 is not divisible"),
     (lambda x: MultiToken(H, key_kernel=4), "^key_kernel: expected an odd number"),
     (lambda x: MultiToken(H, group=3), "^group: expected a divisor of heads=2, got 3"),
     (lambda x: GeneralAttention(Dot(), MultiToken(H), block=8), "^block: MultiToken aligns all queries"),

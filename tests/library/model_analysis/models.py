@@ -32,10 +32,8 @@ def encoder(dual=True):
 def vision(dual=True):
     if not dual:
         return drawn(VisionTransformer(**IMAGES, n_heads=4, pool="cls"))
-    symbols = {
-        "symbol_retrieval": "position_relative_2d",
-        "symbol_retrieval_kwargs": {"symbol_dim": 16, "max_rel_pos": 1},
-    }
+    own = {"symbol_dim": 16, "max_rel_pos": 1}
+    symbols = {"symbol_retrieval": "position_relative_2d", "symbol_retrieval_kwargs": own}
     ra_kwargs = {"use_relative_positional_symbols": True}
     return drawn(VisionDualAttnTransformer(**IMAGES, **HEADS, **symbols, ra_kwargs=ra_kwargs, pool="cls"))
 

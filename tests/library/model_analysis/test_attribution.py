@@ -84,10 +84,8 @@ def test_models_in_half_precision(score):
 
 def test_a_part_is_what_its_removal_changes_directly():
     """The model has no last norm, so its logits are linear in the stream."""
-    model, x = (
-        lm("symbolic_attention", final_norm=False, sa_kwargs={"out_dim": 16}, ra_kwargs={"out_dim": 16}),
-        tokens(3, 9),
-    )
+    own, x = {"out_dim": 16}, tokens(3, 9)
+    model = lm("symbolic_attention", final_norm=False, sa_kwargs=own, ra_kwargs=own)
     found, place = attribute_logits(model, x, 6), 6
     before = model(x).logits[:, place]
     heads = found.merged("head")

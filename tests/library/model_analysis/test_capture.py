@@ -68,17 +68,13 @@ def test_contributions_add_up_to_the_output_of_the_layer(name):
     layers += [
         m for m in model.modules() if isinstance(m, Attention) and not any(m in set(d.modules()) for d in layers)
     ]
-    handles = [
-        layer.register_forward_hook(lambda m, _, out: outputs.__setitem__(m, out[0].detach())) for layer in layers
-    ]
+    handles = [x.register_forward_hook(lambda m, _, out: outputs.__setitem__(m, out[0].detach())) for x in layers]
     with capture(model, "contribution") as maps:
         run()
     for handle in handles:
         handle.remove()
     assert len(maps.only) == len(layers)
-    found = [
-        torch.stack([heads.get("contribution").sum(1) for heads in layer.kinds]).sum(0) for layer in maps.only.values()
-    ]
+    found = [torch.stack([h.get("contribution").sum(1) for h in layer.kinds]).sum(0) for layer in maps.only.values()]
     for values in found:
         biases = [wanted - values for wanted in outputs.values() if wanted.shape == values.shape]
         flat = [bias.flatten(0, 1) for bias in biases]
@@ -161,12 +157,9 @@ def test_heads_and_relations_that_are_chosen():
     assert torch.equal(part.select("weights", head=1, example=2), whole.weights[2, 1])
     assert torch.equal(part.select("relations", relation=2, receiver=5), whole.relations[:, 5, :, 2])
     assert torch.equal(part.select("visible", head=1), whole.visible[:, 0])
-    assert part.labels("relations") == {
-        "example": (0, 1, 2),
-        "receiver": tuple(range(9)),
-        "sender": tuple(range(9)),
-        "relation": (4, 2),
-    }
+    places = tuple(range(9))
+    labels = {"example": (0, 1, 2), "receiver": places, "sender": places, "relation": (4, 2)}
+    assert part.labels("relations") == labels
 
 
 def test_layers_by_name():

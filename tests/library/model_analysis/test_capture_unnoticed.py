@@ -39,10 +39,8 @@ def test_memory_is_that_of_what_is_chosen():
 
 
 def test_relations_are_built_only_if_they_are_kept():
-    model, x = (
-        lm("symbolic_attention", ra_kwargs={"n_relations": 12, "rel_proj_dim": 2}, max_block_size=64),
-        tokens(2, 64),
-    )
+    x = tokens(2, 64)
+    model = lm("symbolic_attention", ra_kwargs={"n_relations": 12, "rel_proj_dim": 2}, max_block_size=64)
     largest = {}
     for quantity in ("weights", "relations"):
         with torch.no_grad(), capture(model, quantity, layers=0, heads="relational"), LargestTensor() as watch:

@@ -59,10 +59,8 @@ def test_the_published_parameter_counts(preset, dataset):
 
 
 def test_small_models_are_matched():
-    plain, dual = (
-        count_parameters(empty_image_model(PRESETS[f"{name}-digits"], IMAGE_SETS["digits"]))
-        for name in ("ViT", "ViDAT")
-    )
+    models = (empty_image_model(PRESETS[f"{name}-digits"], IMAGE_SETS["digits"]) for name in ("ViT", "ViDAT"))
+    plain, dual = map(count_parameters, models)
     assert abs(plain - dual) < 0.01 * dual
     assert set(LOOKS) == set(PRESETS)
 
@@ -157,14 +155,8 @@ def test_a_run_on_an_archive_of_cifar(monkeypatch, capsys, layout):
     """All images of a tiny archive are trained and tested on, as in the tables."""
     load_images.cache_clear()
     make_official(monkeypatch, Path(), "cifar100", layout)
-    words = [
-        "--data.dataset=cifar100",
-        "--data.folder=.",
-        "--data.augmentation=cutmix",
-        "--data.n_val=0",
-        "--loop.epochs=1",
-    ]
-    assert main(["train", "images", *words, *QUIET, *NARROW, "--output.name=run"]) == 0
+    data = ["--data.dataset=cifar100", "--data.folder=.", "--data.augmentation=cutmix", "--data.n_val=0"]
+    assert main(["train", "images", *data, "--loop.epochs=1", *QUIET, *NARROW, "--output.name=run"]) == 0
     result = json.loads(Path("runs/run/result.json").read_text())
     assert (result["benchmark"], result["n_train"], result["n_test"]) == ("cifar100-cutmix", 10, 4)
     assert set(result["accuracy"]) == {"test"}
@@ -217,16 +209,10 @@ def test_cells_are_the_runs_of_the_tables():
     [
         (["--data.dataset=cifar10"], "data.folder: cifar10 needs the folder that holds cifar-10-python.tar.gz or"),
         (["--data.dataset=cifar100", "--data.folder=none"], "data.folder: expected cifar-100-python.tar.gz or"),
-        (
-            ["--data.dataset=cifar"],
-            "data.dataset: expected one of 'digits', 'mnist', 'cifar10', 'cifar100', 'folder', got cifar",
-        ),
+        (["--data.dataset=cifar"], "data.dataset: expected one of 'digits', 'mnist', 'cifar10', .*, got cifar"),
         (["--data.folder=x"], "data.folder: expected null with digits, which comes with a package, got 'x'"),
         (["--data.from_hub=true"], "data.from_hub: expected false with digits"),
-        (
-            ["--data.dataset=cifar10", "--data.from_hub=true", "--data.folder=x"],
-            "data.folder: expected null with data.from_hub, got 'x'",
-        ),
+        (["--data.dataset=cifar10", "--data.from_hub=true", "--data.folder=x"], "data.folder: .* data.from_hub"),
         (["--data.augmentation=autoaugment"], "data.augmentation: expected another than autoaugment with digits"),
         (["--data.n_train=1700"], "data.n_train: expected from 1 to 1,"),
         (["--model.patch_size=[0,4]"], "model.patch_size: expected integers of at least 1, got [0, 4]"),

@@ -93,12 +93,9 @@ def test_text_is_tokenized_once_and_split_by_documents(tmp_path, monkeypatch):
     data = load(config, tmp_path)
     train, val = pieces_of(everything(data.train)), pieces_of(everything(data.val))
     assert train == [text for text in DOCUMENTS if text in train]  # in their order, each once
-    assert data.origin["train"]["split"] == {
-        "fraction": 0.2,
-        "documents": 40,
-        "duplicates": 3,
-        "kept apart": len(DOCUMENTS) - len(train),
-    }
+    apart = len(DOCUMENTS) - len(train)
+    split = {"fraction": 0.2, "documents": 40, "duplicates": 3, "kept apart": apart}
+    assert data.origin["train"]["split"] == split
     assert set(val[:-1]) <= set(DOCUMENTS) - set(train) and 5 <= len(val) <= 12
     assert data.val_bytes == sum(token != BYTES.end for token in data.val.batch(torch.arange(len(data.val)))[1].ravel())
 

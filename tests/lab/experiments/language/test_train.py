@@ -161,9 +161,7 @@ def test_a_plan_of_steps():
     plan = StepPlan(StepLoopConfig(steps=10, batch_size=3, report_every=4, eval_every=3, checkpoint_every=0))
     ends = [plan.first_step(span) for span in range(1, plan.spans)] + [plan.total_steps]
     assert ends == [3, 4, 6, 8, 9, 10]
-    assert torch.cat([indices for span in range(plan.spans) for indices in plan.batches(span)]).tolist() == list(
-        range(30)
-    )
+    assert torch.cat([i for span in range(plan.spans) for i in plan.batches(span)]).tolist() == list(range(30))
     assert [plan.evaluates(span) for span in range(plan.spans)] == [True, False, True, False, True, True]
     assert not any(plan.saves(span) for span in range(plan.spans))
 

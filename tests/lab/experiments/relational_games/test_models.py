@@ -124,10 +124,8 @@ def test_comparison_and_labels_name_presets():
 def test_baselines_learn_a_small_task(name):
     """The loss on 12 images of `same` falls well below chance, log 2, in thirty steps of the model at full size."""
     torch.manual_seed(0)
-    model, images = (
-        build_games_model(PRESETS[name], 2, seed=0),
-        make_splits("same", 12, n_val=1, n_test=1, seed=0)["train"],
-    )
+    model = build_games_model(PRESETS[name], 2, seed=0)
+    images = make_splits("same", 12, n_val=1, n_test=1, seed=0)["train"]
     batch = images.images.float() / 255, images.labels
     optimizer = build_optimizer(model, OptimConfig())
     losses = []
@@ -148,9 +146,8 @@ def test_what_baselines_say_of_an_image_does_not_change_with_the_batch():
 
 
 def test_published_baselines_are_as_they_were_run():
-    corelnet, predinet, abstractor = (
-        build_games_model(PRESETS[n], 2, seed=0) for n in ("corelnet", "predinet", "abstractor")
-    )
+    names = ("corelnet", "predinet", "abstractor")
+    corelnet, predinet, abstractor = (build_games_model(PRESETS[name], 2, seed=0) for name in names)
     assert corelnet.corelnet.activation == "identity" and corelnet.corelnet.symmetric_rels
     assert (predinet.predinet.n_heads, predinet.predinet.n_relations, predinet.predinet.key_dim) == (16, 8, 8)
     assert predinet.predinet.position_dim == 1

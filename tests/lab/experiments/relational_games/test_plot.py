@@ -116,10 +116,8 @@ def test_results_of_different_generators_are_not_merged(tmp_path):
         return tmp_path / name
 
     older, newer = table("older.csv", ("between", "same")), table("newer.csv", ("between",), 3, generator=2)
-    same, shared = (
-        table("same.csv", ("same",), 3, generator=1),
-        table("shared.csv", ("same",), 4, independent_share=0.5),
-    )
+    same = table("same.csv", ("same",), 3, generator=1)
+    shared = table("shared.csv", ("same",), 4, independent_share=0.5)
     message = r"newer\.csv: .* on between, .* seed 3: generator 2, but generator 1 in .*not merged"
     with pytest.raises(ValueError, match=message):
         merge_results(GAMES, [older, newer])

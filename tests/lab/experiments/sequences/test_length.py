@@ -42,9 +42,7 @@ def test_only_short_sequences_are_trained_on(task):
     data = LengthDataConfig(longest=5, lengths=(3, 5, 9), n_val=50, n_test=40)
     config = LengthConfig(task=task, data=data)
     problem = LENGTH.prepare(config, cache=Path()).problem
-    lengths = {
-        name: {*(examples.tensors[1] >= 0).nonzero()[:, 1].tolist()} for name, examples in problem.evaluation.items()
-    }
+    lengths = {name: {*(x.tensors[1] >= 0).nonzero()[:, 1].tolist()} for name, x in problem.evaluation.items()}
     if task == "argsort":  # answers of M objects are the positions from 2M to 3M - 1
         assert lengths == {"val": {*range(4, 15)}, "3": {6, 7, 8}, "5": {*range(10, 15)}, "9": {*range(18, 27)}}
     else:  # the one of K constants is at K + 2

@@ -87,9 +87,7 @@ def test_an_induction_head_and_a_previous_token_head_are_known():
     even = (even / even.sum(-1, keepdim=True)).expand(n, length, length)
     first = DualAttentionOutput(even, sa_weights=previous[:, None], ra_maps=(even[:, None], even[:, None]))
     scores = head_scores(Attends(first, torch.stack((even, matching), 1)), drawn.tokens, drawn.sources)
-    assert set(scores) == {
-        f"{score}/{head}" for score in ("matching", "previous") for head in ("0/sa0", "0/ra0", "1/sa0", "1/sa1")
-    }
+    assert set(scores) == {f"{s}/{h}" for s in ("matching", "previous") for h in ("0/sa0", "0/ra0", "1/sa0", "1/sa1")}
     assert scores["matching/1/sa1"] == 1 and scores["previous/0/sa0"] == 1
     by_hand = [1 / (place + 1) for row in drawn.sources.tolist() for place, source in enumerate(row) if source >= 0]
     assert scores["matching/1/sa0"].item() == pytest.approx(sum(by_hand) / len(by_hand), rel=1e-5)
@@ -204,10 +202,8 @@ def test_wrong_settings(tmp_path, monkeypatch, capsys, words, message):
 def test_cells_have_the_steps_of_their_task():
     grid = RecallGrid(tasks=("parity-8", "mqar-4"), steps=(40, 90), models=("T",), evaluations=10)
     configs = [grid.config(cell) for cell in cells(RECALL, grid)]
-    assert [(c.task, c.data.size, c.loop.steps, c.loop.eval_every) for c in configs[:2]] == [
-        ("parity", 8, 40, 4),
-        ("mqar", 4, 90, 9),
-    ]
+    parity, mqar = ((c.task, c.data.size, c.loop.steps, c.loop.eval_every) for c in configs[:2])
+    assert (parity, mqar) == (("parity", 8, 40, 4), ("mqar", 4, 90, 9))
     assert RECALL.cost(configs[1]).work > RECALL.cost(configs[0]).work
 
 

@@ -47,9 +47,7 @@ def run(operation, leaves, index, **arguments):
 def assert_same_with_gradients(ours, theirs, leaves):
     torch.testing.assert_close(ours, theirs, atol=1e-11, rtol=1e-11)
     cotangent = torch.randn_like(theirs)
-    for a, b in zip(
-        torch.autograd.grad(ours, leaves, cotangent), torch.autograd.grad(theirs, leaves, cotangent), strict=True
-    ):
+    for a, b in zip(*(torch.autograd.grad(output, leaves, cotangent) for output in (ours, theirs)), strict=True):
         torch.testing.assert_close(a, b, atol=1e-11, rtol=1e-11)
 
 

@@ -172,10 +172,7 @@ def test_a_changed_state_is_refused(model, documents, tmp_path):
 @refusals(
     (lambda model: build_dictionary(model, []), "documents: expected at least one"),
     (lambda model: build_dictionary(model, [EMPTY] * 2), "documents: expected one with tokens, got 2 empty ones"),
-    (
-        lambda model: build_dictionary(model, [torch.zeros(3)]),
-        r"documents: .* of shape \(N,\), got torch.float32 \(3,\)",
-    ),
+    (lambda model: build_dictionary(model, [torch.zeros(3)]), r"documents: .* shape \(N,\), got torch.float32 \(3,\)"),
     (lambda model: build_dictionary(model, [torch.arange(3)], batch_size=0), "batch_size: expected at least 1, got 0"),
     (lambda model: build_dictionary(FAMILIES["encoder transformer"](), [torch.arange(3)]), "kinds"),
     (lambda model: DictionarySettings(top=0), "top: expected at least 1, got 0"),

@@ -41,22 +41,13 @@ ONE_RELATION = {"source": captured(MODEL, X, (), "relations", relations=[0])}
 
 @refusals(
     (["head"], {}, TypeError, "interventions: expected interventions, got str"),
-    (Ablate(Target("head", layers=5)), {}, "layers: expected some of blocks.0"),
-    (
-        Ablate(Target("relation", relations=2)),
-        {},
-        "relations: expected numbers from 0 to 1, the relations of blocks.0, got 2",
-    ),
+    (Ablate(Target("relation", relations=2)), {}, "relations: .* 0 to 1, the relations of blocks.0, got 2"),
     (Patch(Target("head")), {}, "source: Patch needs maps of other inputs"),
     (Patch(Target("head")), {"source": "maps"}, TypeError, "source: expected maps of a capture, got str"),
     *((Patch(Target(name, layers=0)), SHORTER, "source: expected .* of the same lengths") for name in MEDIATORS),
     (Patch(Target("relation", layers=1)), SHORTER, "source: expected maps with relations"),
     (Patch(Target("relation")), ONE_RELATION, r"source: expected the relations \(0, 1\)"),
-    (
-        Patch(Target("relation")),
-        {"source": captured(MODEL, tokens(3, 9), ())},
-        "source: expected 2 examples or one, got 3",
-    ),
+    (Patch(Target("relation")), {"source": captured(MODEL, tokens(3, 9), ())}, "source: .* 2 examples or one, got 3"),
     (Ablate(Target("relation"), "resample"), {"x": X[:1]}, "how: 'resample' takes another example"),
     (Ablate(Target("symbol"), "resample"), {"x": X[:1]}, "how: 'resample' takes another example"),
     (Ablate(Target("relation", pairs=[(9, 0), (1, 0)])), {}, r"was never given the places \[\(9, 0\)\]"),
@@ -81,10 +72,7 @@ def test_pairs_that_share_symbols(places):
 
 test_models_without_the_target = refused(
     (lambda: Target("head").locate(ESBN(6)), "target: expected layers with heads that have a head, got none"),
-    (
-        lambda: Target("relation").locate(PrediNet(6, 5, 3, 2)),
-        "target: expected layers with relational heads that have a relation",
-    ),
+    (lambda: Target("relation").locate(PrediNet(6, 5, 3, 2)), "target: expected layers .* that have a relation"),
 )
 
 

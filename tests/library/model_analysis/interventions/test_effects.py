@@ -350,7 +350,6 @@ def predict_nothing(model, x):
     ([X], {"head": HEAD}, {"predict": predict_nothing}, "targets: expected something that is scored"),
     ([X[0]], {"head": HEAD}, {}, "document: expected token ids"),
     ([X], {"head": Patch(Target("head"))}, {}, "source: Patch needs maps"),
-    ([X], {"head": Ablate(Target("head", receivers=[30]))}, {}, "was never given the places"),
     of="documents, interventions, how",
 )
 def test_wrong_measurements(measure, documents, interventions, how, error, message):
@@ -368,10 +367,7 @@ test_bad_input = refused(
     (lambda: faithfulness(EFFECTS, EFFECTS[:1]), "approximate: expected effects of"),
     (lambda: faithfulness(EFFECTS[:1], EFFECTS[:1]), "at least two"),
     (lambda: faithfulness(EFFECTS, EFFECTS), "by one metric"),
-    (
-        lambda: approximate_effects(lm("transformer"), [X], {"head": HEAD}, metrics=["kl"]),
-        "of loss, logit_difference, got 'kl'",
-    ),
+    (lambda: approximate_effects(lm("transformer"), [X], {"head": HEAD}, metrics=["kl"]), "of loss, .*, got 'kl'"),
     (lambda: Prediction(torch.zeros(2, 8, 11), X), "targets: expected shape"),
     (
         lambda: predict_next_tokens(torch.nn.Embedding(20, 4), X),

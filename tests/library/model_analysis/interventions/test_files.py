@@ -33,11 +33,8 @@ def test_files(tmp_path):
     save_interventions(tmp_path / "some.json", interventions)
     assert load_interventions(tmp_path / "some.json") == interventions
     text = (tmp_path / "some.json").read_text()
-    assert json.loads(text)["interventions"][4] == {
-        "kind": "steer",
-        "target": {"mediator": "relation", "receivers": [3]},
-        "amount": -1.5,
-    }
+    target = {"mediator": "relation", "receivers": [3]}
+    assert json.loads(text)["interventions"][4] == {"kind": "steer", "target": target, "amount": -1.5}
     model, x = lm("symbolic_attention"), tokens(3, 9)
     save_interventions(tmp_path / "one.json", Steer(Target("relation", layers=0), 1.0))
     one = load_interventions(tmp_path / "one.json")
@@ -63,14 +60,8 @@ def test_rotations_within_each_other_are_bounded(tmp_path, depth, allowed):
     ('{"format": 1, "interventions": [3]}', "intervention: expected an object"),
     ('{"format": 1, "interventions": [{"kind": "remove"}]}', "kind: expected one of ablate, scale, patch, steer"),
     ('{"format": 1, "interventions": [{"kind": "patch"}]}', "target: expected an object"),
-    (
-        '{"format": 1, "interventions": [{"kind": "scale", "target": {"mediator": "head"}, "factr": 2}]}',
-        "got 'factr'; did you mean factor",
-    ),
-    (
-        '{"format": 1, "interventions": [{"kind": "scale", "target": {"mediator": "heads"}}]}',
-        "mediator: expected 'head'",
-    ),
+    ('{"format": 1, "interventions": [{"kind": "scale", "target": {"mediator": "head"}, "factr": 2}]}', "'factr'"),
+    ('{"format": 1, "interventions": [{"kind": "scale", "target": {"mediator": "heads"}}]}', "mediator: .*'head'"),
     of="content",
 )
 def test_wrong_files(tmp_path, content, error, message):

@@ -283,15 +283,11 @@ def test_steering():
         model(x)
     direction = [3.0, 0.0, 4.0]
     maps = captured(model, x, [Steer(Target("relation", layers=0, relations=1), 2.0, strength=0.5)], layers=0)
-    close(
-        maps[0].relational.relations - before[0].relational.relations,
-        torch.tensor([0.0, 1.0, 0.0]).expand(3, 9, 9, 3).double(),
-    )
+    moved = maps[0].relational.relations - before[0].relational.relations
+    close(moved, torch.tensor([0.0, 1.0, 0.0]).expand(3, 9, 9, 3).double())
     maps = captured(model, x, [Steer(Target("relation", layers=0), 10.0, direction)], layers=0)
-    close(
-        maps[0].relational.relations - before[0].relational.relations,
-        torch.tensor([6.0, 0.0, 8.0]).expand(3, 9, 9, 3).double(),
-    )
+    moved = maps[0].relational.relations - before[0].relational.relations
+    close(moved, torch.tensor([6.0, 0.0, 8.0]).expand(3, 9, 9, 3).double())
 
 
 def test_ablating_a_direction_takes_away_that_component_only():

@@ -19,13 +19,8 @@ def test_words_are_what_is_written_in_letters():
 
 def test_same_words():
     text = label_same_words("The cat saw the other Cat; the cat!")
-    assert written(text, "same word") == {
-        ("The", "the"),
-        ("the", "the"),
-        ("cat", "Cat"),
-        ("Cat", "cat"),
-        ("cat", "cat"),
-    }
+    cats = {("cat", "Cat"), ("Cat", "cat"), ("cat", "cat")}
+    assert written(text, "same word") == {("The", "the"), ("the", "the"), *cats}
     assert len(text.pairs["same word"]) == 6
     assert text.groups_of("same word") == (0,) * 8
 

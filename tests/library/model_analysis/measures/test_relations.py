@@ -15,10 +15,8 @@ from dual_attention.model_analysis.measures import (
 
 
 def test_message_share_is_a_ratio_of_norms():
-    relational, symbolic = (
-        torch.tensor([[3.0, 4.0], [0.0, 0.0], [0.0, 0.0]]),
-        torch.tensor([[0.0, 5.0], [1.0, 0.0], [0, 0]]),
-    )
+    relational = torch.tensor([[3.0, 4.0], [0.0, 0.0], [0.0, 0.0]])
+    symbolic = torch.tensor([[0.0, 5.0], [1.0, 0.0], [0, 0]])
     share = message_share(relational, symbolic)
     torch.testing.assert_close(share[:2], torch.tensor([0.5, 0.0], dtype=torch.float64))
     assert share[2].isnan()
