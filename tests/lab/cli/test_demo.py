@@ -8,16 +8,6 @@ from dataclasses import replace
 import pytest
 
 from dat.cli import demo
-from dat.cli.demo import (
-    DAT,
-    GAMES,
-    RIVAL,
-    DemoConfig,
-    accuracy_sentence,
-    left_out_sentence,
-    relation_sentence,
-    run_demo,
-)
 from dat.cli.main import main as dat_main
 from dat.experiments.relational_games.grid_relations import Detector
 from dat.sweeps.grid import GridFolder, cells
@@ -30,7 +20,7 @@ from tests.support.processes import fork_workers
 def rows(dat: dict[int, float], rival: dict[int, float]) -> list[dict]:
     return [
         {"model": model, "n_train": n, "seed": 0, "test": a, "hexominoes": a - 2, "stripes": a - 5}
-        for model, values in ((DAT, dat), (RIVAL, rival))
+        for model, values in ((demo.DAT, dat), (demo.RIVAL, rival))
         for n, a in values.items()
     ]
 
@@ -38,11 +28,13 @@ def rows(dat: dict[int, float], rival: dict[int, float]) -> list[dict]:
 @pytest.mark.slow
 def test_the_demo_leaves_a_table_two_pictures_and_two_sentences(tmp_path, monkeypatch, capsys):
     fork_workers(monkeypatch)
-    config = DemoConfig(folder=str(tmp_path), sizes=(16, 32), trials=2, time_budget=0.0, epochs=1, n_test=64, workers=1)
-    folder = run_demo(config)
+    config = demo.DemoConfig(
+        folder=str(tmp_path), sizes=(16, 32), trials=2, time_budget=0.0, epochs=1, n_test=64, workers=1
+    )
+    folder = demo.run_demo(config)
     assert folder == tmp_path / "demo-1"
     assert all((folder / "figures" / name).exists() for name in ("learning_curves.png", "relation.png"))
-    assert len(read_results(GAMES, folder / "results.csv")) == 4  # one trial: the budget allows no second one
+    assert len(read_results(demo.GAMES, folder / "results.csv")) == 4  # one trial: the budget allows no second one
     text = capsys.readouterr().out
     assert "Accuracy in percent (one trial" in text and "From 32 images the DAT" in text and "AUC" in text
     said = " ".join((folder / "demo.txt").read_text().split())
@@ -54,22 +46,22 @@ def test_the_demo_leaves_a_table_two_pictures_and_two_sentences(tmp_path, monkey
 
 
 def test_a_folder_is_new_or_has_the_same_demo_unfinished(tmp_path):
-    def claimed(config: DemoConfig) -> str:
+    def claimed(config: demo.DemoConfig) -> str:
         with ExitStack() as locks:
             return demo.claim_folder(config, locks).path.name
 
-    config = DemoConfig(folder=str(tmp_path))
+    config = demo.DemoConfig(folder=str(tmp_path))
     first, second = tmp_path / "demo-1", tmp_path / "demo-2"
     assert claimed(config) == "demo-1"
     assert claimed(config) == "demo-2"  # the first was never begun
     grid = demo.demo_grid(config, second)
-    GridFolder(GAMES, second).open(grid)
+    GridFolder(demo.GAMES, second).open(grid)
     assert claimed(config) == "demo-2"
     assert claimed(replace(config, time_budget=1.0)) == "demo-2"
     assert claimed(replace(config, trials=2)) == "demo-3"
-    with GridFolder(GAMES, second).locked():
+    with GridFolder(demo.GAMES, second).locked():
         assert claimed(config) == "demo-4"
-    cell = GridFolder(GAMES, second).path_of(cells(GAMES, grid)[0])
+    cell = GridFolder(demo.GAMES, second).path_of(cells(demo.GAMES, grid)[0])
     cell.write_text("{}")  # as no cell of this version is
     assert claimed(config) == "demo-5"
     cell.unlink()
@@ -84,15 +76,15 @@ def test_an_interrupted_demo_says_what_continues_it(tmp_path, monkeypatch):
 
     monkeypatch.setattr(demo, "demonstrate", demonstrate)
     with pytest.raises(Interrupted, match=r"the same command continues in .*demo-1"):
-        run_demo(DemoConfig(folder=str(tmp_path)))
+        demo.run_demo(demo.DemoConfig(folder=str(tmp_path)))
 
 
 def test_the_first_sentence_follows_the_numbers():
-    text = accuracy_sentence(rows({250: 70, 500: 80, 1000: 90}, {250: 51, 500: 55, 1000: 66}), 5000)
+    text = demo.accuracy_sentence(rows({250: 70, 500: 80, 1000: 90}, {250: 51, 500: 55, 1000: 66}), 5000)
     assert "DAT reaches 90 % on new images, the Transformer 66 %" in text
     assert "88 against 64 % (hexominoes) and 85 against 61 % (stripes)" in text
     assert "250 images already take the DAT past the Transformer's 1,000" in text
-    text = accuracy_sentence(rows({250: 52, 500: 53, 1000: 60}, {250: 70, 500: 75, 1000: 80}), 5000)
+    text = demo.accuracy_sentence(rows({250: 52, 500: 53, 1000: 60}, {250: 70, 500: 75, 1000: 80}), 5000)
     assert "DAT reaches 60 % on new images, the Transformer 80 %" in text and "past" not in text
 
 
@@ -108,7 +100,7 @@ def test_the_first_sentence_follows_the_numbers():
     ],
 )
 def test_only_a_dat_that_does_better_than_guessing_is_past_the_transformer(dat, rival, n_test, past):
-    text = accuracy_sentence(rows({50: dat, 100: dat}, {50: rival, 100: rival}), n_test)
+    text = demo.accuracy_sentence(rows({50: dat, 100: dat}, {50: rival, 100: rival}), n_test)
     assert ("already take the DAT past the Transformer's 100" in text) == bool(past) and past in text
 
 
@@ -121,27 +113,27 @@ def test_only_a_dat_that_does_better_than_guessing_is_past_the_transformer(dat, 
     ],
 )
 def test_trials_that_were_left_out_are_named_with_the_command_that_runs_them(seeds, words, tmp_path):
-    grid = demo.demo_grid(DemoConfig(trials=3, seed=5), tmp_path / "demo-3")
-    text = left_out_sentence([{"seed": seed} for seed in seeds], grid)
+    grid = demo.demo_grid(demo.DemoConfig(trials=3, seed=5), tmp_path / "demo-3")
+    text = demo.left_out_sentence([{"seed": seed} for seed in seeds], grid)
     assert text.startswith(words) and bool(text) == bool(words)
     assert not words or text.endswith(f"dat reproduce relational-games --config {tmp_path / 'demo-3' / 'grid.yaml'}")
 
 
 def test_the_second_sentence_follows_the_relation():
     aucs = {"test": (0.9, 0.97), "hexominoes": (0.8, 0.91), "stripes": (0.7, 0.6)}
-    text = relation_sentence(Detector(1, 0, -1, 0.97), [aucs], 1000)
+    text = demo.relation_sentence(Detector(1, 0, -1, 0.97), [aucs], 1000)
     assert "relation 1 of layer 2" in text and "Training did not make it" not in text
     assert "in 97 % of pairs of pentominoes (90 % before training), 91 % of pairs of hexominoes (80 %" in text
     trials = [{name: (before, after + gain) for name, (before, after) in aucs.items()} for gain in (-0.01, 0.0, 0.01)]
-    text = relation_sentence(Detector(1, 0, -1, 0.97), trials, 1000)
+    text = demo.relation_sentence(Detector(1, 0, -1, 0.97), trials, 1000)
     assert "in 97 ± 2 % of pairs of pentominoes (90 ± 0 % before training)" in text
     trials = [{name: (before, before + gain) for name, (before, _) in aucs.items()} for gain in (0.01, -0.05, 0.03)]
-    assert relation_sentence(Detector(1, 0, -1, 0.97), trials, 1000).endswith("it is about as good before.")
+    assert demo.relation_sentence(Detector(1, 0, -1, 0.97), trials, 1000).endswith("it is about as good before.")
 
 
 def test_a_trial_that_does_not_end_in_time_is_left_out(tmp_path, monkeypatch):
-    grid = demo.demo_grid(DemoConfig(trials=3, sizes=(250, 500)), tmp_path / "demo")
-    folder = GridFolder(GAMES, grid.out)
+    grid = demo.demo_grid(demo.DemoConfig(trials=3, sizes=(250, 500)), tmp_path / "demo")
+    folder = GridFolder(demo.GAMES, grid.out)
     folder.open(grid)
     begun = []
 
@@ -162,10 +154,10 @@ def test_a_trial_that_does_not_end_in_time_is_left_out(tmp_path, monkeypatch):
 @pytest.fixture
 def begun(tmp_path, monkeypatch):
     """A demo of two trials of four cells, five of which are done; and a way to go on, which takes no time."""
-    grid = demo.demo_grid(DemoConfig(trials=2, sizes=(250, 500)), tmp_path / "demo")
-    folder = GridFolder(GAMES, grid.out)
+    grid = demo.demo_grid(demo.DemoConfig(trials=2, sizes=(250, 500)), tmp_path / "demo")
+    folder = GridFolder(demo.GAMES, grid.out)
     folder.open(grid)
-    every = cells(GAMES, grid)
+    every = cells(demo.GAMES, grid)
 
     def write(cell):
         folder.path_of(cell).write_text('{"accuracy": {"test": 0.5}}')
@@ -209,4 +201,4 @@ def test_its_folder_is_locked(tmp_path, monkeypatch):
         seen.append(folder.path)
 
     monkeypatch.setattr(demo, "demonstrate", demonstrate)
-    assert run_demo(DemoConfig(folder=str(tmp_path))) == tmp_path / "demo-1" == seen[0]
+    assert demo.run_demo(demo.DemoConfig(folder=str(tmp_path))) == tmp_path / "demo-1" == seen[0]

@@ -7,16 +7,9 @@ import math
 import pytest
 import torch
 
+from dual_attention import functional
 from dual_attention.attention import Attention
 from dual_attention.baselines import ESBN
-from dual_attention.functional import (
-    attention,
-    disentangled_relational_cross_attention,
-    dot_score,
-    reference,
-    relational_attention,
-    relational_cross_attention,
-)
 from dual_attention.functional.relational.head_products import add_head_products
 from dual_attention.mechanisms import Dot, General, GeneralAttention, Relation, Sparsemax
 from dual_attention.symbol_retrieval import RelationalSymbolicAttention
@@ -47,10 +40,10 @@ def test_the_product_overflows():
     q, k = large(1, WIDTH), large(1, WIDTH)
     assert (q @ k.T).isinf().all()
     wanted = SCALE * (q.double() @ k.double().T)
-    torch.testing.assert_close(reference.inner_products(q, k, SCALE).double(), wanted, rtol=2e-3, atol=0)
-    assert reference.inner_products(100 * q, k / 100, 1e3).isinf().all()  # as it should be
+    torch.testing.assert_close(functional.reference.inner_products(q, k, SCALE).double(), wanted, rtol=2e-3, atol=0)
+    assert functional.reference.inner_products(100 * q, k / 100, 1e3).isinf().all()  # as it should be
     q = torch.tensor([[4e4]], dtype=torch.float16)
-    assert reference.inner_products(q, 1e-4 * torch.ones_like(q), 8.0).isfinite().all()
+    assert functional.reference.inner_products(q, 1e-4 * torch.ones_like(q), 8.0).isfinite().all()
 
 
 @pytest.mark.parametrize("need_weights", [False, True])
@@ -58,7 +51,7 @@ def test_the_product_overflows():
 def test_attention(need_weights, causal):
     q, k, v = large(B, 2, N, WIDTH), large(B, 1, N, WIDTH), large(B, 1, N, 4)
     mask = torch.ones(1, 1, N, N, dtype=torch.bool).tril() if causal else None
-    assert_finite(attention(q, k, v, scale=SCALE, mask=mask, need_weights=need_weights), (q, k, v))
+    assert_finite(functional.attention(q, k, v, scale=SCALE, mask=mask, need_weights=need_weights), (q, k, v))
 
 
 @pytest.mark.parametrize(
@@ -73,7 +66,7 @@ def test_relational_attention(impl, activation):
     inputs = (*heads, large(B, N, 3, WIDTH), large(B, M, 3, WIDTH), small(B, 2, M, 4), small(2, 4, 3))
     how = {"scale": SCALE, "rel_scale": SCALE, "rel_activation": activation, "impl": impl}
     for need_weights in {False, impl in ("reference", "dense")}:
-        assert_finite(relational_attention(*inputs, **how, need_weights=need_weights), inputs)
+        assert_finite(functional.relational_attention(*inputs, **how, need_weights=need_weights), inputs)
 
 
 @pytest.mark.parametrize("activation", ["softmax", "relu", "tanh"])
@@ -82,9 +75,9 @@ def test_relational_cross_attention(activation, need_weights):
     q, k, symbols = large(B, 2, N, WIDTH), large(B, 2, M, WIDTH), small(B, 2, M, 4)
     how = {"scale": SCALE, "need_weights": need_weights}
     inputs = (q, k, symbols)
-    assert_finite(relational_cross_attention(*inputs, activation=activation, **how), inputs)
+    assert_finite(functional.relational_cross_attention(*inputs, activation=activation, **how), inputs)
     inputs = (q, k, q, k, symbols)
-    assert_finite(disentangled_relational_cross_attention(*inputs, rel_activation=activation, **how), inputs)
+    assert_finite(functional.disentangled_relational_cross_attention(*inputs, rel_activation=activation, **how), inputs)
 
 
 def scored_beyond_float16():
@@ -97,7 +90,7 @@ def scored_beyond_float16():
 ATTENDING = {
     **{
         f"{impl} {activation}": lambda q, k, u, w, s, w_r, impl=impl, activation=activation: (
-            relational_attention(
+            functional.relational_attention(
                 q, k, u, w, s, w_r, scale=0.35, rel_scale=0.5, impl=impl, rel_activation=activation
             ).output
         )
@@ -106,15 +99,15 @@ ATTENDING = {
         )
     },
     "sdpa": lambda q, k, u, w, s, w_r: (
-        relational_attention(q, k, u, w, s, w_r, scale=0.35, rel_scale=0.5, impl="sdpa").output
+        functional.relational_attention(q, k, u, w, s, w_r, scale=0.35, rel_scale=0.5, impl="sdpa").output
     ),
-    "attention": lambda q, k, u, w, s, w_r: attention(q, k, s, scale=0.35)[0],
-    "weights": lambda q, k, u, w, s, w_r: attention(q, k, s, scale=0.35, need_weights=True)[1],
-    "relations": lambda q, k, u, w, s, w_r: reference.relations(
+    "attention": lambda q, k, u, w, s, w_r: functional.attention(q, k, s, scale=0.35)[0],
+    "weights": lambda q, k, u, w, s, w_r: functional.attention(q, k, s, scale=0.35, need_weights=True)[1],
+    "relations": lambda q, k, u, w, s, w_r: functional.reference.relations(
         q.transpose(1, 2), k.transpose(1, 2), scale=0.35, activation="softmax"
     ),
-    "rca": lambda q, k, u, w, s, w_r: relational_cross_attention(q, k, s, scale=0.35, need_weights=True)[0],
-    "disrca": lambda q, k, u, w, s, w_r: disentangled_relational_cross_attention(
+    "rca": lambda q, k, u, w, s, w_r: functional.relational_cross_attention(q, k, s, scale=0.35, need_weights=True)[0],
+    "disrca": lambda q, k, u, w, s, w_r: functional.disentangled_relational_cross_attention(
         q, k, q, k, s, scale=0.35, rel_activation="softmax"
     )[0],
 }
@@ -141,7 +134,7 @@ def differentiated(call, leaves):
 
 def test_scores_of_mechanisms_baselines_and_symbols():
     with torch.no_grad():
-        assert dot_score(large(N, WIDTH), large(M, WIDTH)).isfinite().all()
+        assert functional.dot_score(large(N, WIDTH), large(M, WIDTH)).isfinite().all()
         relation = Relation(WIDTH, 1).half()
         u = large(1, N, 1, WIDTH)
         assert relation.relate(u, u).isfinite().all()

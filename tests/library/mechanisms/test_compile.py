@@ -3,41 +3,34 @@
 import pytest
 import torch
 
+from dual_attention import mechanisms
 from dual_attention.functional import directional_mask
-from dual_attention.mechanisms import (
-    Additive,
-    Cosine,
-    DirectionalSelfAttention,
-    Entmax,
-    General,
-    GeneralAttention,
-    Hard,
-    LocationAwareAttention,
-    MultiHead,
-    ParallelCoAttention,
-    Sparsemax,
-    recipes,
-)
 from tests.support.tensors import float64
 
 B, L, D, H = 2, 5, 8, 2
 
 HEADS = {
-    "additive, sparsemax": lambda: MultiHead(GeneralAttention(Additive(4, 4, 3, heads=H), Sparsemax()), D, H),
-    "general, learned entmax": lambda: MultiHead(GeneralAttention(General(4, 4), Entmax(learned=True)), D, H),
-    "self-attention": lambda: recipes.self_attention(D, H),
-    "straight-through": lambda: MultiHead(GeneralAttention(General(4, 4), Hard("st")), D, H),
-    "sigmoid": lambda: recipes.sigmoid_self_attention(D, H),
+    "additive, sparsemax": lambda: mechanisms.MultiHead(
+        mechanisms.GeneralAttention(mechanisms.Additive(4, 4, 3, heads=H), mechanisms.Sparsemax()), D, H
+    ),
+    "general, learned entmax": lambda: mechanisms.MultiHead(
+        mechanisms.GeneralAttention(mechanisms.General(4, 4), mechanisms.Entmax(learned=True)), D, H
+    ),
+    "self-attention": lambda: mechanisms.recipes.self_attention(D, H),
+    "straight-through": lambda: mechanisms.MultiHead(
+        mechanisms.GeneralAttention(mechanisms.General(4, 4), mechanisms.Hard("st")), D, H
+    ),
+    "sigmoid": lambda: mechanisms.recipes.sigmoid_self_attention(D, H),
 }
 RELATIONAL = {
-    "relational": lambda: recipes.relational_heads(D, H, 4),
-    "cosine relations, sparsemax": lambda: recipes.relational_heads(
-        D, H, 4, relation=Cosine(learned=True, heads=4), align=Sparsemax()
+    "relational": lambda: mechanisms.recipes.relational_heads(D, H, 4),
+    "cosine relations, sparsemax": lambda: mechanisms.recipes.relational_heads(
+        D, H, 4, relation=mechanisms.Cosine(learned=True, heads=4), align=mechanisms.Sparsemax()
     ),
 }
 ALONE = {
-    "local-p": lambda: recipes.luong_local_p(D, D, 2),
-    "directional": lambda: DirectionalSelfAttention(D, "forward"),
+    "local-p": lambda: mechanisms.recipes.luong_local_p(D, D, 2),
+    "directional": lambda: mechanisms.DirectionalSelfAttention(D, "forward"),
 }
 
 
@@ -76,14 +69,14 @@ def test_alone(name):
 
 @pytest.mark.slow
 def test_location_aware():
-    module = float64(LocationAwareAttention(D, D, n_filters=2, kernel_size=3))
+    module = float64(mechanisms.LocationAwareAttention(D, D, n_filters=2, kernel_size=3))
     x = torch.randn(B, L, D).double()
     check(module, (x, x), {"padding_mask": torch.rand(B, L) < 0.7})
 
 
 @pytest.mark.slow
 def test_coattention():
-    module = float64(ParallelCoAttention(D, 3))
+    module = float64(mechanisms.ParallelCoAttention(D, 3))
     x1, x2 = torch.randn(B, L, D).double(), torch.randn(B, 4, 3).double()
     mask = torch.rand(B, 4) < 0.6
     wanted = module(x1, x2, mask2=mask)

@@ -4,15 +4,8 @@ import pytest
 import torch
 from torch import nn
 
+from dual_attention import mechanisms
 from dual_attention.functional import masked_softmax, reinforce_loss
-from dual_attention.mechanisms import (
-    Additive,
-    DirectionalSelfAttention,
-    FusionGate,
-    GeneralAttention,
-    ReinforcedSelfAttention,
-    recipes,
-)
 from tests.support.refusals import refused
 from tests.support.tensors import close, float64, normal
 
@@ -23,7 +16,7 @@ B, N, D = 2, 3, 5
 
 @pytest.mark.parametrize("direction", ["forward", "backward", "both"])
 def test_directional(direction):
-    m = float64(DirectionalSelfAttention(D, direction))
+    m = float64(mechanisms.DirectionalSelfAttention(D, direction))
     h = normal(B, N, D)
     padding = torch.tensor([[True] * N, [True, True, False]])
     output = m(h, padding_mask=padding, need_weights=True)
@@ -41,7 +34,7 @@ def test_directional(direction):
 @pytest.mark.parametrize("padded", [False, True])
 def test_reinforced_self_attention_formula(padded):
     """Drawn queries attend to drawn keys in each direction, others receive a mean; the gate fuses both."""
-    m = float64(ReinforcedSelfAttention(D)).train()
+    m = float64(mechanisms.ReinforcedSelfAttention(D)).train()
     h = normal(B, N, D)
     padding = torch.tensor([[True] * N, [True, True, False]]) if padded else None
     real = torch.ones(B, N, dtype=torch.bool) if padding is None else padding
@@ -67,7 +60,7 @@ def test_reinforced_self_attention_formula(padded):
 
 
 def test_reinforced_self_attention_of_everything_is_directional():
-    m = float64(ReinforcedSelfAttention(D, ("backward",)))
+    m = float64(mechanisms.ReinforcedSelfAttention(D, ("backward",)))
     h, padding = normal(B, N, D).requires_grad_(), torch.tensor([[True] * N, [True, False, False]])
     output = m(h, padding_mask=padding, select_all=True)
     close(output.output, m.directed[0](h, padding_mask=padding).context)
@@ -80,7 +73,7 @@ def test_reinforced_self_attention_of_everything_is_directional():
 
 
 def test_the_samplers_of_reinforced_self_attention_learn():
-    m = ReinforcedSelfAttention(D).double()
+    m = mechanisms.ReinforcedSelfAttention(D).double()
     h = normal(B, N, D)
     output = m(h)
     loss = output.output.square().mean((1, 2)) + 0.1 * output.selection.fraction
@@ -89,7 +82,7 @@ def test_the_samplers_of_reinforced_self_attention_learn():
 
 
 def test_fusion_gate():
-    gate = FusionGate(D).double()
+    gate = mechanisms.FusionGate(D).double()
     c, h = normal(B, N, D), normal(B, N, D)
     nn.init.zeros_(gate.gate.weight)
     close(gate(c, h), (c + h) / 2)
@@ -98,17 +91,20 @@ def test_fusion_gate():
 
 
 test_bad_input = refused(
-    (lambda: ReinforcedSelfAttention(D, ()), "directions: expected a positive number"),
-    (lambda: DirectionalSelfAttention(D, "up"), "direction"),
+    (lambda: mechanisms.ReinforcedSelfAttention(D, ()), "directions: expected a positive number"),
+    (lambda: mechanisms.DirectionalSelfAttention(D, "up"), "direction"),
 )
 
 
 def test_bounded_scores_without_a_bound_are_additive():
-    near, far = float64(recipes.token2token(D, 1e6)), Additive(D, D, D, d_out=D, activation=lambda x: x).double()
+    near, far = (
+        float64(mechanisms.recipes.token2token(D, 1e6)),
+        mechanisms.Additive(D, D, D, d_out=D, activation=lambda x: x).double(),
+    )
     with torch.no_grad():
         for name in ("weight_q", "weight_k", "bias"):
             getattr(far, name).copy_(getattr(near.score, name))
         far.weight.copy_(torch.eye(D))
         far.out_bias.zero_()
     h = normal(B, N, D)
-    close(near(h).context, GeneralAttention(far)(h).context, atol=1e-9)
+    close(near(h).context, mechanisms.GeneralAttention(far)(h).context, atol=1e-9)

@@ -4,18 +4,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from dual_attention import mechanisms
 from dual_attention.functional import location_features, masked_softmax
-from dual_attention.mechanisms import (
-    Additive,
-    Cosine,
-    Entmax,
-    General,
-    Hard,
-    KeyOnly,
-    LocationAwareAttention,
-    Softmax,
-    Sparsemax,
-)
 from tests.support.refusals import refused
 from tests.support.tensors import close, float64, normal
 
@@ -25,7 +15,7 @@ B, L, S, DQ, DK, DV = 3, 4, 6, 3, 5, 2
 
 
 def make(**options):
-    return float64(LocationAwareAttention(DQ, DK, **{"n_filters": 4, "kernel_size": 3, **options}))
+    return float64(mechanisms.LocationAwareAttention(DQ, DK, **{"n_filters": 4, "kernel_size": 3, **options}))
 
 
 def inputs():
@@ -78,8 +68,10 @@ def test_one_query_at_a_time_is_all_at_once(cumulative):
     close(seen, whole.seen)
 
 
-@pytest.mark.parametrize("align", [Softmax, Sparsemax, Entmax, lambda: Softmax(temperature=0.5)])
-@pytest.mark.parametrize("score", [Additive, General])
+@pytest.mark.parametrize(
+    "align", [mechanisms.Softmax, mechanisms.Sparsemax, mechanisms.Entmax, lambda: mechanisms.Softmax(temperature=0.5)]
+)
+@pytest.mark.parametrize("score", [mechanisms.Additive, mechanisms.General])
 def test_laws_of_masks(score, align):
     attention = make(score=score, align=align())
     q, k, v, mask = inputs()
@@ -111,7 +103,7 @@ def test_gradients_and_state():
 
 
 def test_draws_are_reported():
-    attention = make(align=Hard()).train()
+    attention = make(align=mechanisms.Hard()).train()
     q, k, _, mask = inputs()
     output = attention(q, k, padding_mask=mask)
     assert output.log_prob.shape == output.entropy.shape == (B, L) and output.context.shape == (B, L, DK)
@@ -122,9 +114,9 @@ test_bad_input = refused(
     (lambda: location_features(normal(2, 3, S), normal(3)), "kernel: expected shape"),
     (lambda: make(kernel_size=4), "kernel_size: expected an odd number"),
     (lambda: make(n_filters=0), "n_filters: expected a positive number"),
-    (lambda: make(score=lambda q, k: KeyOnly(k)), "score: expected one number"),
-    (lambda: make(score=lambda q, k: Additive(q, k, d_out=2)), "score: expected one number"),
-    (lambda: make(score=lambda q, k: Cosine())(*inputs()[:3]), "one width"),
+    (lambda: make(score=lambda q, k: mechanisms.KeyOnly(k)), "score: expected one number"),
+    (lambda: make(score=lambda q, k: mechanisms.Additive(q, k, d_out=2)), "score: expected one number"),
+    (lambda: make(score=lambda q, k: mechanisms.Cosine())(*inputs()[:3]), "one width"),
     (lambda: make()(normal(B, L, 4), normal(B, S, DK)), "query: expected shape"),
     (lambda: make()(normal(B, L, DQ), normal(S, DK)), "key: expected shape"),
     (lambda: make()(*inputs()[:3], seen=normal(B, 2)), "seen: expected shape"),

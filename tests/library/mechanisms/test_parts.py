@@ -6,26 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from dual_attention.mechanisms import (
-    Additive,
-    Align,
-    BoundedAdditive,
-    Cosine,
-    Elementwise,
-    Entmax,
-    Euclidean,
-    General,
-    Hard,
-    KeyOnly,
-    Location,
-    Message,
-    Messages,
-    Score,
-    Select,
-    Sigmoid,
-    Softmax,
-    SubsetSampler,
-)
+from dual_attention import mechanisms
 from tests.support.refusals import refused
 from tests.support.tensors import close, float64, normal
 
@@ -45,18 +26,18 @@ def test_heads_have_parameters_of_their_own(name):
 
 
 def test_initialisation():
-    score = Additive(30, 40, 20, d_out=50, heads=H)
+    score = mechanisms.Additive(30, 40, 20, d_out=50, heads=H)
     for weight, (fan_out, fan_in) in ((score.weight_q, (20, 30)), (score.weight_k, (20, 40)), (score.weight, (50, 20))):
         bound = math.sqrt(6 / (fan_in + fan_out))
         assert weight.shape == (H, fan_out, fan_in)
         assert weight.abs().max() <= bound and weight.abs().max() > 0.9 * bound
         assert not torch.equal(weight[0], weight[1])
     assert (score.bias == 0).all() and (score.out_bias == 0).all()
-    assert Additive(3, 3, bias=False).bias is None and KeyOnly(3, bias=False).bias is None
-    assert KeyOnly(3, 0).weight_k is None
+    assert mechanisms.Additive(3, 3, bias=False).bias is None and mechanisms.KeyOnly(3, bias=False).bias is None
+    assert mechanisms.KeyOnly(3, 0).weight_k is None
 
 
-@pytest.mark.parametrize("kind", [Cosine, Euclidean])
+@pytest.mark.parametrize("kind", [mechanisms.Cosine, mechanisms.Euclidean])
 @pytest.mark.parametrize("beta", [0.01, 1.0, 20.0])
 def test_a_learned_strength_begins_where_it_is_told(kind, beta):
     close(kind(beta=beta, learned=True).double().strength(), torch.tensor(beta).double(), atol=1e-5 * beta)
@@ -64,12 +45,12 @@ def test_a_learned_strength_begins_where_it_is_told(kind, beta):
 
 
 def test_learned_alpha():
-    align = Entmax(1.3, learned=True).double()
+    align = mechanisms.Entmax(1.3, learned=True).double()
     scores = normal(B, L, S)
-    close(align(scores).weights, Entmax(1.3)(scores).weights, atol=1e-6)
+    close(align(scores).weights, mechanisms.Entmax(1.3)(scores).weights, atol=1e-6)
     align(scores).weights.square().sum().backward()
     assert align.raw_alpha.grad.abs() > 0
-    of_heads = Entmax(1.3, learned=True, heads=H).double()
+    of_heads = mechanisms.Entmax(1.3, learned=True, heads=H).double()
     features = normal(B, H, L, S, 2)
     close(of_heads(features, dim=-2).weights[..., 1], of_heads(features[..., 1]).weights)
 
@@ -87,26 +68,29 @@ def test_bias_and_mask(name):
 
 
 test_widths_and_settings_that_make_no_sense = refused(
-    (lambda: Additive(0, 3), "expected"),
-    (lambda: Additive(3, 3, d_out=0), "expected"),
-    (lambda: General(3, 0), "expected"),
-    (lambda: Location(3, 0), "expected"),
-    (lambda: KeyOnly(3, -1), "expected"),
-    (lambda: KeyOnly(3, n_queries=0), "expected"),
-    (lambda: General(3, 3, heads=0), "expected"),
-    (lambda: BoundedAdditive(3, 3, bound=0.0), "expected"),
-    (lambda: Cosine(0.0), "expected"),
-    (lambda: Euclidean(beta=-1.0), "expected"),
-    (lambda: SubsetSampler(0), "expected"),
-    (lambda: Softmax(temperature=0.0), "expected"),
-    (lambda: Hard(tau=0.0), "expected"),
-    (lambda: KeyOnly(3, n_queries=2, d_out=3), "n_queries"),
-    *((lambda alpha=alpha: Entmax(alpha), "alpha: expected at least 1") for alpha in (0.5, math.nan)),
-    *((lambda alpha=alpha: Entmax(alpha, learned=True), "strictly between 1 and 2") for alpha in (1.0, 2.0, 2.5)),
-    (lambda: Hard("gumble"), "estimator"),
-    (lambda: Hard(evaluation="mean"), "evaluation"),
-    (lambda: SubsetSampler(3, evaluation="mean"), "evaluation"),
-    (lambda: Elementwise("sine"), "activation"),
+    (lambda: mechanisms.Additive(0, 3), "expected"),
+    (lambda: mechanisms.Additive(3, 3, d_out=0), "expected"),
+    (lambda: mechanisms.General(3, 0), "expected"),
+    (lambda: mechanisms.Location(3, 0), "expected"),
+    (lambda: mechanisms.KeyOnly(3, -1), "expected"),
+    (lambda: mechanisms.KeyOnly(3, n_queries=0), "expected"),
+    (lambda: mechanisms.General(3, 3, heads=0), "expected"),
+    (lambda: mechanisms.BoundedAdditive(3, 3, bound=0.0), "expected"),
+    (lambda: mechanisms.Cosine(0.0), "expected"),
+    (lambda: mechanisms.Euclidean(beta=-1.0), "expected"),
+    (lambda: mechanisms.SubsetSampler(0), "expected"),
+    (lambda: mechanisms.Softmax(temperature=0.0), "expected"),
+    (lambda: mechanisms.Hard(tau=0.0), "expected"),
+    (lambda: mechanisms.KeyOnly(3, n_queries=2, d_out=3), "n_queries"),
+    *((lambda alpha=alpha: mechanisms.Entmax(alpha), "alpha: expected at least 1") for alpha in (0.5, math.nan)),
+    *(
+        (lambda alpha=alpha: mechanisms.Entmax(alpha, learned=True), "strictly between 1 and 2")
+        for alpha in (1.0, 2.0, 2.5)
+    ),
+    (lambda: mechanisms.Hard("gumble"), "estimator"),
+    (lambda: mechanisms.Hard(evaluation="mean"), "evaluation"),
+    (lambda: mechanisms.SubsetSampler(3, evaluation="mean"), "evaluation"),
+    (lambda: mechanisms.Elementwise("sine"), "activation"),
 )
 
 
@@ -123,14 +107,16 @@ def test_widths_that_a_score_cannot_take(name):
             score(None, key)
 
 
-@pytest.mark.parametrize("base", [Score, Align, Select, Message, Messages])
+@pytest.mark.parametrize(
+    "base", [mechanisms.Score, mechanisms.Align, mechanisms.Select, mechanisms.Message, mechanisms.Messages]
+)
 def test_base_classes_ask_for_an_implementation(base: Any):
     with pytest.raises(TypeError, match=f"abstract class {base.__name__}"):
         base()
 
 
 def test_descriptions():
-    assert repr(Additive(3, 4, 5, heads=2)) == "Additive(d_w=5, heads=2)"
-    assert repr(Entmax(1.2, learned=True)) == "Entmax(alpha=1.2, learned=True)"
-    assert repr(Hard("st")) == "Hard(estimator='st', evaluation='argmax')"
-    assert repr(Sigmoid()) == "Sigmoid(shift=-log n)"
+    assert repr(mechanisms.Additive(3, 4, 5, heads=2)) == "Additive(d_w=5, heads=2)"
+    assert repr(mechanisms.Entmax(1.2, learned=True)) == "Entmax(alpha=1.2, learned=True)"
+    assert repr(mechanisms.Hard("st")) == "Hard(estimator='st', evaluation='argmax')"
+    assert repr(mechanisms.Sigmoid()) == "Sigmoid(shift=-log n)"

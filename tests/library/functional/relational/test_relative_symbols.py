@@ -5,15 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from dual_attention.functional import (
-    OffsetSymbols,
-    RelativeSymbols,
-    disentangled_relational_cross_attention,
-    reference,
-    relational_attention,
-    relational_cross,
-    relational_cross_attention,
-)
+from dual_attention import functional
 from dual_attention.functional.relational import linear
 from dual_attention.functional.relational.whole import attend_to_symbols, has_symbol_per_pair, summed_by_symbol
 from tests.support.refusals import refusals
@@ -39,9 +31,9 @@ def test_clipped_offsets_in_bfloat16_beside_float64(impl, batch, n, m, monkeypat
 
     def results(impl, *tensors):
         q, k, u, w, table, w_r = tensors
-        symbols = OffsetSymbols(table.abs().requires_grad_(), n, m)
+        symbols = functional.OffsetSymbols(table.abs().requires_grad_(), n, m)
         how = {"scale": 0.1, "rel_scale": 1.0, "impl": impl}
-        output = relational_attention(q, k, u, 0 * w, symbols, w_r, **how).output
+        output = functional.relational_attention(q, k, u, 0 * w, symbols, w_r, **how).output
         return output, *torch.autograd.grad(output.sum(), symbols.library)
 
     for ours, wanted in zip(results(impl, *low), results("reference", *(x.double() for x in low)), strict=True):
@@ -52,14 +44,14 @@ def test_clipped_offsets_in_bfloat16_beside_float64(impl, batch, n, m, monkeypat
 @pytest.mark.parametrize("integers", [torch.int64, torch.int32])
 def test_summed_or_written_out_is_the_same(symbol_per_pair, integers):
     alpha, table = normal(2, 4, 5, 6), normal(3, 2, 4)
-    symbols = RelativeSymbols(table, torch.randint(3, (5, 6), dtype=integers))
+    symbols = functional.RelativeSymbols(table, torch.randint(3, (5, 6), dtype=integers))
     ours = attend_to_symbols(alpha, symbols, symbol_per_pair=symbol_per_pair)
-    torch.testing.assert_close(ours, reference.attend_to_symbols(alpha, symbols))
+    torch.testing.assert_close(ours, functional.reference.attend_to_symbols(alpha, symbols))
 
 
 def test_symbols_of_pairs_are_told_by_their_number():
-    assert has_symbol_per_pair(RelativeSymbols.from_dense(normal(7, 8, 2)), 7, 8)
-    assert not has_symbol_per_pair(OffsetSymbols(normal(61, 2), 15, 16), 15, 16)
+    assert has_symbol_per_pair(functional.RelativeSymbols.from_dense(normal(7, 8, 2)), 7, 8)
+    assert not has_symbol_per_pair(functional.OffsetSymbols(normal(61, 2), 15, 16), 15, 16)
     assert not has_symbol_per_pair(normal(1, 2, 8, 3), 7, 8)
 
 
@@ -71,15 +63,15 @@ def test_symbols_of_pairs_are_told_by_their_number():
     of="index",
 )
 def test_indices_outside_the_library_are_refused(operation, index, error, message):
-    q, symbols = normal(1, 1, 4, 2), RelativeSymbols(normal(3, 1, 2), index)
+    q, symbols = normal(1, 1, 4, 2), functional.RelativeSymbols(normal(3, 1, 2), index)
     with pytest.raises(error, match=message):
         if operation == "ra":
             u = normal(1, 4, 1, 1)
-            relational_attention(q, q, u, u, symbols, normal(1, 2, 1), scale=1.0, rel_scale=1.0)
+            functional.relational_attention(q, q, u, u, symbols, normal(1, 2, 1), scale=1.0, rel_scale=1.0)
         elif operation == "rca":
-            relational_cross_attention(q, q, symbols, scale=1.0)
+            functional.relational_cross_attention(q, q, symbols, scale=1.0)
         else:
-            disentangled_relational_cross_attention(q, q, q, q, symbols, scale=1.0)
+            functional.disentangled_relational_cross_attention(q, q, q, q, symbols, scale=1.0)
 
 
 class Attends(torch.nn.Module):
@@ -92,9 +84,9 @@ class Attends(torch.nn.Module):
         self.library, self.w_r = torch.nn.Parameter(normal(rows, groups, 3)), normal(4, 3, 1)
 
     def forward(self, index):
-        k, symbols = self.q[:, : self.library.shape[1]], RelativeSymbols(self.library, index)
+        k, symbols = self.q[:, : self.library.shape[1]], functional.RelativeSymbols(self.library, index)
         how = {"scale": 1.0, "rel_scale": 1.0, "impl": self.impl}
-        return relational_attention(self.q, k, self.u, self.u, symbols, self.w_r, **how).output
+        return functional.relational_attention(self.q, k, self.u, self.u, symbols, self.w_r, **how).output
 
 
 WAYS = {
@@ -166,13 +158,15 @@ def test_an_index_may_be_of_any_integers(impl, rows, groups, integers):
 @pytest.mark.parametrize("largest", [0, 10_000])
 def test_rca_writes_no_has_symbol_per_pair(largest, monkeypatch):
     """Nothing larger than weights is kept, however wide symbols are."""
-    monkeypatch.setattr(relational_cross, "LARGEST_WHOLE", largest)
+    monkeypatch.setattr(functional.relational_cross, "LARGEST_WHOLE", largest)
     n, width = 16, 64
     q, table = normal(1, 1, n, width).requires_grad_(), normal(5, 1, width).requires_grad_()
     kept = []
     with torch.autograd.graph.saved_tensors_hooks(lambda x: kept.append(x.numel()) or x, lambda x: x):
-        output, _ = relational_cross_attention(q, q, OffsetSymbols(table, n, n), scale=1.0, activation="tanh")
-        disentangled_relational_cross_attention(q, q, q, q, OffsetSymbols(table, n, n), scale=1.0)
+        output, _ = functional.relational_cross_attention(
+            q, q, functional.OffsetSymbols(table, n, n), scale=1.0, activation="tanh"
+        )
+        functional.disentangled_relational_cross_attention(q, q, q, q, functional.OffsetSymbols(table, n, n), scale=1.0)
     assert output.shape == q.shape and max(kept) <= n * width < n * n * width
 
 
@@ -187,15 +181,15 @@ class OfLength(torch.nn.Module):
         x, n = x[:, None], x.shape[1]
         symbols = x
         if self.relative:
-            symbols = OffsetSymbols(torch.linspace(0, 1, 4 * 19, dtype=x.dtype).view(19, 1, 4), n, n)
-        ours, _ = relational_cross_attention(x, x, symbols, scale=0.5, activation="tanh")
-        return ours + disentangled_relational_cross_attention(x, x, x, x, symbols, scale=0.5)[0]
+            symbols = functional.OffsetSymbols(torch.linspace(0, 1, 4 * 19, dtype=x.dtype).view(19, 1, 4), n, n)
+        ours, _ = functional.relational_cross_attention(x, x, symbols, scale=0.5, activation="tanh")
+        return ours + functional.disentangled_relational_cross_attention(x, x, x, x, symbols, scale=0.5)[0]
 
 
 @pytest.mark.parametrize("relative", [False, True])
 def test_export_with_a_length_left_open(relative, monkeypatch):
     """One graph for lengths at which different ways would be taken."""
-    monkeypatch.setattr(relational_cross, "LARGEST_WHOLE", 64)
+    monkeypatch.setattr(functional.relational_cross, "LARGEST_WHOLE", 64)
     module = OfLength(relative)
     shapes = {"x": {1: torch.export.Dim("length", min=2, max=4096)}}
     exported = torch.export.export(module, (normal(2, 7, 4),), dynamic_shapes=shapes, strict=False).module()
