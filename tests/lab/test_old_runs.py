@@ -22,15 +22,13 @@ CONTINUATION = "3 times 1 is t, to..\n\n\n1 ti\n"
 
 MACHINE = ("--device", "cpu", "--workers", "1", "--seeds", "2", "--quiet")
 GRIDS = {
-    "grid": (
-        *("--tasks", "[same]", "--sizes", "[20]", "--models", "[dat-0+2-sym]", "--loop.epochs", "1"),
-        *("--data.n_val", "8", "--data.n_test", "8", "--data.n_heldout", "8"),
-    ),
+    "grid": (*("--tasks", "[same]", "--sizes", "[20]", "--models", "[dat-0+2-sym]", "--loop.epochs", "1"),
+        *("--data.n_val", "8", "--data.n_test", "8", "--data.n_heldout", "8")),
     "grid-unfinished": (
         *("--tasks", "[mqar-2]", "--steps", "[4]", "--evaluations", "2", "--models", "[T,DAT-symbolic]"),
         *("--data.n_val", "16", "--data.n_test", "16", "--loop.batch_size", "8", "--optim.warmup_steps", "2"),
     ),
-}
+}  # fmt: skip
 """Options of the commands that made the grids."""
 
 

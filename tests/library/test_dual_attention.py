@@ -88,10 +88,8 @@ def test_rope_reaches_both_kinds():
 test_bad_constructions_are_refused = refused(
     ({"n_heads_sa": 0, "n_heads_ra": 0}, "n_heads_sa, n_heads_ra"),
     ({"n_heads_sa": -1, "n_heads_ra": 2}, "n_heads_sa: expected zero or more, got -1"),
-    (
-        {"n_heads_sa": 1, "n_heads_ra": 1, "ra_kwargs": {"out_dim": 8}},
-        "sa_kwargs, ra_kwargs: expected outputs as wide together as d_model=8, .* got 4 and 8",
-    ),
+    ({"n_heads_sa": 1, "n_heads_ra": 1, "ra_kwargs": {"out_dim": 8}},
+     "sa_kwargs, ra_kwargs: expected outputs as wide together as d_model=8, .* got 4 and 8"),
     ({"n_heads_sa": 1, "n_heads_ra": 1, "ra_kwargs": {"out_dim": 0}}, "out_dim: expected a positive number, got 0"),
     ({"n_heads_sa": 1, "n_heads_ra": 1, "ra_type": "ra"}, "ra_type: .*'ra'"),
     ({"n_heads_sa": 1, "n_heads_ra": 2}, "d_model: 8 is not divisible"),
@@ -99,7 +97,7 @@ test_bad_constructions_are_refused = refused(
     ({"n_heads_sa": 2, "n_heads_ra": 0, "share_attn_params": True}, "share_attn_params: needs both kinds of head"),
     (dict(n_heads_sa=2, n_heads_ra=2, share_attn_params=True, sa_kwargs={"n_kv_heads": 1}), "share_attn_params: .*key"),
     by=lambda arguments: DualAttention(8, **arguments),
-)
+)  # fmt: skip
 
 
 def test_arguments_of_the_caller_are_not_changed():

@@ -211,13 +211,10 @@ test_bad_constructions_are_refused = refused(
     ("plain", {"pos_enc_type": "rope"}, "pos_enc_type: .*got 'rope'"),
     ("plain", {"n_token_types": -1}, "n_token_types: .*got -1"),
     ("plain", {"norm_type": "batchnorm"}, "norm_type: .*'batchnorm'"),
-    (
-        "symbolic_attention",
-        {"shared_symbol_retriever": False, "update_symbols_each_layer": False},
-        "shared_symbol_retriever: False needs update_symbols_each_layer=True",
-    ),
+    ("symbolic_attention", {"shared_symbol_retriever": False, "update_symbols_each_layer": False},
+     "shared_symbol_retriever: False needs update_symbols_each_layer=True"),
     by=lambda kind, arguments: create(kind, **arguments),
-)
+)  # fmt: skip
 
 
 test_bad_calls_are_refused = refused(
@@ -227,13 +224,11 @@ test_bad_calls_are_refused = refused(
     ({"padding_mask": torch.ones(2, 5).bool()}, "padding_mask: expected shape"),
     ({"segments": torch.zeros(2, 4)}, "segments: expected integers"),
     ({"segments": torch.zeros(3, 4).long()}, "segments: expected integers"),
-    (
-        {"x": torch.zeros(2, 11).long(), "segments": torch.zeros(1, 11).long()},
-        r"positions: expected 0 to 9 \(the context, max_block_size=10\), got 0 to 10",
-    ),
+    ({"x": torch.zeros(2, 11).long(), "segments": torch.zeros(1, 11).long()},
+     r"positions: expected 0 to 9 \(the context, max_block_size=10\), got 0 to 10"),
     ({"token_types": torch.zeros(2, 4).long()}, "token_types: this model has none"),
     by=lambda arguments: create()(**{"x": torch.zeros(2, 4, dtype=torch.long), **arguments}),
-)
+)  # fmt: skip
 
 
 def test_bad_token_types_are_refused():

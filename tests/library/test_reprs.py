@@ -27,10 +27,8 @@ def dual():
     ("thing", "shown"),
     [
         (OffsetSymbols(LIBRARY, 3, 4), "OffsetSymbols(library=Tensor(5, 4), receivers=3, senders=4, offset=0)"),
-        (
-            RelativeSymbols(LIBRARY, torch.zeros(3, 4, dtype=torch.long)),
-            "RelativeSymbols(library=Tensor(5, 4), index=Tensor(3, 4))",
-        ),
+        (RelativeSymbols(LIBRARY, torch.zeros(3, 4, dtype=torch.long)),
+         "RelativeSymbols(library=Tensor(5, 4), index=Tensor(3, 4))"),
         (
             RelationalAttentionOutput(X, X[..., :3], X.movedim(1, -1)[..., :2]),
             "RelationalAttentionOutput(output=Tensor(1, 2, 3, 4), weights=Tensor(1, 2, 3, 3), "
@@ -39,7 +37,7 @@ def dual():
         (GeneralAttention(Dot())(X[0], X[0]), "GeneralAttentionOutput(context=Tensor(2, 3, 4)"),
         (SymbolicAttention(16, 4, 8), "(16, n_heads=4, n_symbols=8\n"),
     ],
-)
+)  # fmt: skip
 def test_shapes_in_place_of_numbers(thing, shown):
     assert shown in repr(thing).replace("SymbolicAttention(\n  ", "(")
 

@@ -29,16 +29,10 @@ test_bad_constructions_are_refused = refused(
     ("plain", {"decoder": {"attn_kwargs": {"key_dim": 3}}, "rope_theta": 10.0}, "decoder_kwargs: .* even width, got 3"),
     ("plain", {"embedding_dropout": 1.0}, "dropout: .*got 1.0"),
     ("plain", {"embedding_dropout": 1.0, "pos_enc": "none"}, "embedding_dropout: .*got 1.0"),
-    (
-        "symbolic_attention",
-        {"decoder": {"ra_kwargs": {"use_relative_positional_symbols": True}}},
-        r"decoder_kwargs\['ra_kwargs'\]: .*use_relative_positional_symbols=False",
-    ),
-    (
-        "rel_sym_attn",
-        {"symbol_retrieval_kwargs": {**SYMBOLS["rel_sym_attn"], "causal_nbhd": False}},
-        "symbol_retrieval_kwargs: a causal decoder needs causal_nbhd=True",
-    ),
+    ("symbolic_attention", {"decoder": {"ra_kwargs": {"use_relative_positional_symbols": True}}},
+     r"decoder_kwargs\['ra_kwargs'\]: .*use_relative_positional_symbols=False"),
+    ("rel_sym_attn", {"symbol_retrieval_kwargs": {**SYMBOLS["rel_sym_attn"], "causal_nbhd": False}},
+     "symbol_retrieval_kwargs: a causal decoder needs causal_nbhd=True"),
     (
         "symbolic_attention",
         {
@@ -49,7 +43,7 @@ test_bad_constructions_are_refused = refused(
     ),
     ("symbolic_attention", {"decoder_symbol_retrieval_kwargs": {}}, "needs decoder_symbol_retrieval"),
     by=lambda kind, arguments: build(kind, **arguments),
-)
+)  # fmt: skip
 
 
 X, V = torch.zeros(3, 4, dtype=torch.long), normal(3, 4, 3)

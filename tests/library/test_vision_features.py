@@ -104,17 +104,15 @@ X, WITHOUT_A_BLOCK = torch.randn(IMAGES), (0, 3, [2], [-3], [], [0, -2], [0.5])
         ),
         r"symbol_retrieval_kwargs: expected n_prefix_tokens=3.*got 1",
     ),
-    (
-        lambda model: dual("symbolic_attention", sa_kwargs={"shaw_max_rel_pos": 3}).set_input_size((8, 16)),
-        r"img_size: encoder_blocks\.0\..*rel_pos_keys",
-    ),
+    (lambda model: dual("symbolic_attention", sa_kwargs={"shaw_max_rel_pos": 3}).set_input_size((8, 16)),
+     r"img_size: encoder_blocks\.0\..*rel_pos_keys"),
     (
         lambda model: dual(
             symbol_retrieval_kwargs={"symbol_dim": 8, "max_length": 30, "sinusoidal": True}
         ).set_input_size((20, 12)),
         r"img_size: 31 tokens .*max_length=30",
     ),
-)
+)  # fmt: skip
 def test_bad_input(build, call, error, message):
     with pytest.raises(error, match=message):
         call(build())

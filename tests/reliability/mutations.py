@@ -145,27 +145,15 @@ def _of_transformers(path: str) -> object:
 GENERATE = by_command("generate", "RUN", "3 times", "--temperature=0", "--max_new_tokens=6", "--seed=1")
 INFO, EVALUATE = by_command("info", "RUN", "--json"), by_command("evaluate", "RUN", "--json")
 CALLS: dict[str, dict[str, Callable[[Path], Called]]] = {
-    "run": {
-        "dat evaluate": EVALUATE,
-        "dat info": INFO,
-        "dat generate": GENERATE,
-        "open_checkpoint": from_python(_opened),
-    },
+    "run": {"dat evaluate": EVALUATE, "dat info": INFO, "dat generate": GENERATE,
+        "open_checkpoint": from_python(_opened)},
     "unfinished": {"dat train --resume": resumed, "dat info": INFO, "dat generate": GENERATE},
     "grid": {"dat plot": plotted, "dat reproduce": continued},
-    "hub": {
-        "dat info": INFO,
-        "dat generate": GENERATE,
-        "open_checkpoint": from_python(_opened),
-        "from_pretrained": from_python(_of_hub),
-    },
-    "transformers": {
-        "dat info": INFO,
-        "dat generate": GENERATE,
-        "open_checkpoint": from_python(_opened),
-        "from_pretrained": from_python(_of_transformers),
-    },
-}
+    "hub": {"dat info": INFO, "dat generate": GENERATE, "open_checkpoint": from_python(_opened),
+        "from_pretrained": from_python(_of_hub)},
+    "transformers": {"dat info": INFO, "dat generate": GENERATE, "open_checkpoint": from_python(_opened),
+        "from_pretrained": from_python(_of_transformers)},
+}  # fmt: skip
 WITHOUT_CHECKSUMS = ("hub", "transformers")
 """Kinds of folder whose format has no place for checksums."""
 

@@ -14,16 +14,11 @@ from tests.lab.cli.commands import dat, fails
 
 QUIET = ("--machine.threads=1", "--machine.device=cpu")
 PAIRS = {
-    "agreement": [
-        ("The cat sleeps.", "The cat sleep.", "syntax"),
-        ("Cats sleep.", "Cats sleeps.", "syntax"),
-        ("She sees herself.", "She sees himself.", "syntax"),
-    ],
-    "negation": [
-        ("Nobody ever came.", "Somebody ever came.", "semantics"),
-        ("No one ate anything.", "They ate anything.", "semantics"),
-    ],
-}
+    "agreement": [("The cat sleeps.", "The cat sleep.", "syntax"), ("Cats sleep.", "Cats sleeps.", "syntax"),
+        ("She sees herself.", "She sees himself.", "syntax")],
+    "negation": [("Nobody ever came.", "Somebody ever came.", "semantics"),
+        ("No one ate anything.", "They ate anything.", "semantics")],
+}  # fmt: skip
 """Sentences of our own, in BLiMP's format."""
 
 
@@ -97,12 +92,10 @@ def test_the_table_has_files_fields_and_all(run: Path, capsys: pytest.CaptureFix
         ('{"sentence_good": "a", "sentence_bad": " "}', "line 2: expected an object with texts"),
         ("[1]", "line 2: expected an object"),
         ("{", "bad.jsonl, line 2: not JSON"),
-        (
-            json.dumps({"sentence_good": "a", "sentence_bad": "b" * 500}),
-            r"bad.jsonl, line 2: expected 1 to 24 tokens, the context, got 500",
-        ),
+        (json.dumps({"sentence_good": "a", "sentence_bad": "b" * 500}),
+         r"bad.jsonl, line 2: expected 1 to 24 tokens, the context, got 500"),
     ],
-)
+)  # fmt: skip
 def test_what_is_no_pair_is_named(run: Path, line: str, message: str, capsys: pytest.CaptureFixture[str]):
     Path("latin.jsonl").write_bytes(b"\xff\n")
     assert "latin.jsonl: not UTF-8 text" in fails(capsys, "evaluate", str(run), "--pairs=latin.jsonl", *QUIET)

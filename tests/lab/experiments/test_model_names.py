@@ -33,15 +33,12 @@ def test_a_presets_name_stands_for_its_keys_alone(name: str):
     ("words", "model", "folder"),
     [
         ("--model.n_layers=1 --model.d_model=32", "DAT (1 layer, width 32)", "language-DAT-1-layer-width-32-seed0"),
-        (
-            "--preset=T-tiny --model.context=64",
-            "Transformer (2 layers, width 64, context 64)",
-            "language-Transformer-2-layers-width-64-context-64-seed0",
-        ),
+        ("--preset=T-tiny --model.context=64", "Transformer (2 layers, width 64, context 64)",
+         "language-Transformer-2-layers-width-64-context-64-seed0"),
         ("--preset=T-tiny", "T-tiny", "language-T-tiny-seed0"),
         ("--model.n_layers=1 --model.name=mine", "mine", "language-mine-seed0"),
     ],
-)
+)  # fmt: skip
 def test_the_command_says_what_it_trains(words: str, model: str, folder: str, capsys: pytest.CaptureFixture[str]):
     assert f"\n  name: {model}\n" in shown(capsys, "train", "language", *words.split(), "--print_config")
     experiment = EXPERIMENTS["language"].load()

@@ -38,20 +38,14 @@ MODELS: dict[str, dict[str, Any]] = {
     "symmetric relations": {"ra_kwargs": {"symmetric_rels": True}},
     "disentangled RCA": {"ra_type": "disrca"},
     "windows": {"sa_kwargs": {"window": 5}, "ra_kwargs": {"window": 7}},
-    "positional symbols": {
-        "symbol_retrieval": "positional_symbols",
-        "symbol_retrieval_kwargs": {"symbol_dim": 16, "max_length": LENGTH},
-    },
-    "relative symbols": {
-        "symbol_retrieval": "position_relative",
+    "positional symbols": {"symbol_retrieval": "positional_symbols",
+        "symbol_retrieval_kwargs": {"symbol_dim": 16, "max_length": LENGTH}},
+    "relative symbols": {"symbol_retrieval": "position_relative",
         "symbol_retrieval_kwargs": {"symbol_dim": 16, "max_rel_pos": 6},
-        "ra_kwargs": {"use_relative_positional_symbols": True},
-    },
-    "symbols of neighbourhoods": {
-        "symbol_retrieval": "rel_sym_attn",
-        "symbol_retrieval_kwargs": dict(d_model=16, rel_n_heads=2, symbolic_attn_n_heads=2, n_symbols=5, nbhd_delta=2),
-    },
-}
+        "ra_kwargs": {"use_relative_positional_symbols": True}},
+    "symbols of neighbourhoods": {"symbol_retrieval": "rel_sym_attn",
+        "symbol_retrieval_kwargs": dict(d_model=16, rel_n_heads=2, symbolic_attn_n_heads=2, n_symbols=5, nbhd_delta=2)},
+}  # fmt: skip
 PACKED = ("DAT", "keys shared by heads", "relative symbols", "symbols of neighbourhoods")
 
 

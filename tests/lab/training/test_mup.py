@@ -72,12 +72,9 @@ MODELS = {
     "seq2seq": (seq2seq, MATHEMATICS["DAT-tiny"].at_width(BASE), []),
     "vision": (vision, VISION, [SYMMETRIC]),
     "vision, library": (vision, replace(VISION, symbols="symbolic_attention", symmetric_rels=False), []),
-    "vision, grid": (
-        vision,
-        replace(VISION, symbols="position_relative_2d", ra_type="relational_attention"),
-        [SYMMETRIC],
-    ),
-}
+    "vision, grid": (vision, replace(VISION, symbols="position_relative_2d", ra_type="relational_attention"),
+        [SYMMETRIC]),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", MODELS)

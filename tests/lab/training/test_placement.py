@@ -132,36 +132,24 @@ CASES = {
     "sharded, in parts": (2, SHARDED, {"loop": StepLoopConfig(steps=5, batch_size=8, micro_batch_size=3)}),
     "copies, recomputed": (2, COPIED, {"recompute": True}),
     "sharded, recomputed": (2, SHARDED, {"recompute": True}),
-    "sharded, one retriever, recomputed": (
-        2,
-        SHARDED,
-        {"recompute": True, "model": replace(MODEL, shared_symbol_retriever=True, weight_tie_symbol_library=False)},
-    ),
+    "sharded, one retriever, recomputed": (2, SHARDED,
+        {"recompute": True, "model": replace(MODEL, shared_symbol_retriever=True, weight_tie_symbol_library=False)}),
     "sequences shared by two": (2, SHARING, {}),
-    "sequences shared by two of four, sharded, in parts, recomputed": (
-        4,
-        replace(SHARED_TWICE, shard_size=2),
-        {"loop": StepLoopConfig(steps=4, batch_size=8, micro_batch_size=3), "recompute": True},
-    ),
+    "sequences shared by two of four, sharded, in parts, recomputed": (4, replace(SHARED_TWICE, shard_size=2),
+        {"loop": StepLoopConfig(steps=4, batch_size=8, micro_batch_size=3), "recompute": True}),
     "sequences shared by two, sharded": (2, SHARED_TWICE, {"loop": replace(LOOP, batch_size=5)}),
     "copies, uneven": (2, COPIED, {"uneven": True}),
-    "sharded, uneven, in parts": (
-        2,
-        SHARDED,
-        {"uneven": True, "loop": StepLoopConfig(steps=4, batch_size=8, micro_batch_size=3)},
-    ),
+    "sharded, uneven, in parts": (2, SHARDED,
+        {"uneven": True, "loop": StepLoopConfig(steps=4, batch_size=8, micro_batch_size=3)}),
     "copies, muon": (2, COPIED, {"optim": replace(OPTIM, optimizer="muon")}),
     "sharded, muon": (2, SHARDED, {"optim": replace(OPTIM, optimizer="muon"), "dtype": torch.float32}),
     "copies, averaged": (2, COPIED, {"optim": replace(OPTIM, average_decay=0.8)}),
     "sharded, averaged": (2, SHARDED, {"optim": replace(OPTIM, average_decay=0.8)}),
     "a Transformer": (2, SHARDED, {"model": replace(MODEL, n_heads_ra=0, n_heads_sa=2)}),
     "relative symbols": (2, SHARDED, {"model": replace(MODEL, symbols="position_relative", **OWN_LIBRARY)}),
-    "frozen symbols, nothing tied": (
-        2,
-        SHARDED,
-        {"model": replace(MODEL, trainable_symbols=False, tie_weights=False, ra_type="rca", **OWN_LIBRARY)},
-    ),
-}
+    "frozen symbols, nothing tied": (2, SHARDED,
+        {"model": replace(MODEL, trainable_symbols=False, tie_weights=False, ra_type="rca", **OWN_LIBRARY)}),
+}  # fmt: skip
 """Number of processes, where the model is, and what else differs."""
 
 

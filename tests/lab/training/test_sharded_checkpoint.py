@@ -169,11 +169,9 @@ def flip(path: Path) -> None:
 DAMAGE = {
     "a flipped bit": (lambda path: flip(path), r"shards/shard-.*: damaged or changed since it was written"),
     "a lost file": (lambda path: path.unlink(), r"shards/shard-.*: missing, though"),
-    "a file of other tensors": (
-        lambda path: (path.unlink(), (path.parents[1] / "checksums.json").unlink()),
-        r"shards: the weights do not fit DualAttnTransformerLM: model\..* is missing",
-    ),
-}
+    "a file of other tensors": (lambda path: (path.unlink(), (path.parents[1] / "checksums.json").unlink()),
+        r"shards: the weights do not fit DualAttnTransformerLM: model\..* is missing"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("damage", "message"), DAMAGE.values(), ids=DAMAGE)

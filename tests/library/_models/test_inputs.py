@@ -18,29 +18,18 @@ test_bad_arguments = refused(
     ("symbolic_attention", {"symbol_retrieval": "position_relative_2d"}, "needs use_relative_positional_symbols"),
     ("symbolic_attention", {"n_layers": 0}, "n_layers: expected a positive number, got 0"),
     ("symbolic_attention", {"ra_type": "ra"}, "ra_type: expected 'relational_attention', 'rca' or 'disrca'"),
-    (
-        "symbolic_attention",
-        {"symbol_retriever_config": {"shared": True}},
-        "symbol_retriever_config: expected shared_symbol_retriever, .*, got 'shared'",
-    ),
-    (
-        "symbolic_attention",
-        {"symbol_retriever_config": {"shared_symbol_retriever": False}, "update_symbols_each_layer": False},
-        "update_symbols_each_layer: False needs symbol_retriever_config",
-    ),
-    (
-        "rel_sym_attn",
-        {"symbol_retrieval_kwargs": {**SYMBOLS["rel_sym_attn"], "causal_nbhd": False}},
-        "symbol_retrieval_kwargs: a causal model needs causal_nbhd=True",
-    ),
-    (
-        "symbolic_attention",
-        {"pos_enc_type": "RoPE", "ra_kwargs": {"key_dim": 8}},
-        r"sa_kwargs, ra_kwargs: rotary positions need one key_dim in all heads, got \[4, 8\]",
-    ),
+    ("symbolic_attention", {"symbol_retriever_config": {"shared": True}},
+     "symbol_retriever_config: expected shared_symbol_retriever, .*, got 'shared'"),
+    ("symbolic_attention",
+     {"symbol_retriever_config": {"shared_symbol_retriever": False}, "update_symbols_each_layer": False},
+     "update_symbols_each_layer: False needs symbol_retriever_config"),
+    ("rel_sym_attn", {"symbol_retrieval_kwargs": {**SYMBOLS["rel_sym_attn"], "causal_nbhd": False}},
+     "symbol_retrieval_kwargs: a causal model needs causal_nbhd=True"),
+    ("symbolic_attention", {"pos_enc_type": "RoPE", "ra_kwargs": {"key_dim": 8}},
+     r"sa_kwargs, ra_kwargs: rotary positions need one key_dim in all heads, got \[4, 8\]"),
     ("transformer", {"pos_enc_type": "RoPE", "n_heads": 16}, "rotary positions need heads of an even width, got 1"),
     by=lambda kind, options: build(kind, **options),
-)
+)  # fmt: skip
 
 
 ABSOLUTE, RELATIVE = ({"ra_kwargs": {"use_relative_positional_symbols": value}} for value in (False, True))
@@ -50,20 +39,14 @@ ABSOLUTE, RELATIVE = ({"ra_kwargs": {"use_relative_positional_symbols": value}} 
     ("symbolic_attention", {"symbol_retrieval": "magic"}, "symbol_retrieval: expected .*, got 'magic'"),
     ("symbolic_attention", {"n_heads_sa": 0, "n_heads_ra": 0}, "n_heads_sa, n_heads_ra: expected"),
     ("symbolic_attention", {"dropout_rate": 1.5}, r"dropout.*: expected a rate in \[0, 1\), got 1.5"),
-    (
-        "symbolic_attention",
-        {"symbol_retrieval_kwargs": {"d_model": 6, "n_heads": 2, "n_symbols": 5}},
-        "symbol_retrieval_kwargs: expected d_model=(8|16), the width of the model, got 6",
-    ),
-    (
-        "positional_symbols",
-        {"symbol_retrieval_kwargs": {"symbol_dim": 6, "max_length": 5}},
-        "symbol_retrieval_kwargs: expected symbol_dim=(8|16), the width of the model, got 6",
-    ),
+    ("symbolic_attention", {"symbol_retrieval_kwargs": {"d_model": 6, "n_heads": 2, "n_symbols": 5}},
+     "symbol_retrieval_kwargs: expected d_model=(8|16), the width of the model, got 6"),
+    ("positional_symbols", {"symbol_retrieval_kwargs": {"symbol_dim": 6, "max_length": 5}},
+     "symbol_retrieval_kwargs: expected symbol_dim=(8|16), the width of the model, got 6"),
     ("symbolic_attention", RELATIVE, "ra_kwargs.*: .*'symbolic_attention' needs .*_symbols=False"),
     ("position_relative", ABSOLUTE, "ra_kwargs.*: .*'position_relative' needs .*_symbols=True"),
     of="kind, options",
-)
+)  # fmt: skip
 @pytest.mark.parametrize("family", families.FAMILIES)
 def test_bad_symbols_and_blocks_of_every_family(family, kind, options, error, message):
     with pytest.raises(error, match=message):

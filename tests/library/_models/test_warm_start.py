@@ -27,26 +27,20 @@ def beside(heads: int, width: int, **relational: Any) -> dict[str, Any]:
 ENCODER = beside(2, seq2seq.WIDTH, n_relations=3)
 DECODER = {**ENCODER, "cross_kwargs": {"add_bias_out": True}}
 PAIRS: dict[str, Any] = {
-    "language": (
-        lambda: language.lm("transformer"),
-        lambda: language.lm("symbolic_attention", **beside(4, 16, add_bias_out=True)),
-    ),
-    "language rotary": (
-        lambda: language.lm("transformer", pos_enc_type="RoPE"),
-        lambda: language.lm("positional_symbols", pos_enc_type="RoPE", **beside(4, 16)),
-    ),
+    "language": (lambda: language.lm("transformer"),
+        lambda: language.lm("symbolic_attention", **beside(4, 16, add_bias_out=True))),
+    "language rotary": (lambda: language.lm("transformer", pos_enc_type="RoPE"),
+        lambda: language.lm("positional_symbols", pos_enc_type="RoPE", **beside(4, 16))),
     "encoder": (
         lambda: encoder(dual=False),
         lambda: drawn(
             DualAttnTransformerEncoder(**COMMON, **SYMBOLS, norm_first=True, max_block_size=24, **beside(4, 16))
         ),
     ),
-    "vision": (
-        lambda: vision(dual=False),
-        lambda: drawn(VisionDualAttnTransformer(**IMAGES, pool="cls", **beside(4, 16))),
-    ),
+    "vision": (lambda: vision(dual=False),
+        lambda: drawn(VisionDualAttnTransformer(**IMAGES, pool="cls", **beside(4, 16)))),
     "seq2seq": (lambda: seq2seq.build(), lambda: seq2seq.build("symbolic_attention", encoder=ENCODER, decoder=DECODER)),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", PAIRS)

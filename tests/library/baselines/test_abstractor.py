@@ -161,12 +161,10 @@ test_bad_input = refused(
     (lambda: abstractor(residual="none"), "residual: expected 'symbols' or 'objects', got 'none'"),
     (lambda: abstractor(n_layers=0), "n_layers: expected a positive number, got 0"),
     (lambda: abstractor(rel_activation="step"), "activation: .*'step'"),
-    (
-        lambda: Abstractor(8, 1, 2, 8, 0.0, "relu", True, "position_relative", {}),
-        "symbol_retrieval: expected 'positional_symbols', 'symbolic_attention' or 'rel_sym_attn', got",
-    ),
+    (lambda: Abstractor(8, 1, 2, 8, 0.0, "relu", True, "position_relative", {}),
+     "symbol_retrieval: expected 'positional_symbols', 'symbolic_attention' or 'rel_sym_attn', got"),
     (lambda: abstractor()(normal(2, 5, 7)), r"x: expected shape \(batch, length, 8\), got \(2, 5, 7\)"),
     (lambda: abstractor()(normal(2, 5, 8), padding_mask=torch.ones(2, 5)), TypeError, "padding_mask: .*boolean"),
     (lambda: block()(normal(2, 5, 8), normal(1, 5, 8)), r"symbols: expected shape \(2, length, 8\)"),
     (lambda: block()(normal(2, 5, 8), normal(2, 4, 8)), "symbols: expected one for each of 5 objects"),
-)
+)  # fmt: skip

@@ -80,11 +80,9 @@ test_bad_input = refused(
     (lambda: build()(normal(2, 5, 6)), "x: expected at most n_objects=4 objects, got 5"),
     (lambda: build()(normal(2, 6)), r"x: expected shape \(batch, length, 6\), got \(2, 6\)"),
     (lambda: build()(torch.ones(2, 4, 6, dtype=torch.long)), TypeError, "x: expected floating-point vectors"),
-    (
-        lambda: build()(normal(2, 4, 6), padding_mask=torch.ones(2, 3, dtype=torch.bool)),
-        r"padding_mask: expected shape \(batch, length\) = \(2, 4\), got \(2, 3\)",
-    ),
-)
+    (lambda: build()(normal(2, 4, 6), padding_mask=torch.ones(2, 3, dtype=torch.bool)),
+     r"padding_mask: expected shape \(batch, length\) = \(2, 4\), got \(2, 3\)"),
+)  # fmt: skip
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -91,8 +91,6 @@ test_bad_input = refused(
     (lambda: ESBN(6, 0), "key_dim: expected a positive number, got 0"),
     (lambda: build()(normal(2, 4, 5)), r"x: expected shape \(batch, length, 6\), got \(2, 4, 5\)"),
     (lambda: build()(normal(2, 4, 6), padding_mask=torch.ones(2, 4)), TypeError, "padding_mask: .*boolean"),
-    (
-        lambda: build()(normal(2, 4, 6), padding_mask=torch.ones(1, 4, dtype=torch.bool)),
-        r"padding_mask: expected shape \(batch, length\) = \(2, 4\), got \(1, 4\)",
-    ),
-)
+    (lambda: build()(normal(2, 4, 6), padding_mask=torch.ones(1, 4, dtype=torch.bool)),
+     r"padding_mask: expected shape \(batch, length\) = \(2, 4\), got \(1, 4\)"),
+)  # fmt: skip

@@ -90,10 +90,7 @@ test_bad_input = refused(
     (lambda: build()(normal(2, 5, 6)), "x: expected at most n_objects=4 objects, got 5"),
     (lambda: build(2)(normal(2, 4, 6)), "positions: expected 2 numbers for each object, got none"),
     (lambda: build(2)(normal(2, 4, 6), positions=normal(4, 1)), r"positions: expected \(4, 2\) .*, got \(4, 1\)"),
-    (
-        lambda: build()(normal(2, 4, 6), positions=torch.arange(4)[:, None]),
-        TypeError,
-        "positions: expected floating-point numbers, got dtype torch.int64",
-    ),
+    (lambda: build()(normal(2, 4, 6), positions=torch.arange(4)[:, None]), TypeError,
+     "positions: expected floating-point numbers, got dtype torch.int64"),
     (lambda: VisionPrediNet((3, 8, 8), (4, 4), 2, 6, 3, 2, positions="polar"), "positions: .*'polar'"),
-)
+)  # fmt: skip

@@ -91,9 +91,7 @@ test_bad_input = refused(
     (lambda: build(KIND, n_layers_abs=0), "n_layers_abs: expected a positive number"),
     (lambda: build(KIND, n_layers_dec=0), "n_layers_dec: expected a positive number"),
     (lambda: build(KIND, symbol_retrieval="position_relative"), "symbol_retrieval: expected 'positional_symbols'"),
-    (
-        lambda: build(KIND, symbol_retrieval_kwargs={"d_model": 4, "n_heads": 2, "n_symbols": 3}),
-        "expected d_model=8, the width of the model, got 4",
-    ),
+    (lambda: build(KIND, symbol_retrieval_kwargs={"d_model": 4, "n_heads": 2, "n_symbols": 3}),
+     "expected d_model=8, the width of the model, got 4"),
     (lambda: build(KIND).decode(words()[1], torch.zeros(3, 7, WIDTH).double()), r"memory: .*\(3, length, 16\)"),
-)
+)  # fmt: skip

@@ -66,11 +66,9 @@ def test_images_of_another_shape_are_refused(name):
 
 test_bad_input = refused(
     (lambda: VisionCoRelNet((3, 12, 8), (5, 2), 5, 8), "image: patches of height 2 and width 5 do not tile"),
-    (
-        lambda: VisionAbstractor(**IMAGES, **ABSTRACTOR, symbol_retrieval="symbolic_attention"),
-        "symbol_retrieval_kwargs: needed for symbol_retrieval='symbolic_attention'",
-    ),
-)
+    (lambda: VisionAbstractor(**IMAGES, **ABSTRACTOR, symbol_retrieval="symbolic_attention"),
+     "symbol_retrieval_kwargs: needed for symbol_retrieval='symbolic_attention'"),
+)  # fmt: skip
 
 
 @refusals(

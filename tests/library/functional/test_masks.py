@@ -41,14 +41,12 @@ test_bad_input = refused(
         (lambda ends=ends: segments_from_cu_seqlens(torch.tensor(ends), 5), "cu_seqlens")
         for ends in ([1, 2], [0, 3, 2], [], [0.0, 2.0], [0, 9])
     ),
-    (
-        lambda: mask_pattern(None, None, True, batch=1, heads=1, n=2, m=4, offset=3),
-        r"is_causal: .*got 2 receivers and 1 senders after 3 earlier ones",
-    ),
+    (lambda: mask_pattern(None, None, True, batch=1, heads=1, n=2, m=4, offset=3),
+     r"is_causal: .*got 2 receivers and 1 senders after 3 earlier ones"),
     (lambda: positions_from_padding(WHOLE), TypeError, "padding_mask: expected a boolean"),
     (lambda: positions_from_segments(WHOLE, WHOLE), TypeError, "padding_mask: expected a boolean tensor"),
     (lambda: directional_mask(3, "up"), "direction"),
-)
+)  # fmt: skip
 
 
 def test_a_bias_of_pairs_is_one_of_all_examples_and_heads():

@@ -177,15 +177,13 @@ def general():
         (lambda: GeneralAttention(Dot(0.35)), lambda layer, q, k: layer(q, k, need_weights=True)[:2]),
         (lambda: GeneralAttention(Dot(0.35), Sparsemax(temperature=4.0)), lambda layer, q, k: layer(q, k)[:1]),
         (general, lambda layer, q, k: layer(q, k)[:1]),
-        (
-            lambda: Relation(8, 1, score=Dot(0.35), activation="softmax"),
-            lambda layer, q, k: [layer.relate(q[:, :, None], k[:, :, None])],
-        ),
+        (lambda: Relation(8, 1, score=Dot(0.35), activation="softmax"), lambda layer, q,
+         k: [layer.relate(q[:, :, None], k[:, :, None])]),
         (neighbourhoods, lambda layer, q, k: [layer(k)]),
         (lambda: ESBN(8, 3, 3, scale=0.35, context_norm=False), lambda layer, q, k: layer(k, need_weights=True)),
     ],
     ids=["Dot", "Sparsemax", "General", "Relation", "RelationalSymbolicAttention", "ESBN"],
-)
+)  # fmt: skip
 @torch.no_grad()
 def test_softmax_of_scores_beyond_float16(make, call):
     torch.manual_seed(0)

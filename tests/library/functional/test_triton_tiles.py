@@ -68,11 +68,8 @@ def test_order_and_symbols_may_be_placed_differently(order, offset, symbol_offse
 
 
 OPTIONS = {
-    "layout": [
-        {"batch": 2, "groups": 1, "rep": 1},
-        {"batch": 1, "groups": 2, "rep": 1},
-        {"batch": 1, "groups": 1, "rep": 2},
-    ],
+    "layout": [{"batch": 2, "groups": 1, "rep": 1}, {"batch": 1, "groups": 2, "rep": 1},
+        {"batch": 1, "groups": 1, "rep": 2}],
     "sides": [{"n": 20, "m": 7}, {"n": 5, "m": 18}, {"n": 1, "m": 33}],
     "symbols": ["shared", "one batch", "offsets"],
     "max_offset": [0, 4, 20],
@@ -82,7 +79,7 @@ OPTIONS = {
     "packed": [False, True, "in order"],
     "offset": [0, 3, 19, -7],
     "symbol_offset": [None, -20, 3],
-}
+}  # fmt: skip
 
 
 def as_arguments(layout, sides, **options):

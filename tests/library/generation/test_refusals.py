@@ -67,13 +67,10 @@ def test_bad_arguments(function, arguments, error, message):
 
 @refusals(
     (lambda model: generate(AllLogits(), IDX, 3), TypeError, "model: AllLogits has no .* use_cache=False"),
-    (
-        lambda model: generate(torch.nn.Linear(2, 2), IDX, 3),
-        TypeError,
-        "model: expected a language model with an integer block_size, got Linear",
-    ),
+    (lambda model: generate(torch.nn.Linear(2, 2), IDX, 3), TypeError,
+     "model: expected a language model with an integer block_size, got Linear"),
     *((lambda model, at=at: generate(model, IDX, 3, at), "logits: expected finite ones") for at in (0, 1)),
-)
+)  # fmt: skip
 def test_models_that_cannot_generate(call, error, message):
     model = small_lm()
     torch.nn.init.constant_(model.out.bias, math.nan)  # as after training that diverged

@@ -46,16 +46,11 @@ SYMBOLS: dict[str, dict[str, Any]] = {
     "RoPE": {"symbol_retrieval": "relative", "relative_symbols_rope": True, "max_rel_pos": 512},
     "RoPE, clipped": dict(symbol_retrieval="relative", relative_symbols_rope=True, max_rel_pos=4, rope_theta=50.0),
     "relsymbolic": {"symbol_retrieval": "relsymbolic", "relsymbolic_rel_n_heads": 3, "n_symbols": 5},
-    "relsymbolic, wide": {
-        "symbol_retrieval": "relsymbolic",
-        "relsymbolic_neighborhood_size": 3,
-        "relsymbolic_include_self": True,
-        "relsymbolic_normalize_rels": False,
-        "relsymbolic_use_bias": True,
-        "relsymbolic_symbolic_attn_scale": 0.7,
-    },
+    "relsymbolic, wide": {"symbol_retrieval": "relsymbolic", "relsymbolic_neighborhood_size": 3,
+        "relsymbolic_include_self": True, "relsymbolic_normalize_rels": False, "relsymbolic_use_bias": True,
+        "relsymbolic_symbolic_attn_scale": 0.7},
     "relsymbolic, scaled": {"symbol_retrieval": "relsymbolic", "relsymbolic_rel_scale": 0.3, "n_symbols": 5},
-}
+}  # fmt: skip
 HEADS: dict[str, dict[str, Any]] = {
     "RA": {"ra_type": "ra"},
     "RA, other relations": {"ra_type": "ra", "ra_n_relations": 4, "ra_rel_activation": "tanh"},

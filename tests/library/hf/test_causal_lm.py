@@ -224,14 +224,10 @@ test_bad_input = refused(
     ({"output_router_logits": True}, "output_router_logits: expected False"),
     ({"cu_seq_lens_q": torch.tensor([0, 2])}, r"cu_seq_lens_q: expected to rise from 0 to the length 3, got "),
     ({"cu_seq_lens_q": torch.tensor([[0, 3]])}, r"cu_seq_lens_q: expected integers of shape \(sequences \+ 1,\)"),
-    (
-        {"cu_seq_lens_q": torch.tensor([0, 1, 3]), "cu_seq_lens_k": torch.tensor([0, 2, 3])},
-        "cu_seq_lens_k: expected the same as cu_seq_lens_q",
-    ),
-    (
-        {"cu_seq_lens_q": torch.tensor([0, 1, 3]), "seq_idx": torch.tensor([[0, 0, 1]])},
-        "seq_idx, cu_seq_lens_q: expected the same sequences",
-    ),
+    ({"cu_seq_lens_q": torch.tensor([0, 1, 3]), "cu_seq_lens_k": torch.tensor([0, 2, 3])},
+     "cu_seq_lens_k: expected the same as cu_seq_lens_q"),
+    ({"cu_seq_lens_q": torch.tensor([0, 1, 3]), "seq_idx": torch.tensor([[0, 0, 1]])},
+     "seq_idx, cu_seq_lens_q: expected the same sequences"),
     ({"input_ids": torch.ones(2, 3).long(), "cu_seq_lens_q": torch.tensor([0, 3])}, "cu_seq_lens_q: .* a single row"),
     ({"seq_idx": torch.zeros(1, 2).long()}, "segments: expected"),
     ({"input_ids": torch.full((1, 3), VOCAB)}, f"expected token ids from 0 to {VOCAB - 1}"),
@@ -241,7 +237,7 @@ test_bad_input = refused(
     ({"cache": object()}, TypeError, f"{CACHE}: expected a DualAttnCache"),
     ({"cache": DynamicCache(), "past_key_values": DynamicCache()}, "cache, past_key_values: expected one of them"),
     by=lambda more: causal()(**{"input_ids": torch.zeros(1, 3).long(), **more}),
-)
+)  # fmt: skip
 
 
 def fill(model, x, past):

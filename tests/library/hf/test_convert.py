@@ -115,18 +115,14 @@ test_bad_input = refused(
     (lambda: to_hub(causal().model), "config: expected the LanguageModelConfig of the DualAttn"),
     (lambda: to_hub(causal().model, config(dff=24).language_config()), "config: is not that.*linear1"),
     (lambda: to_transformers(causal().model, config("transformer").language_config()), "config: is not that of this"),
-    (
-        lambda: to_hub(causal("transformer").model, config("transformer", n_heads=2).language_config()),
-        "config: is not that of this TransformerLM, whose n_heads is 4; expected 2",
-    ),
-    (
-        lambda: to_transformers(causal().model, config(activation="relu").language_config()),
-        "config: is not that of this DualAttnTransformerLM, whose activation is 'gelu'; expected 'relu'",
-    ),
+    (lambda: to_hub(causal("transformer").model, config("transformer", n_heads=2).language_config()),
+     "config: is not that of this TransformerLM, whose n_heads is 4; expected 2"),
+    (lambda: to_transformers(causal().model, config(activation="relu").language_config()),
+     "config: is not that of this DualAttnTransformerLM, whose activation is 'gelu'; expected 'relu'"),
     (lambda: to_hub(torch.nn.Linear(2, 2)), TypeError, "model: expected a language model of this library"),
     (lambda: to_transformers(to_hub(causal()), config().language_config()), "config: is known"),
     (lambda: convert_checkpoint(GOLDEN / "dat", "never", "onnx"), "to: expected 'hub' or 'transf"),
-)
+)  # fmt: skip
 
 
 def test_checkpoints_of_other_models(tmp_path: Path):

@@ -109,8 +109,6 @@ test_bad_input = refused(
     *((lambda each=each: MultiHop(each([GeneralAttention(Dot())]), 2), "hops") for each in (list, nn.ModuleList)),
     (lambda: MultiHop(GeneralAttention(Dot()), 3)(Q, [K, K]), "key: expected one tensor, or one for each of 3 hops"),
     (lambda: MultiHop(GeneralAttention(Dot()), 2, update=replace)(Q, K, torch.randn(B, S, D + 1)), "update"),
-    (
-        lambda: MultiHop(GeneralAttention(Product(D + D, D, 3)), 2, feedback=True)(Q, K, padding_mask=K[:1, :1, 0] > 0),
-        r"^padding_mask: expected shape \(2, 5\), got \(1, 1\)",
-    ),
-)
+    (lambda: MultiHop(GeneralAttention(Product(D + D, D, 3)), 2, feedback=True)(Q, K, padding_mask=K[:1, :1, 0] > 0),
+     r"^padding_mask: expected shape \(2, 5\), got \(1, 1\)"),
+)  # fmt: skip

@@ -152,13 +152,11 @@ def test_windows_without_keys(select):
 test_bad_input = refused(
     (lambda: PredictiveWindow(WIDTH, 2, gaussian=False), "gaussian: without it"),
     (lambda: PredictiveWindow(WIDTH, 0), "sigma"),
-    (
-        lambda: GeneralAttention(Dot(), select=ReinforcedSubset(SAMPLER, SAMPLER))(X, torch.randn(B, S + 2, WIDTH)),
-        "query: expected as many as keys",
-    ),
+    (lambda: GeneralAttention(Dot(), select=ReinforcedSubset(SAMPLER, SAMPLER))(X, torch.randn(B, S + 2, WIDTH)),
+     "query: expected as many as keys"),
     *(
         (lambda wrong=wrong: SAMPLER(X, torch.ones(wrong) > 0), r"^padding_mask: expected shape \(2, 6\), got")
         for wrong in ((B + 1, S), (1, 1), (S,))
     ),
     (lambda: SAMPLER(X, torch.ones(B, S)), TypeError, r"^padding_mask: expected a boolean"),
-)
+)  # fmt: skip

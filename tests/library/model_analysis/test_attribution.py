@@ -131,14 +131,10 @@ def test_models_for_transformers():
     (lambda model, x: attribute_logits(model, x).effects(11), "token: expected token ids from 0 to 10, got 11"),
     (lambda model, x: attribute_logits(model, x).effects(0, 1.5), TypeError, "foil: expected a token id"),
     (lambda model, x: attribute_logits(model, x).merged("layer"), "by: expected 'head' or 'relation', got 'layer'"),
-    (
-        lambda model, x: (
-            model.layers.add_module("norm", torch.nn.GroupNorm(1, 9).double()) or attribute_logits(model, x)
-        ),
-        TypeError,
-        "model: expected LayerNorm, RMSNorm or no normalisation of the stream",
-    ),
-)
+    (lambda model,
+     x: (model.layers.add_module("norm", torch.nn.GroupNorm(1, 9).double()) or attribute_logits(model, x)), TypeError,
+     "model: expected LayerNorm, RMSNorm or no normalisation of the stream"),
+)  # fmt: skip
 def test_what_is_refused(call, error, message):
     model, x = lm("symbolic_attention"), tokens(2, 9)
     with pytest.raises(error, match=message):

@@ -369,9 +369,6 @@ test_bad_input = refused(
     (lambda: faithfulness(EFFECTS, EFFECTS), "by one metric"),
     (lambda: approximate_effects(lm("transformer"), [X], {"head": HEAD}, metrics=["kl"]), "of loss, .*, got 'kl'"),
     (lambda: Prediction(torch.zeros(2, 8, 11), X), "targets: expected shape"),
-    (
-        lambda: predict_next_tokens(torch.nn.Embedding(20, 4), X),
-        TypeError,
-        r"model: expected a language model, .*got Tensor from Embedding; name a func",
-    ),
-)
+    (lambda: predict_next_tokens(torch.nn.Embedding(20, 4), X), TypeError,
+     r"model: expected a language model, .*got Tensor from Embedding; name a func"),
+)  # fmt: skip

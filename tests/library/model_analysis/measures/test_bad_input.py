@@ -51,34 +51,25 @@ test_bad_input = refused(
     (lambda: RankedScores(SCORES).auc(SQUARE[0, :4]), r"positive: expected shape \(3,\), got \(4,\)"),
     (lambda: attention_scores(torch.rand(6, 3, 4)), r"weights: expected shape \(B, H, N, M\)"),
     (lambda: random_relations(WIDE, 4, 3, rel_score="cosine"), "rel_score: .* 'squared_distance', got 'cosine'"),
-    (
-        lambda: compare({"relations": VALUES}, LABELS, MASK, chosen_on=torch.arange(6)),
-        r"chosen_on: expected booleans \(6,\), got torch.int64 \(6,\)",
-    ),
+    (lambda: compare({"relations": VALUES}, LABELS, MASK, chosen_on=torch.arange(6)),
+     r"chosen_on: expected booleans \(6,\), got torch.int64 \(6,\)"),
     (lambda: detect(VALUES[:, :, :9], LABELS, MASK), r"scores: expected shape \(B, N, N, R\), got \(6, 10, 9, 4\)"),
     (lambda: detect(VALUES, LABELS.float(), MASK), TypeError, "labels"),
     (lambda: detect(VALUES, LABELS[:, :9, :9], MASK), r"labels: .* broadcastable to \(6, 10, 10\), got \(6, 9, 9\)"),
     (lambda: detect(VALUES, LABELS & False, MASK), "labels: expected both kinds in one stratum"),
     (lambda: detect(VALUES, LABELS, MASK, shuffle="rows"), "shuffle: .*'objects' or 'pairs', got 'rows'"),
     (lambda: distance_strata(4, (2, 2)), r"edges: expected ascending distances, got \[2, 2\]"),
-    (
-        lambda: frequency_bins(torch.tensor([5]), torch.ones(5, dtype=torch.long)),
-        "tokens: expected ids from 0 to 4, of which counts are given, got 5 to 5",
-    ),
+    (lambda: frequency_bins(torch.tensor([5]), torch.ones(5, dtype=torch.long)),
+     "tokens: expected ids from 0 to 4, of which counts are given, got 5 to 5"),
     (lambda: message_share(torch.zeros(3, 2), torch.zeros(1, 2)), r"symbolic: expected shape \(3, 2\), got \(1, 2\)"),
     (lambda: relation_rank(VALUES, LABELS & False), "at least two pairs"),
     (lambda: relation_asymmetry(torch.randn(3, 40, 40, 4), SQUARE.tril(-1)), "in both directions"),
     (lambda: relation_asymmetry(torch.zeros(1, 3, 4, 2)), r"relations: .* \(B, N, N, R\), got \(1, 3, 4, 2\)"),
-    (
-        lambda: relation_contributions(RELATIONS, torch.zeros(1, 2, 3, 4), torch.zeros(2, 2, 8)),
-        r"attention: expected \(1, heads, 3, 3\), got \(1, 2, 3, 4\)",
-    ),
+    (lambda: relation_contributions(RELATIONS, torch.zeros(1, 2, 3, 4), torch.zeros(2, 2, 8)),
+     r"attention: expected \(1, heads, 3, 3\), got \(1, 2, 3, 4\)"),
     (lambda: relation_contributions(RELATIONS, ATTENTION, torch.zeros(2, 4, 8)), r"written: .*4, 2, d\), got \(2, "),
-    (
-        lambda: relation_contributions(RELATIONS.long(), ATTENTION, torch.zeros(4, 2, 8)),
-        TypeError,
-        "relations: expected a floating-point tensor",
-    ),
+    (lambda: relation_contributions(RELATIONS.long(), ATTENTION, torch.zeros(4, 2, 8)), TypeError,
+     "relations: expected a floating-point tensor"),
     (lambda: selectivity([0.0] * 4, [0.0] * 3), "without: expected 4 effects, as with_label has, got 3"),
     (lambda: selectivity([1.0], [2.0]), "at least two documents, got 1"),
     (lambda: of_documents(torch.arange(8).expand(3, 8)), "two or more documents with matched pairs"),
@@ -86,4 +77,4 @@ test_bad_input = refused(
         (lambda n=n: of_documents(torch.zeros(5, 8).long(), lengths=n), "lengths: expected 5 integers from 0 to 8, got")
         for n in (torch.full((4,), 8), torch.full((5,), 9), torch.full((5,), 8.0).double())
     ),
-)
+)  # fmt: skip
