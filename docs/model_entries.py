@@ -148,11 +148,7 @@ GROUPS: dict[str, dict[str, Entry]] = {
         "Attention": Entry(lambda n: da.Attention(D, H), first(same, same)),
         **{
             kind.__name__: Entry(lambda n, kind=kind: kind(D, H), first(like), bare=first())
-            for kind in (
-                da.RelationalAttention,
-                da.RelationalCrossAttention,
-                da.DisentangledRelationalCrossAttention,
-            )
+            for kind in (da.RelationalAttention, da.RelationalCrossAttention, da.DisentangledRelationalCrossAttention)
         },
         "DualAttention": Entry(lambda n: da.DualAttention(D, 1, 1, 0.0), first(like), bare=first()),
         "EncoderBlock": Entry(lambda n: da.EncoderBlock(n_heads=H, causal=True, **BLOCK), first()),
@@ -213,8 +209,7 @@ GROUPS: dict[str, dict[str, Entry]] = {
         "MultiHop": Entry(lambda n: mechanisms.MultiHop(recipes.luong_dot(), 2), HEADS),
         "HierarchicalAttention": Entry(lambda n: mechanisms.HierarchicalAttention(D), of_words),
         "AttentionViaAttention": Entry(
-            lambda n: mechanisms.AttentionViaAttention(D, D, D),
-            attribute("context", same, other, second="upper_mask"),
+            lambda n: mechanisms.AttentionViaAttention(D, D, D), attribute("context", same, other, second="upper_mask")
         ),
         "MultiRepresentationAttention": Entry(
             lambda n: mechanisms.MultiRepresentationAttention([D] * n, D), lambda m, x: m(list(x.unbind(1))).context

@@ -48,10 +48,7 @@ PROBLEMS: dict[str, dict[str, Any]] = {
 }
 DRY = {"batch": 2, "groups": 1, "rep": 2, "n": 9, "key_dim": 4, "width": 4, "n_relations": 3, "p": 2}
 DRY_PROBLEMS = ("causal", "relative symbols", "padding")
-KERNEL_TESTS = (
-    "tests/library/functional/test_triton.py",
-    "tests/library/functional/test_triton_tiles.py",
-)
+KERNEL_TESTS = ("tests/library/functional/test_triton.py", "tests/library/functional/test_triton_tiles.py")
 TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
 SMALL = Size(256, 512, 4, 2, 64, 4, 101, 192, (32, 4))
 TINY = Size(16, 32, 2, 1, 8, 2, 31, 48, (4,))

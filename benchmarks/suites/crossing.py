@@ -137,10 +137,5 @@ def regret(rows: Sequence[Row]) -> str:
 
 
 SUITE = Suite(
-    "crossing",
-    "implementations of the operation",
-    cases,
-    (32, 64, 128, 256, 512, 1024, 2048),
-    (8, 16),
-    conclude,
+    "crossing", "implementations of the operation", cases, (32, 64, 128, 256, 512, 1024, 2048), (8, 16), conclude
 )

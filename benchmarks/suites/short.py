@@ -141,11 +141,7 @@ def mathematics(request: Request) -> Case:
     cross = {"n_heads_cross": 8, "causal": True}
     decoder = {**MATHEMATICS, **cross, "n_heads_sa": 8, "n_heads_ra": 0}
     dual = {**layers, "encoder": ENCODER, "decoder": decoder, "symbols": RELATIVE}
-    plain = {
-        **layers,
-        "encoder": {**MATHEMATICS, "n_heads": 8},
-        "decoder": {**MATHEMATICS, **cross, "n_heads": 8},
-    }
+    plain = {**layers, "encoder": {**MATHEMATICS, "n_heads": 8}, "decoder": {**MATHEMATICS, **cross, "n_heads": 8}}
     return compared(
         f"mathematics 4+4 / 8+0, batch {batch}",
         160,
