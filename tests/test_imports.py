@@ -49,10 +49,7 @@ ROOMS = {
     "mechanisms": ("mechanisms",),
     "generation": ("generation",),
     "_models": ("_models",),
-    "models": (
-        *(f"{kind}_models" for kind in ("language", "encoder", "seq2seq", "vision", "timm")),
-        "language_presets",
-    ),
+    "models": (*(f"{x}_models" for x in ("language", "encoder", "seq2seq", "vision", "timm")), "language_presets"),
     "baselines": ("baselines",),
     "root": ("__init__", "_exports"),
     "checkpoints of the library": ("checkpoints",),

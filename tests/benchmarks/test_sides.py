@@ -109,9 +109,8 @@ def test_a_worker_that_was_killed():
 
 
 def test_a_worker_ends_with_its_input_whatever_it_does():
-    process = subprocess.Popen(
-        [sys.executable, str(HERE / "worker.py")], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
-    )
+    command = [sys.executable, str(HERE / "worker.py")]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
     assert process.stdin is not None
     process.stdin.write(b'{"ask": "hello", "arguments": {}}\n')  # it is now importing torch
     process.stdin.close()

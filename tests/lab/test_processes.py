@@ -67,7 +67,6 @@ def test_this_process_hears_interrupts_again_once_workers_have_started(own_handl
 def test_leaving_ends_at_once(end, status):
     """With the status and what was printed, and without what is to be done at exit."""
     program = "import atexit, sys; from dat._processes import leave; atexit.register(print, 'exit')"
-    ran = subprocess.run(
-        [sys.executable, "-c", f"{program}; print('here'); leave({end})"], capture_output=True, text=True
-    )
+    program = f"{program}; print('here'); leave({end})"
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert (ran.returncode, ran.stdout, ran.stderr) == (status, "here\n", "")

@@ -153,9 +153,8 @@ def test_padded_is_alone(kind, examples, pos_enc_type, anew, pool):
 )
 def test_packed_is_alone(kind, lengths, pos_enc_type, for_each, padding):
     """A packed row may be longer than the longest sequence."""
-    retrieval = (
-        {"symbol_retrieval_kwargs": {"symbol_dim": WIDTH, "max_length": 6}} if kind == "positional_symbols" else {}
-    )
+    own = {"symbol_retrieval_kwargs": {"symbol_dim": WIDTH, "max_length": 6}}
+    retrieval = own if kind == "positional_symbols" else {}
     model = build(kind, pos_enc_type=pos_enc_type, max_block_size=6, **retrieval)
     ends = torch.tensor([0, *lengths]).cumsum(0)
     length = int(ends[-1]) + padding

@@ -11,14 +11,12 @@ from tests.support.seq2seq import BLOCK, SIZES, build, close, words
 EMBEDDING, OUTPUT = "layers.target_embedder.weight", "layers.final_out.weight"
 
 
-@pytest.mark.parametrize(
-    "tied, chosen, std", [(1, None, 1 / 8), (0, None, 1), (0, "scaled", 1 / 8), (1, "published", 1)]
-)
-def test_how_large_embeddings_begin(tied, chosen, std):
+@pytest.mark.parametrize("tied, kind, std", [(1, None, 1 / 8), (0, None, 1), (0, "scaled", 1 / 8), (1, "published", 1)])
+def test_how_large_embeddings_begin(tied, kind, std):
     spec = {"type": "token", "vocab_size": 500}
     model = Seq2SeqTransformer(
         **{**SIZES, "d_model": 64}, input_spec=spec, output_spec=spec, out_dim=500, tie_weights=tied,
-        embedding_init=chosen, encoder_kwargs={**BLOCK, "n_heads": 2},
+        embedding_init=kind, encoder_kwargs={**BLOCK, "n_heads": 2},
         decoder_kwargs={**BLOCK, "n_heads": 2, "n_heads_cross": 2},
     )  # fmt: skip
     for side in ("source", "target"):

@@ -69,9 +69,7 @@ def test_a_step_of_decoding_makes_no_factors_of_earlier_senders(monkeypatch):
     x, symbols, cache = normal(2, 5, 8), normal(2, 5, 8), layer.new_cache()
     made = []
     strengthened = layer._strengthened
-    monkeypatch.setattr(
-        layer, "_strengthened", lambda projected: made.append(projected.shape) or strengthened(projected)
-    )
+    monkeypatch.setattr(layer, "_strengthened", lambda x: made.append(x.shape) or strengthened(x))
     with torch.no_grad():
         wanted = layer(x, symbols, is_causal=True).output
         steps = [layer(x[:, i : i + 1], symbols[:, i : i + 1], is_causal=True, cache=cache).output for i in range(5)]

@@ -120,7 +120,7 @@ pytestmark = pytest.mark.usefixtures("here")
         (["train", "language", "--optim.lr=.inf"], r"optim\.lr: expected a positive number, got inf"),
         (["train", "language", "--optim.lr=.nan"], r"optim\.lr: expected a positive number, got nan"),
         (["train", "relational-games", "--data.n_train=3000000000"], r"data\.n_train: expected .* to 10,000,000"),
-        (["train", "relational-games", "--model.corelnet.dff=9999", "--model.architecture=corelnet"], r"corelnet\.dff"),
+        (["train", "relational-games", "--model.corelnet.dff=9999999", "--model.architecture=corelnet"], r"net\.dff"),
         (["reproduce", "relational-games", "--seeds=1000000000"], "seeds: expected an integer from 1 to 10,000"),
         (["reproduce", "relational-games", "--sizes=[9000000000]"], "sizes: expected integers of at most 10,000,000"),
         (["reproduce", "relational-games", "--workers=1000000"], "workers: expected an integer from 1 to 1,024"),

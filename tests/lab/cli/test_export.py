@@ -152,9 +152,7 @@ def test_images_become_inputs_as_in_training(capsys):
     model = build_image_model(config.model, IMAGE_SETS["cifar10"], seed=0)
     ImageClassification().export(config, model, Path("folder"))
     pixels = torch.randint(256, (1, 3, 32, 32), dtype=torch.uint8)
-    made = NormalisedImages(
-        pixels, torch.zeros(1, dtype=torch.long), (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
-    )
+    made = NormalisedImages(pixels, torch.zeros(1).long(), (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616))
     processor = transformers.AutoImageProcessor.from_pretrained("folder")
     image = image_module.fromarray(pixels[0].permute(1, 2, 0).numpy())
     found = processor(image, return_tensors="pt")["pixel_values"]

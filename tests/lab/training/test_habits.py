@@ -71,9 +71,7 @@ def test_the_norm_of_a_row_that_an_older_version_began_is_not_known(tmp_path):
     fit_until_stopped(make_small_trainer(tmp_path / "c", stop_after(2)))
     trainer = make_small_trainer(tmp_path / "c")
     load = trainer._load_state
-    trainer._load_state = lambda state: load(
-        {**state, "sums": {k: v for k, v in state["sums"].items() if "_" not in k}}
-    )
+    trainer._load_state = lambda s: load({**s, "sums": {k: v for k, v in s["sums"].items() if "_" not in k}})
     assert trainer.resume()
     trainer.fit(MetricsLog(tmp_path / "m.jsonl"))
     norms = [row["grad_norm"] for row in read_rows(tmp_path / "m.jsonl")]

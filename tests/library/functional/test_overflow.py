@@ -139,9 +139,8 @@ def test_scores_of_mechanisms_baselines_and_symbols():
         u = large(1, N, 1, WIDTH)
         assert relation.relate(u, u).isfinite().all()
         z = large(1, N, WIDTH)
-        assert all(
-            x.isfinite().all() for x in ESBN(WIDTH, 3, 3, scale=None, context_norm=False).half()(z, need_weights=True)
-        )
+        esbn = ESBN(WIDTH, 3, 3, scale=None, context_norm=False).half()
+        assert all(x.isfinite().all() for x in esbn(z, need_weights=True))
         retriever = RelationalSymbolicAttention(WIDTH, 1, 1, 4, 2).half()
         assert projected(retriever, retriever.q_proj, retriever.k_proj)(z).isfinite().all()
 

@@ -84,11 +84,7 @@ def test_a_vocabulary_in_the_files_of_gpt2(tmp_path):
     encoder = {"".join(character[b] for b in token): i for token, i in small_ranks().items()}
     (tmp_path / "vocab.json").write_text(json.dumps({**encoder, "<|endoftext|>": 260}))
     assert GPT2Tokenizer.find(tmp_path).ranks == small_ranks()
-    for wrong in (
-        '{"日": 0}',
-        "[]",
-        *(json.dumps(encoder)[:-1] + f', "ab": {rank}}}' for rank in ("1e400", "1.5", "9")),
-    ):
+    for wrong in ('{"日": 0}', "[]", *(json.dumps(encoder)[:-1] + f', "ab": {x}}}' for x in ("1e400", "1.5", "9"))):
         (tmp_path / "vocab.json").write_text(wrong)
         with pytest.raises(ValueError, match=r"vocab\.json: not a vocabulary of GPT-2's kind"):
             GPT2Tokenizer.find(tmp_path)

@@ -127,9 +127,8 @@ def test_panics_of_the_library_are_errors_that_name_the_file(tmp_path, monkeypat
     path.write_text(json.dumps({**contents, "normalizer": garbage}))
     with pytest.raises(ValueError, match=r"tokenizer\.json: (not a tokenizer|cannot encode a text) \("):
         JsonTokenizer(path).encode("text")
-    path.write_text(
-        json.dumps({**contents, "model": {**contents["model"], "vocab": {}, "merges": []}, "added_tokens": []})
-    )
+    empty = {**contents["model"], "vocab": {}, "merges": []}
+    path.write_text(json.dumps({**contents, "model": empty, "added_tokens": []}))
     with pytest.raises(ValueError, match=r"tokenizer\.json: expected an end token '<|endoftext|>' in the vocabulary"):
         JsonTokenizer(path)
 

@@ -213,9 +213,8 @@ class Equations:
         reach = self.get("max_rel_pos") or max(1, LENGTH // 2)
         offsets = (there[None] - there[:, None]).clamp(-reach, reach)
         if not self.get("relative_symbols_rope"):
-            return self.weights["model.symbol_retriever.position_encoder.rel_pos_embeddings_table.weight"][
-                offsets + reach
-            ]
+            table = "model.symbol_retriever.position_encoder.rel_pos_embeddings_table.weight"
+            return self.weights[table][offsets + reach]
         angles = offsets[..., None] / self.get("rope_theta") ** (torch.arange(0, d, 2).double() / d)
         return torch.stack((angles.cos(), angles.sin()), -1).flatten(-2)
 

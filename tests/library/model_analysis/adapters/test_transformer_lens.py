@@ -84,9 +84,8 @@ def test_heads_that_were_added_write_into_all_features():
     width: dict[str, Any] = {"total_n_heads": 4}
     heads: Any = {"sa_kwargs": width, "ra_kwargs": {**width, "out_dim": DAT.d_model}}
     settings = replace(DAT, n_heads_sa=4, n_heads_ra=2, **heads)
-    bridge = transformer_lens_bridge(
-        matters(DualAttnForCausalLM(DualAttnConfig.from_language_config(settings))).double()
-    )
+    model = DualAttnForCausalLM(DualAttnConfig.from_language_config(settings))
+    bridge = transformer_lens_bridge(matters(model).double())
     _, cache = bridge.run_with_cache(CLEAN)
     attn = bridge.blocks[0].attn
     assert attn.W_O.shape[-1] == DAT.d_model

@@ -36,9 +36,7 @@ def test_the_largest_are_those_of_a_sort(rows, size, per_tokens, batch, random):
     for part in parts:
         largest.add(torch.tensor([one.value for one in part]), columns([one.place for one in part]))
         kept = json.loads(json.dumps(largest.found))  # as a file keeps it
-        largest = pairs.LargestPairs(
-            size, per_tokens, [pairs.Found(value, pairs.Place(*place)) for value, place in kept]
-        )
+        largest = pairs.LargestPairs(size, per_tokens, [pairs.Found(x, pairs.Place(*place)) for x, place in kept])
     assert largest.found == wanted[:size]
 
 

@@ -231,9 +231,8 @@ def test_patching_a_pair_changes_that_pair_only():
         assert torch.equal(new[:, i, j, 1], other[:, i, j, 1])
     assert torch.equal(new[:, rest], old[:, rest])
     assert torch.equal(new[..., [0, 2]], old[..., [0, 2]])
-    maps = captured(
-        model, corrupt, Patch(Target("selection", layers=0, heads={"sensory": 0}, pairs=pairs)), source=source
-    )
+    target = Target("selection", layers=0, heads={"sensory": 0}, pairs=pairs)
+    maps = captured(model, corrupt, Patch(target), source=source)
     new, old, other = (m[0].sensory.weights for m in (maps, before, source))
     assert torch.equal(new[:, 0, 5, 2], other[:, 0, 5, 2]) and torch.equal(new[:, 0, rest], old[:, 0, rest])
     assert torch.equal(new[:, 1], old[:, 1])
@@ -247,9 +246,8 @@ def test_patching_the_symbol_of_a_pair():
             model(clean)
         with capture(model, layers=0) as before:
             model(corrupt)
-        maps = captured(
-            model, corrupt, Patch(Target("symbol", layers=0, heads=1, pairs=[(5, 2)])), layers=0, source=source
-        )
+        target = Target("symbol", layers=0, heads=1, pairs=[(5, 2)])
+        maps = captured(model, corrupt, Patch(target), layers=0, source=source)
         old, new = before[0].relational, maps[0].relational
         weights = old.get("weights")
         if ra_type == "disrca":
@@ -258,9 +256,8 @@ def test_patching_the_symbol_of_a_pair():
         change = source[0].relational.symbol_values[:, 1, 2] - old.symbol_values[:, 1, 2]
         wanted[:, 1, 5] += weights[:, 1, 5, 2, None] * change
         close(new.symbol_message, wanted)
-        maps = captured(
-            model, corrupt, Patch(Target("symbol", layers=0, senders=2), strength=1), layers=0, source=source
-        )
+        patch = Patch(Target("symbol", layers=0, senders=2), strength=1)
+        maps = captured(model, corrupt, patch, layers=0, source=source)
         values = maps[0].relational.symbol_values
         assert torch.equal(values[:, :, 2], source[0].relational.symbol_values[:, :, 2])
         assert torch.equal(values[:, :, 3:], old.symbol_values[:, :, 3:])

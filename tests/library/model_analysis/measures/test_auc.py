@@ -25,11 +25,10 @@ def test_area_under_curve_is_the_share_of_ordered_pairs():
     assert area_under_curve(scores, positive) == pytest.approx(sum(pairs) / len(pairs))
 
 
-@given(
-    st.lists(
-        st.tuples(st.integers(-4, 4), st.integers(-3, 3), st.booleans(), st.integers(0, 3)), min_size=1, max_size=60
-    )
-)
+ROW = st.tuples(st.integers(-4, 4), st.integers(-3, 3), st.booleans(), st.integers(0, 3))
+
+
+@given(st.lists(ROW, min_size=1, max_size=60))
 def test_matched_auc_is_the_mean_over_positives_of_the_auc_of_their_strata(rows):
     scores = torch.tensor([[a, b] for a, b, *_ in rows]).double()
     positive = torch.tensor([p for *_, p, _ in rows])

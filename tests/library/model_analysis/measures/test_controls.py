@@ -121,9 +121,7 @@ def test_a_twin_of_what_cannot_be_drawn_anew_needs_build():
 def test_the_best_of_many_is_measured_on_other_examples():
     values, labels, mask = planted(1.5, examples=8)
     noise = torch.randn(8, 10, 10, 30, generator=torch.Generator().manual_seed(5))
-    found = {
-        one.name: one for one in measures.compare({"relations": values, "noise": noise}, labels, mask, permutations=39)
-    }
+    found = {x.name: x for x in measures.compare({"relations": values, "noise": noise}, labels, mask, permutations=39)}
     relations = found["relations"]
     assert (relations.score, relations.sign) == (2, -1)
     assert relations.auc > 0.8 and relations.detection.p[2].item() == pytest.approx(1 / 40)
