@@ -51,7 +51,7 @@ class Sums(SweptExperiment[SumsConfig, Prepared]):
     scales: ClassVar = {"tiny": SumsGrid(out="tiny", seeds=2)}  # dat reproduce … --scale tiny
     table = ResultTable(
         axes=(Axis("kind", "kind", "kind", "kinds"), Axis("n_train", "n_train", "examples", "examples", number=True)),
-        measures={"val": "new examples"},
+        measures={"val": "share right of new examples"},
         figures={"curves.png": CurvesFigure("Sums", ("val",))},
     )
 

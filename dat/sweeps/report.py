@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, median
 
 from dual_attention._base.colours import MUTED, PALE
 from dual_attention._base.files import write_atomically
@@ -50,6 +51,20 @@ def mean_text(values: Sequence[float], digits: int = 1) -> str:
     return text
 
 
+def digits_of(table: ResultTable, measure: str, cells: Sequence[Sequence[float]]) -> int:
+    """Decimals of a measure whose trials in each cell are given: those that its table sets, or :func:`digits_for`."""
+    if measure not in table.measures:
+        return 2
+    return digits_for(cells) if table.decimals is None else table.decimals
+
+
+def digits_for(cells: Sequence[Sequence[float]]) -> int:
+    """Decimals that show two significant digits of the median interval; without intervals three of the largest mean."""
+    halves = [half for values in cells if len(values) > 1 and (half := half_width(values)) > 0]
+    size = median(halves) if halves else max((abs(fmean(values)) for values in cells), default=0.0) / 10
+    return max(0, 1 - math.floor(math.log10(size))) if size else 1
+
+
 def outside_sentence(table: ResultTable, rows: Sequence[Row], measure: str) -> str:
     """Number of runs outside the range of the published ones, and its expectation if both were alike; or nothing."""
     compared = beyond = 0
@@ -74,8 +89,13 @@ def outside_sentence(table: ResultTable, rows: Sequence[Row], measure: str) -> s
 def measured_table(table: ResultTable, rows: Sequence[Row], measure: str) -> str:
     """One line for each panel and curve, one column for each point: measured, and published in brackets."""
     names = [axis.name for axis in table.axes[:-1]]
-    digits, compares = table.decimals if measure in table.measures else 2, table.compares_with(rows)
-    lines = []
+    compares, lines = table.compares_with(rows), []
+    every = [
+        list(values_by_point(table, [row for row in rows if table.panel(row) == panel], measure, panel, curve).values())
+        for panel in table.panels(rows)
+        for curve in table.curve_axis.ordered(rows)
+    ]
+    digits = digits_of(table, measure, [values for cells in every for values in cells])
     for sizes, panels in size_groups(table, rows):
         head = "| " + " | ".join(names) + " | " + " | ".join(f"{n:,}" for n in sizes) + " |"
         lines += [head, "|" + "---|" * (len(names) + len(sizes))]
@@ -91,6 +111,11 @@ def measured_table(table: ResultTable, rows: Sequence[Row], measure: str) -> str
                 lines.append("| " + " | ".join([*first, table.curve_axis.label(curve), *cells.values()]) + " |")
         lines.append("")
     return "\n".join(lines)
+
+
+def begun(table: ResultTable, text: str) -> str:
+    """A sentence's beginning behind the caption of a table, if it has one."""
+    return f"{table.caption}: {text}" if table.caption else f"{text[:1].upper()}{text[1:]}"
 
 
 def size_groups(table: ResultTable, rows: Sequence[Row]) -> list[tuple[list[int], list[str]]]:
@@ -116,7 +141,7 @@ def comparison_text(table: ResultTable, rows: Sequence[Row], note: str = "") -> 
     parts = [
         "# Measured beside published" if table.compares_with(rows) else "# Measured",
         "",
-        f"{table.caption}: mean ± half of its 95 % t-interval, of {count}"
+        f"{begun(table, 'mean')} ± half of its 95 % t-interval, of {count}"
         f"{published if table.compares_with(rows) else ''}.",
         "",
         *([note, ""] if note else []),
@@ -124,7 +149,8 @@ def comparison_text(table: ResultTable, rows: Sequence[Row], note: str = "") -> 
     for measure, title in {**table.measures, **table.tabled}.items():
         if all(row.get(measure) is None for row in rows):
             continue
-        parts += [f"## {title[:1].upper()}{title[1:]}", "", measured_table(table, rows, measure)]
+        unit = f" ({table.unit.strip()})" if table.unit and measure in table.measures else ""
+        parts += [f"## {title[:1].upper()}{title[1:]}{unit}", "", measured_table(table, rows, measure)]
         if sentence := outside_sentence(table, rows, measure):
             parts += [sentence, ""]
     return "\n".join(parts).rstrip() + "\n"
@@ -158,17 +184,21 @@ def differences(
 
 def contrasts_text(table: ResultTable, rows: Sequence[Row], against: str) -> str:
     """Differences of all measures from the curve ``against`` as Markdown; ``ValueError`` if there is no such curve."""
-    curve, digits = table.curve_axis, table.decimals
+    curve = table.curve_axis
     if against not in curve.ordered(rows):
         raise ValueError(f"against: expected one of {', '.join(curve.ordered(rows))}, got {against!r}")
     head = ["measure", *(axis.name for axis in table.axes[:-2]), table.point_axis.plural, curve.name]
     lines = [[*head, "pairs", "difference"], ["---"] * (len(head) + 2)]
     for measure, title in table.measures.items():
-        for panel, point, name, by_seed in differences(table, rows, measure, against):
+        found = list(differences(table, rows, measure, against))
+        digits = digits_of(table, measure, [list(by_seed.values()) for *_, by_seed in found])
+        for panel, point, name, by_seed in found:
             trials = list(by_seed.values())
             words = [title, *([panel] if len(table.axes) > 2 else []), point, curve.label(name), str(len(trials))]
             lines.append([*words, f"{fmean(trials):+.{digits}f} ± {half_width(trials):.{digits}f}"])
-    intro = f"{table.caption}: mean difference of trials with the same seed ± half of its 95 % t-interval."
+    unit = f", in {table.unit.strip()}" if table.unit else ""
+    means = begun(table, "mean difference of trials with the same seed")
+    intro = f"{means} ± half of its 95 % t-interval{unit}."
     return "\n".join(
         [
             f"# Differences from {curve.label(against)}",

@@ -69,10 +69,10 @@ class ResultTable(RunTable):
     """Factor of the measures."""
     unit: str = ""
     """Their unit."""
-    decimals: int = 1
-    """Decimals of them in tables."""
+    decimals: int | None = None
+    """Decimals of them in tables; None shows two significant digits of their intervals."""
     caption: str = ""
-    """Caption of the table of results."""
+    """Caption of the table of results; none if it is empty."""
     y_title: str = ""
     """Title of the vertical axis of figures."""
     log_scale: bool = False

@@ -200,6 +200,7 @@ class ShiftedObjects(SweptExperiment[ShiftedConfig, Prepared]):
             Axis("n_train", "n_train", "sequences", "sizes", number=True, prefix="n"),
         ),
         measures={name: f"accuracy, {name} codes" for name in ("test", *UNSEEN)},
+        decimals=1,
         caption="New sequences after the last step",
     )
 

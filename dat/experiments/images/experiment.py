@@ -93,6 +93,7 @@ class ImageClassification(SweptExperiment[ImageConfig, PreparedImages]):
         run_in_words="{model} on {benchmark}, {n_train:,} images, seed {seed}".format_map,
         scale=100.0,
         unit=" %",
+        decimals=1,
         caption="Accuracy in percent after the last epoch",
         y_title="accuracy (%)",
         colours=COLOURS,

@@ -102,6 +102,7 @@ class Mathematics(SweptExperiment[MathematicsConfig, PreparedQuestions]):
         ),
         scale=100.0,
         unit=" %",
+        decimals=1,
         caption="Accuracy in percent after the last epoch",
         y_title="accuracy (%)",
         colours={

@@ -87,6 +87,7 @@ def images_table(tasks: Sequence[str], **own: Any) -> ResultTable:
         ),
         scale=100.0,
         unit=" %",
+        decimals=1,
         caption="Accuracy in percent after the last epoch",
         y_title="accuracy (%)",
         y_range=(45.0, 101.0),

@@ -10,9 +10,10 @@ import pytest
 from dat.cli.main import main
 from dat.experiments.relational_games.experiment import RelationalGames
 from dat.sweeps.grid import GridFolder, cells
-from dat.sweeps.report import contrasts_text, differences, draw_contrasts
+from dat.sweeps.report import comparison_text, contrasts_text, differences, digits_for, draw_contrasts
 from dat.sweeps.reproduce import reproduce
 from dat.sweeps.results import load_results, to_csv
+from dat.sweeps.table import Axis, ResultTable
 from dat.training.config_io import read_config
 from examples.my_experiment import Sums, SumsGrid
 from studies.theorem_1.experiment import Theorem1
@@ -113,3 +114,27 @@ test_arms_that_there_are_not = refused(
 def test_a_folder_without_rates_has_none(tmp_path, in_process):
     folder: GridFolder = reproduce(SUMS, SumsGrid(out=str(tmp_path / "grid")), quiet=True)
     assert "lr" not in Path(folder.results).read_text().partition("\n")[0].split(",")
+
+
+SHARES = ResultTable(
+    axes=(Axis("kind", "kind", "kind", "kinds"), Axis("n_train", "n_train", "examples", "examples", number=True)),
+    measures={"val": "right"},
+)
+"""Of an experiment of one's own, which sets neither decimals nor a caption."""
+
+
+@pytest.mark.parametrize(("scale", "shown"), [(1, "0.510 ± 0.025"), (100, "51.0 ± 2.5"), (1e4, "5100 ± 248")])
+def test_decimals_follow_from_the_interval(scale: float, shown: str):
+    rows = [
+        {"kind": kind, "n_train": 8, "seed": seed, "val": scale * (low + step)}
+        for kind, low in (("deep", 0.5), ("linear", 0.4))
+        for seed, step in enumerate((0.0, 0.01, 0.02))
+    ]
+    lines = comparison_text(replace(SHARES, unit=" %"), rows).splitlines()
+    assert lines[2].startswith("Mean ± half of its 95 % t-interval, of 3 trials") and "## Right (%)" in lines
+    assert f"| deep | {shown} |" in lines
+    assert "\nMean difference of trials" in contrasts_text(SHARES, rows, "linear")
+
+
+def test_single_trials_have_three_significant_digits():
+    assert [digits_for([[value]]) for value in (0.5123, 51.23, 5123.0, 0.0)] == [3, 1, 0, 1]
