@@ -11,7 +11,9 @@ from tests.support.seq2seq import BLOCK, SIZES, build, close, words
 EMBEDDING, OUTPUT = "layers.target_embedder.weight", "layers.final_out.weight"
 
 
-@pytest.mark.parametrize("tied, kind, std", [(1, None, 1 / 8), (0, None, 1), (0, "scaled", 1 / 8), (1, "published", 1)])
+@pytest.mark.parametrize(
+    "tied, kind, std", [(True, None, 1 / 8), (False, None, 1), (False, "scaled", 1 / 8), (True, "published", 1)]
+)
 def test_how_large_embeddings_begin(tied, kind, std):
     spec = {"type": "token", "vocab_size": 500}
     model = Seq2SeqTransformer(

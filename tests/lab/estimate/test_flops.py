@@ -42,7 +42,10 @@ def test_block_pairs_hold_all_pairs(n: int, block: int, causal: bool, window: in
 
 
 @in_pairs(
-    kind=["shared", "one for all", "offsets", "index", "few rows"], causal=[0, 1], window=[None, 40], tiles=[0, 1]
+    kind=["shared", "one for all", "offsets", "index", "few rows"],
+    causal=[False, True],
+    window=[None, 40],
+    tiles=[False, True],
 )
 def test_the_operation_counts_as_its_products(monkeypatch, causal: bool, window: int | None, kind: str, tiles: bool):
     """PyTorch's counter sees our operation through its formula, and its blocks product by product: the same."""

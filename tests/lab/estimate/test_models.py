@@ -322,7 +322,12 @@ def test_low_precision(kind: str, fused: bool):
 
 
 @pytest.mark.slow
-@in_pairs(kind=["transformer", "dat"], sizes=[(50, 256), (3000, 256), (50, 400)], fused=[1, 0], checkpointing=[0, 1])
+@in_pairs(
+    kind=["transformer", "dat"],
+    sizes=[(50, 256), (3000, 256), (50, 400)],
+    fused=[True, False],
+    checkpointing=[False, True],
+)
 def test_peaks(kind: str, sizes: tuple[int, int], fused: bool, checkpointing: bool):
     """A profiler's peak of a whole step and of a forward pass, by PyTorch's operations: within a tenth."""
     vocabulary, length = sizes

@@ -39,7 +39,11 @@ def test_entries_by_hand(activation, symmetric, context_norm):
 
 def test_similarities_are_symmetric_only_as_they_are():
     x = normal(2, 4, 6)
-    for activation, symmetric, wanted in (("identity", 1, True), ("identity", 0, False), ("softmax", 1, False)):
+    for activation, symmetric, wanted in (
+        ("identity", True, True),
+        ("identity", False, False),
+        ("softmax", True, False),
+    ):
         r = build(activation, symmetric_rels=symmetric).relations(x)
         assert torch.allclose(r, r.transpose(1, 2)) == wanted
 
