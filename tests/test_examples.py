@@ -45,7 +45,7 @@ def test_text_to_server(tmp_path: Path):
     peft, transformers = pytest.importorskip("peft"), pytest.importorskip("transformers")
     example = script("text_to_server.py")
     exported = example.train_and_export(str(ROOT / "docs/tour.md"), tmp_path, steps=15)
-    before, after = example.adapt(exported, str(ROOT / "dual_attention/language_models.py"), tmp_path, steps=30)
+    before, after = example.adapt(exported, str(ROOT / "dual_attention/language_models.py"), tmp_path, steps=60)
     assert after < before - 0.05
 
     with pytest.raises(SystemExit, match=r"none\.txt: expected more text, got 0 characters"):

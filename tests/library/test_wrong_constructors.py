@@ -76,7 +76,7 @@ WRONG = ("", "text", -1, 0, 2.5, -0.5, float("nan"), float("inf"), 10**9, 10**30
 TENSORS = (torch.tensor(1.0), torch.tensor([1, 2]), torch.zeros(2, 2))
 
 
-OTHERS = {"LanguageModel", "Seq2SeqModel", "VisionModel"}
+OTHERS = {"EncoderModel", "LanguageModel", "Seq2SeqModel", "VisionModel"}
 OTHERS |= {"Align", "Message", "Score", "Select", "PairwiseMessage", "ValueMessage"}
 """Bases of others, and what takes no arguments."""
 

@@ -91,7 +91,7 @@ def attend_to_relations(alpha: Tensor, u: Tensor, w: Tensor, rel_scale: float) -
     if torch.compiler.is_exporting() or leaves_pytorch():  # which could not leave the sizes of stacked weights open
         keys = torch.einsum("bhnm,bmrp->bhnrp", alpha, w)
     else:
-        keys = torch.bmm(alpha.flatten(1, 2), w.flatten(2)).view(*alpha.shape[:3], *w.shape[2:])
+        keys = (alpha.flatten(1, 2) @ w.flatten(2)).view(*alpha.shape[:3], *w.shape[2:])
     return (keys * (rel_scale * u).unsqueeze(1)).sum(dim=-1)
 
 

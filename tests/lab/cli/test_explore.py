@@ -84,7 +84,7 @@ def test_runs_of_mathematics(tmp_path, capsys):
 
 def test_views_are_exported(run, capsys):
     address = "http://127.0.0.1:1234/?token=x#page=attention&layer=1&i=3"
-    for name, view in (("a.csv", address), ("a.svg", "symbols"), ("b.csv", "model"), ("a.html", "page=dictionary")):
+    for name, view in (("a.csv", address), ("a.svg", "relations"), ("b.csv", "model"), ("a.html", "page=dictionary")):
         text = "1 and 2 and 3 and 4"
         assert dat("explore", str(run), "--text", text, "--view", view, "--export", name) == 0
         assert capsys.readouterr().out.startswith(f"{name} (")

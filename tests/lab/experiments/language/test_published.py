@@ -23,7 +23,8 @@ from dual_attention._base.plots import house_style, matplotlib_figure
 LANGUAGE = LanguageModelling()
 RECIPE = Path(__file__).parents[4] / "examples" / "fineweb.yaml"
 PLAIN = {"T-353M": 16.94, "T-757M": 14.65, "T-1.31B": 13.63}
-TABLE = {**PLAIN, "DAT-343M-nr64": 16.09, "DAT-734M": 14.31, "DAT-1.27B-nr128": 13.43}
+DATS = {"DAT-343M-nr64": 16.09, "DAT-734M": 14.31, "DAT-1.27B-nr128": 13.43}
+TABLE = {model: ppl for pair in zip(PLAIN.items(), DATS.items(), strict=True) for model, ppl in pair}
 LOSSES = {"T-stories": 1.775, "DAT-4+4-stories": 1.729, "RCA-4+4-stories": 1.759, "RCA-6+2-stories": 1.761}
 
 
