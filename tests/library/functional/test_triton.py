@@ -205,7 +205,7 @@ def test_auto_in_a_layer(relative, monkeypatch):
     """The choice of ``impl="auto"`` on a GPU: the kernels where they can run, otherwise another way, never an error."""
     calls = []
     fused = IMPLEMENTATIONS["triton"]
-    monkeypatch.setattr(support, "preferred", lambda q: True)
+    monkeypatch.setattr("dual_attention.functional.relational.choice.prefers_fused", lambda q: True)
     noted = fused._replace(run=lambda inputs: calls.append(1) or fused.run(inputs))
     monkeypatch.setitem(IMPLEMENTATIONS, "triton", noted)
     layer = RelationalAttention(8, 2, use_relative_positional_symbols=bool(relative), n_kv_heads=1).to(DEVICE)
