@@ -18,9 +18,7 @@ from torch import nn
 
 from dual_attention._base.checksums import CHECKSUMS
 from dual_attention.checkpoints.files import ADAPTER, CONFIG, CheckpointFiles
-from dual_attention.checkpoints.language import (
-    empty_language_model,
-)
+from dual_attention.checkpoints.language import empty_language_model
 from dual_attention.checkpoints.weights import filled
 from dual_attention.generation.tokenizer import (
     FOLDER,

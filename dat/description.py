@@ -55,10 +55,7 @@ def describe(checkpoint: Checkpoint, dtype: torch.dtype) -> dict[str, Any]:
             "dtype": dtype_name(checkpoint.weights_dtype),
         },
         "memory": memory(inference, training),
-        "flops_per_token": {
-            "forward": training.forward_flops_per_token,
-            "backward": training.backward_flops_per_token,
-        },
+        "flops_per_token": {"forward": training.forward_flops_per_token, "backward": training.backward_flops_per_token},
         "part_flops_per_token": {
             name: part.forward_flops / training.tokens
             for name, part in named_parts(model, training)

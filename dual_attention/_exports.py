@@ -21,11 +21,7 @@ from .positional_encoding import (
     RotaryPositionalEncoding,
     SinusoidalPositionalEncoding,
 )
-from .relational_attention import (
-    DisentangledRelationalCrossAttention,
-    RelationalAttention,
-    RelationalCrossAttention,
-)
+from .relational_attention import DisentangledRelationalCrossAttention, RelationalAttention, RelationalCrossAttention
 from .seq2seq_models import Seq2SeqDualAttnTransformer, Seq2SeqTransformer
 from .symbol_retrieval import (
     PositionalSymbolRetriever,

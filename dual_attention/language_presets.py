@@ -111,12 +111,7 @@ def _defaults() -> dict[str, Any]:
 
 # FineWeb-Edu, section 4.4 and Table 5 of the paper: pre-norm, GELU, rotary positions, the 50,257 tokens of GPT-2 padded
 # to a multiple of 128. The symbol libraries are frozen. Feed-forward blocks of the DAT have biases although bias=False.
-_PAPER: dict[str, Any] = {
-    "vocab_size": 50304,
-    "n_layers": 24,
-    "pos_enc_type": "RoPE",
-    "bias": False,
-}
+_PAPER: dict[str, Any] = {"vocab_size": 50304, "n_layers": 24, "pos_enc_type": "RoPE", "bias": False}
 _TINY: dict[str, Any] = {**_PAPER, "vocab_size": 257, "n_layers": 2, "max_block_size": 256}  # bytes, and an end
 
 

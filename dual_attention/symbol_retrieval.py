@@ -131,12 +131,7 @@ class SymbolicAttention(_CountsTokens):
         nn.init.normal_(self.symbol_library)
 
     def forward(
-        self,
-        x: Tensor,
-        *,
-        cache: Cache | None = None,
-        positions: Tensor | None = None,
-        segments: Tensor | None = None,
+        self, x: Tensor, *, cache: Cache | None = None, positions: Tensor | None = None, segments: Tensor | None = None
     ) -> Tensor:
         """``(B, L, d) -> (B, L, d)``; positions and segments do not matter."""
         check_sequence("x", x, self.d_model, layer=self.q_proj)
@@ -215,12 +210,7 @@ class PositionalSymbolRetriever(_CountsTokens):
         return self.get_buffer("sinusoids") if self.sinusoidal else self.symbol_library.weight
 
     def forward(
-        self,
-        x: Tensor,
-        *,
-        cache: Cache | None = None,
-        positions: Tensor | None = None,
-        segments: Tensor | None = None,
+        self, x: Tensor, *, cache: Cache | None = None, positions: Tensor | None = None, segments: Tensor | None = None
     ) -> Tensor:
         """``(B, L, ...) -> (B, L, symbol_dim)``, one symbol for each position.
 
@@ -466,12 +456,7 @@ class RelationalSymbolicAttention(TypedModule):
         return TokenCache(self._kept(), window=self.nbhd_delta + 1, max_length=max_length)
 
     def forward(
-        self,
-        x: Tensor,
-        *,
-        cache: Cache | None = None,
-        positions: Tensor | None = None,
-        segments: Tensor | None = None,
+        self, x: Tensor, *, cache: Cache | None = None, positions: Tensor | None = None, segments: Tensor | None = None
     ) -> Tensor:
         """``(B, L, d) -> (B, L, d)``.
 

@@ -23,14 +23,7 @@ from .functional import activation_function
 from .functional.checks import MaybeNone, check_finite, check_same_device
 from .functional.masks import MaskPattern, Segments
 
-__all__ = [
-    "DecoderBlock",
-    "EncoderBlock",
-    "FeedForwardBlock",
-    "NormType",
-    "RMSNorm",
-    "create_norm",
-]
+__all__ = ["DecoderBlock", "EncoderBlock", "FeedForwardBlock", "NormType", "RMSNorm", "create_norm"]
 
 
 class FeedForwardBlock(TypedModule):

@@ -176,8 +176,7 @@ def times_in_words(times: Mapping[str, float], options: argparse.Namespace) -> l
 def parser(prog: str) -> OptionParser:
     """The options of the command."""
     made = option_parser(
-        prog=prog,
-        description="Parameters, arithmetic, memory and time of a model, from a run on fake tensors.",
+        prog=prog, description="Parameters, arithmetic, memory and time of a model, from a run on fake tensors."
     )
     add = made.add_argument
     add("model", metavar="MODEL", help=MODEL)

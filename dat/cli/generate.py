@@ -125,11 +125,7 @@ def _parser(prog: str) -> Any:
     add("--num_beams", type=int, default=1, help="Above 1: beam search instead of drawing.")
     add("--stop", type=str, action="append", metavar="TEXT", help="End before this text; may be given several times.")
     add("--continuation_only", action="store_true", help="Do not print the prompt.")
-    add(
-        "--tokenizer",
-        type=str,
-        help="bytes, gpt2, a tokenizer.json, or a folder with one; else the checkpoint's.",
-    )
+    add("--tokenizer", type=str, help="bytes, gpt2, a tokenizer.json, or a folder with one; else the checkpoint's.")
     devices = Literal["auto", "cpu", "cuda"]
     add("--device", type=devices, default="auto", help="A GPU if there is one, or the one named.")
     add("--dtype", type=DTypeName, default="float32", help="Of the model.")

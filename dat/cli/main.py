@@ -52,10 +52,7 @@ class Command:
 
 FIXED = (
     Command(
-        ("evaluate",),
-        "CHECKPOINT [--text FILE]",
-        "evaluate:evaluate",
-        "accuracies, or perplexity, of a trained model",
+        ("evaluate",), "CHECKPOINT [--text FILE]", "evaluate:evaluate", "accuracies, or perplexity, of a trained model"
     ),
     Command(("generate",), "CHECKPOINT PROMPT", "generate:generate", "let a language model continue a text"),
     Command(("explore",), "[CHECKPOINT]", "explore:explore", "see relations, attention and symbols in a browser"),

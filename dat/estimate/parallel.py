@@ -94,13 +94,7 @@ class ParallelEstimate:
 
 
 def parallel_estimate(
-    model: nn.Module,
-    costs: Estimate,
-    *,
-    shard: Sharding,
-    devices: int,
-    shard_size: int | None = None,
-    passes: int = 1,
+    model: nn.Module, costs: Estimate, *, shard: Sharding, devices: int, shard_size: int | None = None, passes: int = 1
 ) -> ParallelEstimate:
     """Estimate memory and communication of a training step on several devices.
 

@@ -116,10 +116,7 @@ EXPERIMENTS: dict[str, Entry] = {
 }
 """The built-in experiments, in the order of lists."""
 
-MOVED = {
-    "theorem-1": "studies/theorem_1/experiment.py",
-    "digit-games": "studies/digit_games/experiment.py",
-}
+MOVED = {"theorem-1": "studies/theorem_1/experiment.py", "digit-games": "studies/digit_games/experiment.py"}
 """Files of the repository that hold experiments which were built in once, by the names that old runs have for them."""
 
 

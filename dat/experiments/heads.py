@@ -22,13 +22,7 @@ from dual_attention.mechanisms import (
 from ..training.configs import check
 
 RivalName = Literal[
-    "differential",
-    "simplicial",
-    "latent",
-    "stick_breaking",
-    "multi_token",
-    "tensor_product",
-    "slot_pair",
+    "differential", "simplicial", "latent", "stick_breaking", "multi_token", "tensor_product", "slot_pair"
 ]
 """Rivals of relational heads, each in place of self-attention."""
 

@@ -10,12 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dual_attention.generation import evaluating
-from dual_attention.model_analysis.interventions import (
-    Target,
-    measure_patching,
-    mediator_targets,
-    predict_answers,
-)
+from dual_attention.model_analysis.interventions import Target, measure_patching, mediator_targets, predict_answers
 from dual_attention.model_analysis.sites import choose_sites
 from dual_attention.model_analysis.views.tokens import token_labels
 

@@ -73,13 +73,7 @@ class ExplorerServer(ThreadingHTTPServer):
     request_queue_size = MOST_CONNECTIONS
 
     def __init__(
-        self,
-        session: Explored,
-        text: str,
-        *,
-        host: str = "127.0.0.1",
-        port: int = 0,
-        commands: Commands | None = None,
+        self, session: Explored, text: str, *, host: str = "127.0.0.1", port: int = 0, commands: Commands | None = None
     ) -> None:
         self.session = session
         self.commands = commands or Commands()

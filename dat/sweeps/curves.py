@@ -12,14 +12,7 @@ from typing import Any
 from dual_attention._base.colours import MUTED
 from dual_attention._base.extras import require
 from dual_attention._base.intervals import half_width
-from dual_attention._base.plots import (
-    count_along,
-    house_style,
-    legend_below,
-    matplotlib_figure,
-    save_figure,
-    scale_log,
-)
+from dual_attention._base.plots import count_along, house_style, legend_below, matplotlib_figure, save_figure, scale_log
 
 from ..training.metrics import Row
 from ..training.plots import draw_level
@@ -87,12 +80,7 @@ def draw_chance(axis: Any, table: ResultTable, panel: str) -> None:
 
 
 def draw_panel(
-    axis: Any,
-    table: ResultTable,
-    rows: Sequence[Row],
-    measure: str,
-    panel: str,
-    colours: dict[str, str],
+    axis: Any, table: ResultTable, rows: Sequence[Row], measure: str, panel: str, colours: dict[str, str]
 ) -> None:
     """Draw one panel: a line for each curve with its band, or with its trials as dots where they are too few for one
     or the bands are of published curves; the published curve is dashed.

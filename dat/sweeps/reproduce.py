@@ -22,13 +22,7 @@ from .report import comparison_text, draw_figures
 from .workers import NotPrepared, run_cells
 
 
-def reproduce(
-    experiment: AnySwept,
-    grid: GridConfig,
-    *,
-    dry_run: bool = False,
-    quiet: bool = False,
-) -> GridFolder:
+def reproduce(experiment: AnySwept, grid: GridConfig, *, dry_run: bool = False, quiet: bool = False) -> GridFolder:
     """Run all cells of ``grid`` that are not done and draw the figures; with ``dry_run`` only check and list them.
 
     Raises:

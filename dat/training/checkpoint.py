@@ -203,11 +203,7 @@ class Checkpoints:
 
     @staticmethod
     def _read_parts(
-        latest: Path,
-        state: dict[str, Any],
-        model: nn.Module,
-        optimizer: torch.optim.Optimizer | None,
-        workers: Workers,
+        latest: Path, state: dict[str, Any], model: nn.Module, optimizer: torch.optim.Optimizer | None, workers: Workers
     ) -> dict[str, Tensor]:
         """Weights of a checkpoint that was written in parts; its state gets those of the optimiser."""
         from .sharded_checkpoint import read_parts

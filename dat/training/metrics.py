@@ -73,12 +73,7 @@ class MetricsLog:
     """
 
     def __init__(
-        self,
-        path: Path,
-        *,
-        epochs_done: int = 0,
-        unit: str = "epoch",
-        mark: MetricsMark | None = None,
+        self, path: Path, *, epochs_done: int = 0, unit: str = "epoch", mark: MetricsMark | None = None
     ) -> None:
         self.path = path
         contents = read_file(path) if path.exists() else b""

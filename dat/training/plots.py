@@ -6,14 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from dual_attention._base.colours import BLUE, GREY, MUTED
-from dual_attention._base.plots import (
-    count_along,
-    house_style,
-    legend_below,
-    matplotlib_figure,
-    save_figure,
-    scale_log,
-)
+from dual_attention._base.plots import count_along, house_style, legend_below, matplotlib_figure, save_figure, scale_log
 
 from .metrics import read_rows
 

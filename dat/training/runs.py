@@ -239,12 +239,7 @@ def train_run(
 
 def _open_log(folder: RunFolder, trainer: Trainer) -> MetricsLog:
     """The log of a run, with the rows up to where training goes on."""
-    return MetricsLog(
-        folder.metrics,
-        epochs_done=trainer.epoch,
-        unit=trainer.plan.unit,
-        mark=trainer.metrics_mark,
-    )
+    return MetricsLog(folder.metrics, epochs_done=trainer.epoch, unit=trainer.plan.unit, mark=trainer.metrics_mark)
 
 
 def _finish(

@@ -131,12 +131,7 @@ class TokenCache(Cache):
     """
 
     def __init__(
-        self,
-        shapes: Shapes,
-        *,
-        window: int | None = None,
-        max_length: int | None = None,
-        wide: Collection[str] = (),
+        self, shapes: Shapes, *, window: int | None = None, max_length: int | None = None, wide: Collection[str] = ()
     ) -> None:
         check_positive(window=1 if window is None else window, max_length=1 if max_length is None else max_length)
         self.shapes = {name: tuple(shape) for name, shape in shapes.items()}

@@ -59,13 +59,7 @@ def variation_of(relate: Callable[[Tensor], Tensor], width: int) -> float:
 
 @lru_cache(maxsize=64)
 def initial_variation(
-    d_model: int,
-    proj_dim: int,
-    std: float,
-    *,
-    symmetric: bool,
-    activation: str | Activation,
-    rel_score: RelationScore,
+    d_model: int, proj_dim: int, std: float, *, symmetric: bool, activation: str | Activation, rel_score: RelationScore
 ) -> float:
     """:func:`variation_of` relations whose projections have weights from N(0, std²), drawn from a fixed seed."""
 
@@ -74,9 +68,7 @@ def initial_variation(
         sizes = d_model, min(max(2048 // proj_dim, 1), 64), proj_dim
         u, w = (
             torch.einsum(
-                "bmd,drp->bmrp",
-                x,
-                std * torch.randn(sizes, generator=generator, device="cpu", dtype=torch.float32),
+                "bmd,drp->bmrp", x, std * torch.randn(sizes, generator=generator, device="cpu", dtype=torch.float32)
             )
             for _ in range(2)
         )

@@ -179,12 +179,7 @@ class LanguageModel(Generates, TiesWeights, Arithmetic, TokenModel):
                 raise ValueError("loss_only: needs targets")
             start = 0 if cache is None else cache.length
             embedded, inputs = self._enter(
-                x,
-                padding_mask=padding_mask,
-                segments=segments,
-                positions=positions,
-                cache=cache,
-                embeddings=embeddings,
+                x, padding_mask=padding_mask, segments=segments, positions=positions, cache=cache, embeddings=embeddings
             )
             hidden = self.layers.norm(self._pass(embedded, inputs))
             if targets is not None:

@@ -105,12 +105,7 @@ class SlotAttention(TypedBlock):
         return (self.mean + self.log_scale.exp() * drawn).expand(shape)
 
     def forward(
-        self,
-        x: Tensor,
-        slots: Tensor | None = None,
-        *,
-        padding_mask: Tensor | None = None,
-        need_weights: bool = False,
+        self, x: Tensor, slots: Tensor | None = None, *, padding_mask: Tensor | None = None, need_weights: bool = False
     ) -> Tensor | SlotAttentionOutput:
         """``(B, N, d_x) -> (B, K, d)``.
 

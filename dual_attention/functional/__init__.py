@@ -23,12 +23,7 @@ from .measures import (
     structured_attention_penalty,
     supervised_attention_loss,
 )
-from .positions import (
-    positions_from_padding,
-    positions_from_segments,
-    segments_from_cu_seqlens,
-    segments_from_lengths,
-)
+from .positions import positions_from_padding, positions_from_segments, segments_from_cu_seqlens, segments_from_lengths
 from .relational.api import explain_relational_attention, relational_attention
 from .relational.choice import Choice
 from .relational.inputs import RelationalAttentionOutput

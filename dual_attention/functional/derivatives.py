@@ -80,8 +80,4 @@ def _autocast_of(kind: str) -> dict[str, Any]:
     """Arguments with which :class:`torch.autocast` restores its present state on a kind of device."""
     if kind == "meta":
         return {"device_type": "cpu", "enabled": torch.is_autocast_enabled("cpu")}
-    return {
-        "device_type": kind,
-        "dtype": torch.get_autocast_dtype(kind),
-        "enabled": torch.is_autocast_enabled(kind),
-    }
+    return {"device_type": kind, "dtype": torch.get_autocast_dtype(kind), "enabled": torch.is_autocast_enabled(kind)}

@@ -52,10 +52,7 @@ def causal_mask(length: int, *, device: torch.device | str | None = None) -> Ten
 
 
 def directional_mask(
-    length: int,
-    direction: Literal["forward", "backward", "both"] = "both",
-    *,
-    device: torch.device | str | None = None,
+    length: int, direction: Literal["forward", "backward", "both"] = "both", *, device: torch.device | str | None = None
 ) -> Tensor:
     """Masks of directional self-attention, in which no token attends to itself (Shen et al. 2017, arXiv 1709.04696).
 

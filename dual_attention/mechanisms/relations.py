@@ -21,13 +21,7 @@ from .._layers.symbols import Symbols, project_symbols
 from ..functional import RelativeSymbols, combine
 from ..functional.activations import Activation, activation_function
 from ..functional.alignments.common import require_rate
-from ..functional.reference import (
-    Observe,
-    inner_products,
-    scores_for_softmax,
-    seen_by_a_head,
-    softmax_over_senders,
-)
+from ..functional.reference import Observe, inner_products, scores_for_softmax, seen_by_a_head, softmax_over_senders
 from ..functional.relational.inputs import messages
 from ..functional.relational.whole import attend
 from ._score import check_made

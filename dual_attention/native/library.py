@@ -21,11 +21,7 @@ class Library:
     """
 
     def __init__(
-        self,
-        source: Path,
-        arguments: type[ctypes.Structure],
-        sizes: Iterable[str] = (),
-        procedures: Iterable[str] = (),
+        self, source: Path, arguments: type[ctypes.Structure], sizes: Iterable[str] = (), procedures: Iterable[str] = ()
     ) -> None:
         self._source, self._arguments = source, arguments
         self._sizes, self._procedures = ("size_of_call", *sizes), tuple(procedures)

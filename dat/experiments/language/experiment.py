@@ -70,7 +70,7 @@ class LanguageModelling(SweptExperiment[LanguageConfig, PreparedText]):
         log_scale=True,
         colours={"DAT-tiny": "#1f6fb4", "T-tiny": "#8c8c8c"},
         figures={
-            "perplexity.png": CurvesFigure("Language modelling: perplexity by length of training", ("perplexity",)),
+            "perplexity.png": CurvesFigure("Language modelling: perplexity by length of training", ("perplexity",))
         },
         published=lambda measure, panel, curve: published_perplexity(curve) if measure == "perplexity" else [],
         beside_published=(

@@ -113,11 +113,7 @@ class RelationalGames(ImageGames[RelationalGamesConfig]):
         identity["generator"] = generator_version(config.task) if data.official_folder is None else 0
         given = {name: getattr(data, name) for name in ("independent_share", "canvas")}
         identity |= {name: value for name, value in given.items() if value is not None}
-        return identity | {
-            "seeding": SEEDING,
-            "epochs": config.loop.epochs,
-            "batch_size": config.loop.batch_size,
-        }
+        return identity | {"seeding": SEEDING, "epochs": config.loop.epochs, "batch_size": config.loop.batch_size}
 
     def prepare(self, config: RelationalGamesConfig, *, cache: Path, run: Path | None = None) -> Prepared:
         return prepare_games(config)

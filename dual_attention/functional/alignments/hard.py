@@ -125,11 +125,7 @@ def reinforce_loss(
 
 
 def bernoulli_subset(
-    logits: Tensor,
-    mask: Tensor | None = None,
-    *,
-    sample: bool = True,
-    generator: torch.Generator | None = None,
+    logits: Tensor, mask: Tensor | None = None, *, sample: bool = True, generator: torch.Generator | None = None
 ) -> tuple[Tensor, Tensor]:
     """Independent draws of positions, in which reinforced alignment then attends (Shen et al. 2018, arXiv 1801.10296).
 

@@ -148,10 +148,7 @@ def symbols_of_block(
 
 
 def messages(
-    attended_symbols: Tensor | None,
-    attended_relations: Tensor,
-    w_r: Tensor,
-    observe: reference.Observe | None = None,
+    attended_symbols: Tensor | None, attended_relations: Tensor, w_r: Tensor, observe: reference.Observe | None = None
 ) -> Tensor:
     """Messages ``(B, H, N, d_h)`` from their two parts, ``(B, H, N, d_h)`` or None, and ``(B, H, N, R)``.
 

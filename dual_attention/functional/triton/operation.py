@@ -67,9 +67,7 @@ SAVED = ("grad_symbols", "grad_relations", "out_symbols", "out_relations", "log_
 
 
 @torch.library.custom_op(
-    "dual_attention::fused_relational_attention_backward",
-    mutates_args=(),
-    schema=op_schema(KernelArguments, 5, *SAVED),
+    "dual_attention::fused_relational_attention_backward", mutates_args=(), schema=op_schema(KernelArguments, 5, *SAVED)
 )
 def _backward_op(*tensors_and_arguments: Any) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     saved, arguments = tensors_and_arguments[: len(SAVED)], tensors_and_arguments[len(SAVED) :]

@@ -105,9 +105,7 @@ HOPPER = Tuning(
     Tile(32, 64, 16, 4, 2),
 )
 HOPPER_RELATIVE = HOPPER._replace(
-    forward=Tile(64, 64, 256, 8, 3),
-    queries=Tile(32, 32, 512, 4, 2),
-    keys=Tile(32, 64, 512, 4, 1),
+    forward=Tile(64, 64, 256, 8, 3), queries=Tile(32, 32, 512, 4, 2), keys=Tile(32, 64, 512, 4, 1)
 )
 HOPPER_128 = Tuning(
     Tile(128, 64, 256, 8, 2),
