@@ -87,7 +87,7 @@ def test_published_signatures():
     ],
 )
 def test_options_are_the_arguments_of_the_classes(kind, whole, parts):
-    """Of the same types and defaults; what the layer around them gives, and ``activation``, are no options."""
+    """Types and defaults agree; arguments that the surrounding layer sets, and ``activation``, are no options."""
     known = {about.name: about.default for about in fields(kind)}
     hints = typing.get_type_hints(kind)
     elsewhere = set() if kind is SymbolConfig else {"d_model", "n_heads", "dropout", "activation"}

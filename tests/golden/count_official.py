@@ -68,7 +68,7 @@ def _cells(code: int) -> str:
 
 
 def _colour(objects: ObjectSet, thing: int) -> str:
-    """Of stripes that of the middle band; the middle of other sprites may be empty."""
+    """Colour of a sprite: of stripes the middle band's; the middle of other sprites may be empty."""
     sprite = objects.sprites[thing]
     return _levels(sprite.flatten(1).amax(1) if objects.near_misses else sprite[:, 4, 4])
 

@@ -120,7 +120,7 @@ SHARES = ResultTable(
     axes=(Axis("kind", "kind", "kind", "kinds"), Axis("n_train", "n_train", "examples", "examples", number=True)),
     measures={"val": "right"},
 )
-"""Of an experiment of one's own, which sets neither decimals nor a caption."""
+"""Table of an own experiment, which sets neither decimals nor a caption."""
 
 
 @pytest.mark.parametrize(("scale", "shown"), [(1, "0.510 ± 0.025"), (100, "51.0 ± 2.5"), (1e4, "5100 ± 248")])
