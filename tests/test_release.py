@@ -32,7 +32,6 @@ def archives(folder: Path, wheel: tuple[str, ...], sdist: set[str]) -> tuple[Pat
 
 
 @refusals(
-    (WHEEL, release.IN_SDIST, None),
     ((*WHEEL, "studies/x.py"), release.IN_SDIST, r"expected the packages .*, got \['dat', 'dual_attention', 'st"),
     (WHEEL[1:], release.IN_SDIST, r"expected the packages .*, got \['dat'\]"),
     ((*WHEEL[1:], "dual_attention/a.py"), release.IN_SDIST, "expected dual_attention/py.typed, got none"),
