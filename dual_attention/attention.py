@@ -115,6 +115,7 @@ class Attention(Heads):
         segments: Segments | None = None,
         attn_bias: Tensor | None = None,
         cache: Cache | None = None,
+        projected: tuple[Tensor, Tensor, Tensor] | None = None,
     ) -> AttentionOutput:
         """Attend from each query to the keys.
 
@@ -138,14 +139,19 @@ class Attention(Heads):
                 sequence of senders, a pair of such tensors.
             attn_bias: floating point, broadcastable to ``(B, H, N, M)``, added to the scaled scores.
             cache: of earlier tokens or of a context; these tokens are appended.
+            projected: queries, keys and values of the new tokens, ``(B, heads, length, width)``, with RoPE, if they are
+                there already: :class:`~dual_attention.DualAttention` makes those of all heads at once.
         """
         masks = Masks(attn_mask, padding_mask, is_causal, segments, attn_bias)
         call = self._begin(query, key, value, masks, cache, freqs_cos, freqs_sin, need_weights)
 
         # alpha^h_ij = softmax_j(<x_i W_q^h, y_j W_k^h> / sqrt(D)),  e^h_i = sum_j alpha^h_ij y_j W_v^h
-        q = call.rotate_receivers(split_heads(self.wq(query), self.n_heads))
         new = {}
-        if cache is None or not _holds_context(cache):
+        if projected is not None:
+            q, new["k"], new["v"] = projected
+        else:
+            q = call.rotate_receivers(split_heads(self.wq(query), self.n_heads))
+        if projected is None and not _holds_context(cache):
             new["k"] = call.rotate_senders(split_heads(self.wk(key), self.n_kv_heads))
             new["v"] = split_heads(self.wv(value), self.n_kv_heads)
         with transaction(cache):

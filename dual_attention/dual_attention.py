@@ -30,11 +30,13 @@ from torch import Tensor
 
 from ._base.words import repr_of_shapes
 from ._layers.cache import Cache, CacheGroup
-from ._layers.call import Masks, cache_parts, checked_pattern, transaction
+from ._layers.call import Masks, cache_parts, checked_pattern, continue_from, rotate, transaction
 from ._layers.calls import TypedModule
+from ._layers.heads import split_heads
 from ._layers.inputs import check_boolean, check_choice, check_no_values, check_not_negative, check_sequence
 from ._layers.joined import join_weights, joined_weights
 from ._layers.options import checked_options
+from ._layers.packed import is_watched, project_at_once, saves_launches
 from ._layers.symbols import Symbols
 from .attention import Attention
 from .configs import RelationalHeadType
@@ -202,6 +204,7 @@ class DualAttention(TypedModule):
             caches = {} if cache is None else cache_parts(cache, tuple(self._heads()))
             if not isinstance(attn_mask, MaskPattern) or padding_mask is not None or segments is not None:
                 attn_mask = self._pattern(x, Masks(attn_mask, padding_mask, is_causal, segments), cache)
+            sensory, relational = self._projected(x, freqs_cos, freqs_sin, caches) or (None, None)
             outputs, sa_weights, ra_maps = [], None, None
             if self.self_attention is not None:
                 output, sa_weights = self.self_attention(
@@ -215,12 +218,15 @@ class DualAttention(TypedModule):
                     need_weights=need_weights,
                     attn_bias=attn_bias,
                     cache=caches.get("self_attention"),
+                    projected=sensory,
                 )
                 outputs.append(output)
             if self.relational_attention is not None:
-                projections = None
-                if self.share_attn_params and self.self_attention is not None:
-                    projections = self.self_attention.wq, self.self_attention.wk
+                options: dict[str, Any] = {}
+                if relational is not None:
+                    options = {"projected": relational}
+                elif self.share_attn_params and self.self_attention is not None:
+                    options = {"projections": (self.self_attention.wq, self.self_attention.wk)}
                 output, *maps = self.relational_attention(
                     x,
                     symbols,
@@ -231,7 +237,7 @@ class DualAttention(TypedModule):
                     attn_bias=attn_bias,
                     need_weights=need_weights,
                     cache=caches.get("relational_attention"),
-                    projections=projections,
+                    **options,
                 )
                 outputs.append(output)
                 ra_maps = tuple(maps) if need_weights else None
@@ -240,6 +246,31 @@ class DualAttention(TypedModule):
                 output, (sa_weights, ra_weights) = join_weights(output, (sa_weights, ra_maps[0]))
                 ra_maps = ra_weights, *ra_maps[1:]
             return DualAttentionOutput(output, sa_weights, ra_maps)
+
+    def _projected(
+        self, x: Tensor, freqs_cos: Tensor | None, freqs_sin: Tensor | None, caches: Mapping[str, Cache | None]
+    ) -> tuple[tuple[Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor, Tensor]] | None:
+        """All projections of ``x`` for both kinds of head, by one product and one rotation; None if that gains nothing.
+
+        With caches, which outlive a call but no change of weights, the joined weights are kept.
+        """
+        ours, theirs = self.self_attention, self.relational_attention
+        if type(ours) is not Attention or type(theirs) is not RelationalAttention or not saves_launches(x):
+            return None
+        if ours.key_dim != theirs.key_dim or is_watched(ours) or is_watched(theirs):
+            return None
+        selecting = [ours.wq, ours.wk] if self.share_attn_params else [ours.wq, ours.wk, *theirs.selecting()]
+        comparing = [theirs.wq_rel] if theirs.symmetric_rels else [theirs.wq_rel, theirs.wk_rel]
+        past = continue_from(caches.get("self_attention"), ours._kept(), window=ours.window)
+        packed = project_at_once(x, [*selecting, ours.wv, *comparing], lambda make: past.once(0, make))
+        if packed is None:
+            return None
+        heads = [ours.n_heads, ours.n_kv_heads, theirs.n_heads, theirs.n_kv_heads][: len(selecting)]
+        compared = theirs.n_relations * theirs.rel_proj_dim
+        widths = [sum(heads) * ours.key_dim, ours.wv.out_features, *(compared for _ in comparing)]
+        selected, v, *factors = packed.split(widths, dim=-1)
+        qk = rotate(split_heads(selected, sum(heads)), freqs_cos, freqs_sin, past.position).split(heads, dim=1)
+        return (qk[0], qk[1], split_heads(v, ours.n_kv_heads)), (qk[-2], qk[-1], factors[0], factors[-1])
 
     def _pattern(self, x: Tensor, masks: Masks, cache: Cache | None) -> MaskPattern:
         """The pairs that may be attended, for both kinds of head; each narrows it by its window and its cache."""

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ._layers.cache import Cache
-from ._layers.call import Masks, transaction
+from ._layers.call import HeadsCall, Masks, transaction
 from ._layers.heads import merge_heads, split_heads
 from ._layers.inputs import check_boolean, check_choice, check_positive
 from ._layers.relation_size import initial_variation, wr_bound
@@ -206,6 +206,7 @@ class RelationalAttention(SymbolHeads):
         need_weights: bool = False,
         cache: Cache | None = None,
         projections: tuple[nn.Module, nn.Module] | None = None,
+        projected: tuple[Tensor, Tensor, Tensor, Tensor] | None = None,
     ) -> RelationalAttentionOutput:
         """Attend from receivers ``x`` to senders ``y``.
 
@@ -221,6 +222,9 @@ class RelationalAttention(SymbolHeads):
             freqs_cos, freqs_sin, attn_mask, is_causal, padding_mask, segments, attn_bias, cache: as for
                 :meth:`dual_attention.attention.Attention.forward`; RoPE is applied to the attention, not to relations.
             projections: of the attention's queries and keys, in place of its own; those of other heads, say.
+            projected: queries and keys of the attention, ``(B, heads, length, width)``, with RoPE, and those of the
+                relations, ``(B, length, R * p)``, if they are there already, see :meth:`Attention.forward
+                <dual_attention.attention.Attention.forward>`.
             need_weights: also return the maps, which are then built.
 
         Returns:
@@ -231,15 +235,7 @@ class RelationalAttention(SymbolHeads):
         masks = Masks(attn_mask, padding_mask, is_causal, segments, attn_bias)
         y, call = self._begin(x, y, masks, cache, freqs_cos, freqs_sin, need_weights)
 
-        # Whom to listen to: alpha^h_ij = softmax_j(<x_i W_q^h, y_j W_k^h> / sqrt(D))
-        wq_attn, wk_attn = (self.wq_attn, self.wk_attn) if projections is None else projections
-        q = call.rotate_receivers(split_heads(wq_attn(x), self.n_heads))
-        k = call.rotate_senders(split_heads(wk_attn(y), self.n_kv_heads))
-
-        # What is compared: r_ij,l = act(<x_i W_q,l^rel, y_j W_k,l^rel> / sqrt(p))
-        wk_rel = self.wq_rel if self.symmetric_rels else self.wk_rel  # the same, but an adapter may be in one's place
-        w = wk_rel(y)
-        u = w if self.symmetric_rels and y is x else self.wq_rel(x)
+        q, k, u, w = self._projections(x, y, call, projections) if projected is None else projected
         u, w = self._factors(u, w)
 
         with transaction(cache):
@@ -270,6 +266,20 @@ class RelationalAttention(SymbolHeads):
             attended = call.observed("head_output", attended)
             output = self.resid_dropout(self.wo(merge_heads(attended)))
         return RelationalAttentionOutput(output, weights, relations)
+
+    def _projections(
+        self, x: Tensor, y: Tensor, call: HeadsCall, selecting: tuple[nn.Module, nn.Module] | None
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Queries and keys of the attention, ``(B, heads, length, width)``; of relations, ``(B, length, R * p)``."""
+        # Whom to listen to: alpha^h_ij = softmax_j(<x_i W_q^h, y_j W_k^h> / sqrt(D))
+        wq_attn, wk_attn = (self.wq_attn, self.wk_attn) if selecting is None else selecting
+        q = call.rotate_receivers(split_heads(wq_attn(x), self.n_heads))
+        k = call.rotate_senders(split_heads(wk_attn(y), self.n_kv_heads))
+
+        # What is compared: r_ij,l = act(<x_i W_q,l^rel, y_j W_k,l^rel> / sqrt(p))
+        wk_rel = self.wq_rel if self.symmetric_rels else self.wk_rel  # the same, but an adapter may be in one's place
+        w = wk_rel(y)
+        return q, k, w if self.symmetric_rels and y is x else self.wq_rel(x), w
 
     def _factors(self, u: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
         """Relation queries and keys by relation, ``(B, N, R, p)`` and ``(B, M, R, p)``, from their projections."""

@@ -67,7 +67,7 @@ class Past(NamedTuple):
         """Place of the first new receiver among the senders held and the new ones."""
         return self.position - self.senders + self.held
 
-    def once(self, table: Tensor, make: Callable[[], Tensor]) -> Tensor:
+    def once(self, table: Tensor | int, make: Callable[[], Tensor]) -> Tensor:
         """Make what a layer needs of a table that serves all tokens, once for all that a cache sees."""
         return self.cache.once(table, make) if isinstance(self.cache, TokenCache) else make()
 

@@ -1,0 +1,49 @@
+"""The projections of one input as one product, where a launch costs more than its arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..functional.checks import is_autocast
+
+
+def saves_launches(x: Tensor) -> bool:
+    """Whether the layers of ``x`` wait for launches: anywhere but on a CPU."""
+    return not x.is_cpu
+
+
+def is_watched(module: nn.Module) -> bool:
+    """Whether a call does more than the class's ``forward``: there are hooks, or another stands in its place."""
+    own = module.__dict__
+    hooks = own["_forward_hooks"] or own["_forward_pre_hooks"] or own["_backward_hooks"] or own["_backward_pre_hooks"]
+    return bool(hooks) or "forward" in own or torch.nn.modules.module._has_any_global_hook()
+
+
+def project_at_once(
+    x: Tensor, layers: Sequence[nn.Module], once: Callable[[Callable[[], Tensor]], Tensor] = lambda make: make()
+) -> Tensor | None:
+    """``cat([layer(x) for layer in layers], -1)`` by one product; None if the layers have to be called.
+
+    They have to be wherever one is more than its parameters: it has hooks, is an adapter, or its weight is quantised or
+    distributed. Gradients reach each parameter as from its own layer.
+
+    Args:
+        x: ``(..., d)``.
+        once: returns what it is given makes, or what an earlier call made: the weights of all layers in one tensor.
+    """
+    plain = [
+        layer
+        for layer in layers
+        if type(layer) is nn.Linear and type(layer.weight) is nn.Parameter and not is_watched(layer)
+    ]
+    weights, biases = [layer.weight for layer in plain], [layer.bias for layer in plain if layer.bias is not None]
+    kinds = {(weight.dtype, weight.device, weight.shape[1]) for weight in weights}
+    if len(plain) < len(layers) or len(biases) not in (0, len(layers)) or len(kinds) != 1:
+        return None
+    if x.shape[-1] != weights[0].shape[1] or not (x.dtype == weights[0].dtype or is_autocast(x)):
+        return None
+    return F.linear(x, once(lambda: torch.cat(weights)), torch.cat(biases) if biases else None)

@@ -1,0 +1,134 @@
+"""One product for all projections of dual attention: what it gives, and where the layers are called instead."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from dual_attention import DualAttention
+from dual_attention._layers import packed
+from dual_attention._layers.packed import is_watched, project_at_once
+from dual_attention.functional.rotary import rotary_tables
+
+D, N = 32, 7
+
+
+@pytest.fixture(autouse=True)
+def as_on_a_gpu(monkeypatch):
+    monkeypatch.setattr("dual_attention.dual_attention.saves_launches", lambda x: True)
+
+
+def called_one_by_one(layer):
+    """The same layer, whose projections are called since one of them has a hook."""
+    twin = copy.deepcopy(layer)
+    twin.self_attention.wv.register_forward_hook(lambda *_: None)
+    return twin
+
+
+LAYERS = {
+    "plain": {},
+    "symmetric": {"ra_kwargs": {"symmetric_rels": True}},
+    "distances": {"ra_kwargs": {"symmetric_rels": True, "rel_score": "squared_distance"}},
+    "shared": {"share_attn_params": True},
+    "groups": {"sa_kwargs": {"n_kv_heads": 1}, "ra_kwargs": {"n_kv_heads": 1, "n_relations": 5, "rel_proj_dim": 3}},
+    "window": {"sa_kwargs": {"window": 3}, "ra_kwargs": {"window": 3}},
+}
+
+
+@pytest.mark.parametrize("rotary", [False, True])
+@pytest.mark.parametrize("options", LAYERS.values(), ids=LAYERS)
+def test_outputs_and_gradients_are_those_of_the_layers(options, rotary):
+    layer = DualAttention(D, 2, 2, **options).double()
+    twin = called_one_by_one(layer)
+    tables = rotary_tables(D // 4, N) if rotary else ()
+    tables = dict(zip(("freqs_cos", "freqs_sin"), (table.double() for table in tables), strict=False))
+    x, symbols = torch.randn(2, 3, N, D, dtype=torch.float64)
+    results = []
+    for one in (layer, twin):
+        given = x.clone().requires_grad_()
+        output = one(given, symbols, is_causal=True, **tables).output
+        output.square().sum().backward()
+        results.append([output, given.grad, *(weight.grad for weight in one.parameters())])
+    for found, expected in zip(*results, strict=True):
+        torch.testing.assert_close(found, expected)
+
+
+@torch.no_grad()
+def test_decoding_joins_the_weights_once(monkeypatch):
+    layer = DualAttention(D, 2, 2).eval()
+    x, symbols = torch.randn(2, 3, N, D)
+    whole = called_one_by_one(layer)(x, symbols, is_causal=True).output
+    joined, cat = [], torch.cat
+    monkeypatch.setattr(
+        packed.torch, "cat", lambda tensors, *rest, **kw: joined.append(tensors) or cat(tensors, *rest, **kw)
+    )
+    cache = layer.new_cache()
+    steps = [
+        layer(a, s, is_causal=True, cache=cache).output for a, s in zip(x.split(1, 1), symbols.split(1, 1), strict=True)
+    ]
+    assert sum(isinstance(tensors[0], nn.Parameter) for tensors in joined) == 1
+    torch.testing.assert_close(cat(steps, dim=1), whole)
+
+
+def _hooked(layer):
+    layer.relational_attention.wq_rel.register_forward_pre_hook(lambda module, args: (2 * args[0],))
+
+
+def _hooked_heads(layer):
+    layer.relational_attention.register_forward_pre_hook(lambda module, args: (2 * args[0], *args[1:]))
+
+
+def _adapted(layer):
+    layer.self_attention.wq = nn.Sequential(layer.self_attention.wq, nn.Tanh())
+
+
+def _replaced(layer):
+    layer.self_attention.wk.forward = lambda x: x[..., : D // 2]
+
+
+def _parametrised(layer):
+    nn.utils.parametrizations.orthogonal(layer.relational_attention.wk_rel)
+
+
+@pytest.mark.parametrize("change", [_hooked, _hooked_heads, _adapted, _replaced, _parametrised])
+def test_what_stands_in_a_layer_has_its_effect(change, monkeypatch):
+    layer = DualAttention(D, 2, 2)
+    x, symbols = torch.randn(2, 3, N, D)
+    change(layer)
+    found = layer(x, symbols).output
+    monkeypatch.setattr("dual_attention.dual_attention.saves_launches", lambda x: False)
+    torch.testing.assert_close(found, layer(x, symbols).output, rtol=0, atol=0)
+
+
+def test_layers_that_cannot_be_joined_are_called():
+    x, one, other = torch.randn(2, D), nn.Linear(D, 3), nn.Linear(D, 4)
+    together = project_at_once(x, [one, other])
+    assert together is not None
+    torch.testing.assert_close(together, torch.cat([one(x), other(x)], dim=-1))
+    assert project_at_once(x, [one, nn.Linear(D, 4, bias=False)]) is None
+    assert project_at_once(x, [one, nn.Linear(D, 4, dtype=torch.float64)]) is None
+    assert project_at_once(x.double(), [one, other]) is None  # so that the layer refuses it in its words
+    assert project_at_once(x[:, 1:], [one, other]) is None
+    with torch.autocast("cpu", torch.bfloat16):
+        assert project_at_once(x, [one, other]).dtype == torch.bfloat16
+    handle = torch.nn.modules.module.register_module_forward_hook(lambda *_: None)
+    assert is_watched(one) and project_at_once(x, [one, other]) is None
+    handle.remove()
+    assert not is_watched(one)
+
+
+def test_inputs_are_refused_in_the_words_of_the_heads():
+    layer, x = DualAttention(D, 2, 2), torch.randn(3, N, D)
+    with pytest.raises(ValueError, match=r"freqs_cos, freqs_sin: expected both tables or neither"):
+        layer(x, x, freqs_cos=torch.ones(N, D // 8))
+    with pytest.raises(TypeError, match="x: expected dtype"):
+        layer(x.double(), x)
+
+
+def test_it_compiles_as_one_graph():
+    layer, x = DualAttention(D, 2, 2), torch.randn(3, N, D)
+    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(x, x).output, layer(x, x).output)

@@ -1,0 +1,93 @@
+"""What a training step launches and moves on a GPU, counted on tensors without storage: a layer less a plain one."""
+
+from __future__ import annotations
+
+import importlib
+from collections import Counter
+from unittest import mock
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from benchmarks.suites import generation
+from benchmarks.suites.layers import size
+
+pytest.importorskip("triton")  # whose kernels stand for their launches; none is run
+FUSED = {"dual_attention::fused_relational_attention": 1, "dual_attention::fused_relational_attention_backward": 4}
+FREE = {"aten::empty", "aten::empty_like", "aten::new_empty", "aten::empty_strided", "aten::detach", "aten::alias"}
+
+
+class Launches(TorchDispatchMode):
+    """Counts kernels and the bytes that they read and write; views launch nothing."""
+
+    def __init__(self):
+        super().__init__()
+        self.kernels, self.bytes = Counter(), Counter()
+        self.phase = "forward"
+
+    def note(self, kernels, *tensors):
+        self.kernels[self.phase] += kernels
+        self.bytes[self.phase] += sum(x.numel() * x.element_size() for x in tensors)
+
+    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
+        result = operation(*args, **(kwargs or {}))
+        name = operation.overloadpacket._qualified_op_name
+        views = any(r.alias_info is not None and not r.alias_info.is_write for r in operation._schema.returns)
+        if not (views or name in FREE or name.endswith("_unsafe_view")):
+            tensors = [x for x in tree_leaves((args, kwargs, result)) if isinstance(x, torch.Tensor) and x.is_meta]
+            if tensors:
+                self.note(FUSED.get(name, 1), *tensors)
+        return result
+
+
+class LibraryAttention(torch.autograd.Function):
+    """Attention as one kernel forward and three backward."""
+
+    counted: Launches
+
+    @staticmethod
+    def forward(ctx, q, k, v):
+        ctx.save_for_backward(q, k, v)
+        output = q.new_empty((*q.shape[:3], v.shape[3]))
+        LibraryAttention.counted.note(1, q, k, v, output)
+        return output
+
+    @staticmethod
+    def backward(ctx, gradient):
+        grads = tuple(torch.empty_like(x) for x in ctx.saved_tensors)
+        LibraryAttention.counted.note(3, gradient, *ctx.saved_tensors, *grads)
+        return grads
+
+
+def step(layers, relations):
+    work = generation.language_model(size(quick=False), layers, 1024, relations).kwargs
+    path, _, kind = work.pop("kind").rpartition(".")
+    with torch.device("meta"):
+        model = getattr(importlib.import_module(f"dual_attention.{path}"), kind)(**work).to(torch.bfloat16)
+        tokens = torch.zeros((8, 1024), dtype=torch.long)
+    LibraryAttention.counted = counted = Launches()
+    attention = mock.patch.object(
+        F, "scaled_dot_product_attention", lambda q, k, v, **_: LibraryAttention.apply(q, k, v)
+    )
+    fused = mock.patch("dual_attention.functional.relational.choice.prefers_fused", lambda q: True)
+    with attention, fused, counted:
+        loss = model.loss(tokens, tokens)
+        counted.phase = "backward"
+        loss.backward()
+    return counted
+
+
+def of_a_layer(relations):
+    two, three = step(2, relations), step(3, relations)
+    return three.kernels - two.kernels, three.bytes - two.bytes
+
+
+@pytest.mark.parametrize("relations", [8, 64])
+def test_a_training_step_beside_that_of_a_plain_layer(relations):
+    kernels, moved = of_a_layer(None)
+    ours, ours_moved = of_a_layer(relations)
+    assert ours.total() <= 1.6 * kernels.total(), (ours, kernels)
+    assert ours_moved["backward"] <= 1.25 * moved["backward"], (ours_moved, moved)
