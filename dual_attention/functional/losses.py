@@ -65,10 +65,12 @@ def linear_cross_entropy(
 ) -> Tensor:
     """``cross_entropy(linear(hidden, weight, bias), targets)``, some tokens at a time.
 
-    Logits are computed for a chunk of tokens, reduced and dropped, and computed again in the backward pass: memory for
-    one chunk, at the price of the output layer's forward pass a second time; for forward derivatives and those of
-    ``torch.func`` all are kept. Under autocast its matrix products are in the lower precision; the rest is in float32
-    or wider always, and the gradient of ``weight`` is summed over chunks in that.
+    Logits are computed for a chunk of tokens, reduced and dropped: memory for one chunk. The gradients of a mean or a
+    sum are made of them in the same pass, and kept for the backward pass. Logits are computed a second time there
+    without reduction, in float16, whose gradients may need the factor of a ``GradScaler``, and for second derivatives.
+    For forward derivatives and those of ``torch.func`` all logits are kept. Under autocast matrix products are in the
+    lower precision; the rest is in float32 or wider always, and the gradient of ``weight`` is summed over chunks in
+    that.
 
     Args:
         hidden: ``(..., d)``.
@@ -101,8 +103,11 @@ def linear_cross_entropy(
     precision = _matmul_dtype(hidden, weight, bias)
     compute = _losses if needs_plain(hidden, weight, bias) else _LinearCrossEntropy.apply
     rows = hidden.reshape(-1, hidden.shape[-1])
-    losses = compute(rows, weight, bias, targets.flatten(), ignore_index, chunk_size, precision)
-    return _reduce(losses.view(targets.shape), targets, ignore_index, reduction)
+    call = rows, weight, bias, targets.flatten(), ignore_index, chunk_size, precision
+    wanted = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in (hidden, weight, bias))
+    if wanted and compute is not _losses and precision != torch.float16 and reduction in ("mean", "sum"):
+        return _ReducedLinearCrossEntropy.apply(*call, reduction)
+    return _reduce(compute(*call).view(targets.shape), targets, ignore_index, reduction)
 
 
 def _matmul_dtype(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> torch.dtype:
@@ -217,6 +222,71 @@ class _LinearCrossEntropy(torch.autograd.Function):
             None if grad_weight is None else grad_weight.to(weight.dtype),
             None if grad_bias is None or bias is None else grad_bias.to(bias.dtype),
             *(None,) * 4,
+        )
+
+
+class _ReducedLinearCrossEntropy(torch.autograd.Function):
+    """The mean or the sum of :func:`_losses`, whose gradients are made of each chunk's logits while they are there."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        hidden: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        targets: Tensor,
+        ignore_index: int,
+        chunk_size: int,
+        precision: torch.dtype,
+        reduction: Reduction,
+    ) -> Tensor:
+        needs_hidden, needs_weight, needs_bias = ctx.needs_input_grad[:3]
+        w, b = weight.to(precision), None if bias is None else bias.to(precision)
+        wide = torch.promote_types(precision, torch.float32)
+        kept = targets != ignore_index
+        labels = targets.masked_fill(~kept, 0)
+        # Math: dL/dz_tv = g_t (softmax_v(z_t) - [v = y_t]), g_t = 0 where ignored, else 1, or one over their number
+        factors = kept.to(wide) / (kept.sum().clamp_min(1) if reduction == "mean" else 1)
+
+        losses = [hidden.new_empty(0, dtype=wide)]
+        grad_hidden = [hidden.new_empty(0, hidden.shape[1])]
+        grad_weight = torch.zeros_like(weight, dtype=wide) if needs_weight else None
+        grad_bias = torch.zeros_like(bias, dtype=wide) if bias is not None and needs_bias else None
+        for x, y, g in zip(*(part.split(chunk_size) for part in (hidden, labels, factors)), strict=True):
+            x, y = x.to(precision), y[:, None]
+            errors = torch.log_softmax(F.linear(x, w, b), dim=-1, dtype=wide)
+            losses.append(-errors.gather(1, y)[:, 0])
+            errors.exp_().scatter_add_(1, y, errors.new_full((1, 1), -1.0).expand(y.shape))
+            if grad_bias is not None:
+                grad_bias += g @ errors
+            low = errors if precision == wide else torch.empty_like(errors, dtype=precision)
+            torch.mul(errors, g[:, None], out=low)
+            if needs_hidden:
+                grad_hidden.append((low @ w).to(hidden.dtype))
+            if grad_weight is not None:
+                grad_weight += low.t() @ x
+        ctx.call = ignore_index, chunk_size, precision
+        ctx.reduction = reduction
+        ctx.save_for_backward(hidden, weight, bias, targets, torch.cat(grad_hidden), grad_weight, grad_bias)
+        return _reduce(torch.cat(losses).masked_fill(~kept, 0.0), targets, ignore_index, reduction)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        (grad,) = grads
+        hidden, weight, bias, targets, *found = ctx.saved_tensors
+        given = hidden, weight, bias
+        if torch.is_grad_enabled():  # second derivatives are wanted, of which what was found knows nothing
+            losses = _LinearCrossEntropy.apply(*given, targets, *ctx.call)
+            loss = _reduce(losses, targets, ctx.call[0], ctx.reduction)
+            wanted = [x for x, needed in zip(given, ctx.needs_input_grad[:3], strict=True) if needed]
+            again = iter(torch.autograd.grad(loss, wanted, grad, create_graph=True))
+            return *(next(again) if needed else None for needed in ctx.needs_input_grad[:3]), *(None,) * 5
+        return (
+            *(
+                (grad * x).to(of.dtype) if needed and x is not None and of is not None else None
+                for x, of, needed in zip(found, given, ctx.needs_input_grad[:3], strict=True)
+            ),
+            *(None,) * 5,
         )
 
 

@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.utils.flop_counter import FlopCounterMode
 
 from dual_attention.functional import cross_entropy, linear_cross_entropy
 from tests.support.largest_tensor import LargestTensor
@@ -132,6 +133,17 @@ def test_no_tensor_is_as_large_as_all_logits():
     with LargestTensor() as seen:
         cross_entropy(hidden @ weight.t(), targets).backward()
     assert seen.numel == 64 * 100
+
+
+@pytest.mark.parametrize(
+    ("reduction", "dtype", "products"),
+    [("mean", torch.bfloat16, 3), ("none", torch.bfloat16, 4), ("sum", torch.float16, 4)],
+)
+def test_a_reduced_loss_multiplies_by_the_output_layer_once(reduction, dtype, products):
+    hidden, weight, targets, _ = problem(6, bias=False, dtype=dtype)
+    with FlopCounterMode(display=False) as counter:
+        linear_cross_entropy(hidden, weight, targets, reduction=reduction, chunk_size=4).sum().backward()
+    assert counter.get_total_flops() == products * 2 * 6 * V * D
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
