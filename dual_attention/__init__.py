@@ -76,7 +76,10 @@ if not TYPE_CHECKING:  # a checker would take every name for one of ours
             globals().update(found, __all__=["__version__", *found])
             if name in globals():
                 return globals()[name]
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from ._base.words import suggestion
+
+        near = suggestion(name, globals().get("__all__", ()))
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{near}")
 
     def __dir__() -> list[str]:
         return sorted({*globals(), *__getattr__("__all__")})

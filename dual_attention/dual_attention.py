@@ -179,7 +179,7 @@ class DualAttention(TypedModule):
     def forward(
         self,
         x: Tensor,
-        symbols: Symbols,
+        symbols: Symbols | None = None,
         attn_mask: Tensor | MaskPattern | None = None,
         is_causal: bool = False,
         freqs_cos: Tensor | None = None,
@@ -195,7 +195,7 @@ class DualAttention(TypedModule):
 
         Args:
             x: ``(B, N, d)``; with a cache only the new tokens.
-            symbols: as in :meth:`RelationalAttention.forward`; unused without relational heads.
+            symbols: as in :meth:`RelationalAttention.forward`; not needed without relational heads.
             need_weights: also return the maps of both kinds.
             cache: of earlier tokens, from ``new_cache``; these tokens are appended.
             others: of both kinds of head, as in :meth:`Attention.forward <dual_attention.attention.Attention.forward>`.
@@ -222,6 +222,8 @@ class DualAttention(TypedModule):
                 )
                 outputs.append(output)
             if self.relational_attention is not None:
+                if symbols is None:
+                    raise TypeError("symbols: expected a tensor or RelativeSymbols for the relational heads, got none")
                 options: dict[str, Any] = {}
                 if relational is not None:
                     options = {"projected": relational}

@@ -79,7 +79,7 @@ class DualAttnEncoderBlock(EncoderSteps):
     def forward(
         self,
         x: Tensor,
-        symbols: Symbols,
+        symbols: Symbols | None = None,
         freqs_cos: Tensor | None = None,
         freqs_sin: Tensor | None = None,
         *,
@@ -90,7 +90,7 @@ class DualAttnEncoderBlock(EncoderSteps):
         attn_bias: Tensor | None = None,
         cache: Cache | None = None,
     ) -> Tensor | tuple[Tensor, DualAttentionOutput]:
-        """``(B, N, d)`` and symbols to ``(B, N, d)``.
+        """``(B, N, d)`` and symbols to ``(B, N, d)``; relational heads alone need symbols.
 
         With ``need_weights`` the pair of that and the :class:`DualAttentionOutput` that holds the maps. The other
         arguments are those of :meth:`DualAttention.forward <dual_attention.dual_attention.DualAttention.forward>`. With
@@ -177,7 +177,7 @@ class DualAttnDecoderBlock(DecoderSteps):
         self,
         x: Tensor,
         context: Tensor,
-        symbols: Symbols,
+        symbols: Symbols | None = None,
         freqs_cos: Tensor | None = None,
         freqs_sin: Tensor | None = None,
         *,

@@ -220,6 +220,11 @@ def convert(hint: Any, value: Any, key: str) -> Any:
     advice = f"; a list has brackets: [{_shown(value)}]" if fits else ""
     if isinstance(value, str) and _ODD_NUMBER.fullmatch(value):
         advice = "; write a number without a leading zero or a colon"
+    choices = [
+        str(a) for option in _options(hint) if typing.get_origin(option) is typing.Literal for a in option.__args__
+    ]
+    if isinstance(value, str):
+        advice = advice or suggestion(value, choices)
     raise ValueError(f"{key}: expected {in_words(hint)}, got {_shown(value)}{advice}")
 
 

@@ -12,18 +12,34 @@ _ALLOWED = "\n\t"
 _TURNING = frozenset(map(chr, (*range(0x202A, 0x202F), *range(0x2066, 0x206A))))
 """Marks that turn the direction of writing."""
 
+_MEANT = {
+    "bf16": "bfloat16",
+    "fp16": "float16",
+    "half": "float16",
+    "fp32": "float32",
+    "gpu": "cuda",
+    "rotary": "RoPE",
+    "euclidean": "squared_distance",
+    "inner_product": "dot",
+    "gpt2": "T-353M",
+}
+"""Names that other libraries use, and ours for the same."""
+
 
 def suggestion(name: str, known: Iterable[str], *, separator: str | None = None) -> str:
     """``"; did you mean a or b?"`` for the known names nearest to a wrong one; empty if none is near.
 
-    Case does not count. If some names begin with the same word and a hyphen, only they are meant: ``DAT-tny`` is never
-    ``T-tiny``. Of names with parts those with the same last part are nearest, then those with the same first parts.
+    Case does not count. If some names begin with the same word and a hyphen, only they are meant, all if none is near:
+    ``DAT-tny`` is never ``T-tiny``. Of names with parts those with the same last part are nearest, then those with the
+    same first parts.
     """
     parts = {other: _parts(other.lower(), separator) for other in known}
     first, last = _parts(name.lower(), separator)
     ends = {other: end for other, (_, end) in parts.items()}
     beside = {other: end for other, (begin, end) in parts.items() if begin == first}
-    found = [other for other, end in ends.items() if end == last] or _nearest(last, beside) or _nearest(last, ends)
+    meant = _MEANT.get(last.replace("-", ""))
+    found = [other for other, end in ends.items() if end == last or other == meant]
+    found = found or _nearest(last, beside) or _nearest(last, ends)
     return f"; did you mean {' or '.join(found[:3])}?" if found else ""
 
 
@@ -43,7 +59,7 @@ def _nearest(name: str, texts: dict[str, str]) -> list[str]:
     alike = {other: SequenceMatcher(None, name, text).ratio() for other, text in texts.items()}
     best = max(alike.values(), default=0.0)
     found = [other for other in sorted(alike, key=alike.__getitem__, reverse=True) if alike[other] > best - 0.08]
-    return found if best >= 0.7 else []
+    return found if best >= 0.7 else list(kin)
 
 
 def listed(names: Sequence[str], most: int = 12) -> str:

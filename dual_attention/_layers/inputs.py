@@ -11,6 +11,7 @@ from typing import Any, get_args
 import torch
 from torch import Tensor, nn
 
+from .._base.words import suggestion
 from ..functional.checks import check_dropout as check_dropout
 from ..functional.checks import check_floating, check_same_device, check_tensor, is_autocast, is_number
 
@@ -55,7 +56,8 @@ def check_choice(name: str, value: Any, choices: Any) -> None:
     known = get_args(choices) or tuple(choices)
     if value not in known:
         *others, last = map(repr, known)
-        raise ValueError(f"{name}: expected {', '.join(others)} or {last}, got {value!r}")
+        near = suggestion(value, map(str, known)) if isinstance(value, str) else ""
+        raise ValueError(f"{name}: expected {', '.join(others)} or {last}, got {value!r}{near}")
 
 
 def check_part(name: str, part: Any, kind: type) -> None:

@@ -164,3 +164,13 @@ def test_so_do_the_blocks_of_an_abstractor_and_norms():
     x = torch.randn(2, 5, 8)
     assert AbstractorBlock(8, 2)(x, x).shape == x.shape
     assert create_norm(8).normalized_shape == (8,)
+
+
+def test_only_relational_heads_need_symbols():
+    x = normal(2, 5, 8)
+    for kind, given in (("dual encoder", (x,)), ("dual decoder", (x, normal(2, 3, 8)))):
+        with pytest.raises(TypeError, match="symbols: expected a tensor or RelativeSymbols for the relational heads"):
+            build(kind)(*given)
+    block = float64(DualAttnEncoderBlock(8, 2, 0))
+    torch.testing.assert_close(block(x), block(x, normal(2, 5, 8)))
+    assert float64(DualAttnDecoderBlock(8, 2, 0, 4))(x, normal(2, 3, 8)).shape == x.shape

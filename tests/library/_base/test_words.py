@@ -37,6 +37,22 @@ def test_neither_case_nor_a_rival_misleads(wrong):
     assert "DAT-" in hint and " T-" not in hint
 
 
+@pytest.mark.parametrize(
+    ("wrong", "known", "hint"),
+    [
+        ("rope", ("pos_emb", "RoPE", "none"), "RoPE"),
+        ("bf16", ("auto", "float32", "bfloat16"), "bfloat16"),
+        ("gpu", ("auto", "cpu", "cuda"), "cuda"),
+        ("euclidean", ("dot", "squared_distance"), "squared_distance"),
+        ("gpt-2", ("T-tiny", "T-353M", "DAT-tiny"), "T-353M"),
+        ("DAT-small", ("T-tiny", "DAT-tiny", "DAT-368M"), "DAT-tiny or DAT-368M"),
+    ],
+)
+def test_names_of_other_libraries(wrong, known, hint):
+    assert suggestion(wrong, known) == f"; did you mean {hint}?"
+    assert suggestion("gpu", ("auto", "float32")) == ""
+
+
 def test_names_that_begin_with_the_given_one():
     known = ("DAT-734M", "DAT-343M-nr8", "DAT-343M-nr32")
     assert suggestion("dat-343m", known) == "; did you mean DAT-343M-nr8 or DAT-343M-nr32?"
