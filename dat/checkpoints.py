@@ -18,7 +18,7 @@ from torch import nn
 
 from dual_attention._base.checksums import CHECKSUMS
 from dual_attention.checkpoints.files import ADAPTER, CONFIG, CheckpointFiles
-from dual_attention.checkpoints.language import empty_language_model
+from dual_attention.checkpoints.language import empty_language_model, language_config
 from dual_attention.checkpoints.weights import filled
 from dual_attention.generation.tokenizer import (
     FOLDER,
@@ -32,7 +32,6 @@ from dual_attention.generation.tokenizer import (
 from dual_attention.language_models import LanguageModel
 
 from .experiments import experiment_of_run
-from .experiments.language.heads_model import saved_config
 from .training.checkpoint import WEIGHTS
 from .training.config_io import read_config
 from .training.run_folder import RunFolder
@@ -185,7 +184,7 @@ def _open_run(
     run.check_beginning()
     weights, state = weights_of_run(run, checkpoint, meta=torch.device(device).type == "meta")
     if (run.path / CONFIG).is_file():  # the arguments of a language model, which know the size of its vocabulary
-        config = saved_config(CheckpointFiles(run.path).config(), source=source)
+        config = language_config(CheckpointFiles(run.path).config(), source=source)
         model = empty_language_model(config, source=source, dtype=dtype)
     else:
         config = read_config(experiment.Config, run.config)

@@ -22,7 +22,6 @@ from ..estimate.tracing import Implementation
 from ..estimate.units import DTYPES, aligned, count, duration, flops
 from ..experiments import experiment_named, experiment_of
 from ..experiments.files import run_given, takes_file
-from ..experiments.language.heads_model import saved_config
 from ..experiments.model_keys import named_by_keys
 from ..training.config_data import read_mapping
 from ..training.config_io import OptionParser, option_parser, parse_options, read_config
@@ -142,9 +141,6 @@ def model_of(path: Path, values: Mapping[str, Any]) -> tuple[str, nn.Module]:
         from dual_attention.hf.loading import model_from_config  # imports transformers
 
         model = model_from_config(values, source=str(path))[1]
-        return type(model).__name__, model
-    if "heads" in values:
-        model = saved_config(values, source=str(path)).build(device="meta")
         return type(model).__name__, model
     if "experiment" not in values and not isinstance(values.get("model"), Mapping):
         return from_mapping(values)

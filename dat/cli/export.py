@@ -87,8 +87,6 @@ def write_export(
     require("huggingface_hub", extra="hf")
     saving: dict[str, Any] = {} if max_shard_size is None else {"max_shard_size": max_shard_size}
     model: Any = checkpoint.model
-    if heads := getattr(model, "rival", None):
-        raise ValueError(f"{checkpoint.source}: {heads} heads have no form but that of a run folder")
     if isinstance(model, LanguageModel) and isinstance(checkpoint.config, LanguageModelConfig):
         _write_language_model(checkpoint, model, out, to, tokenizer, saving)
         return

@@ -151,8 +151,6 @@ def generate(prog: str, arguments: Sequence[str]) -> int:
     if checkpoint.state.startswith("unfinished"):
         print(printable(f"dat: {options.checkpoint} is {checkpoint.state}"), file=sys.stderr)
     model = WithinVocabulary(checkpoint.model, tokenizer.vocab_size)
-    if hasattr(checkpoint.model, "rival"):  # heads of the toolbox keep no cache
-        choices["use_cache"] = False
     pieces = continuations(model, tokenizer, prompt, stop=options.stop or (), device=device, **choices)
     shown = printable if sys.stdout.isatty() else str  # a file gets what the model wrote
     try:

@@ -13,7 +13,6 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from dat.experiments.heads import HeadsOfTokens
 from dat.experiments.relational_games.config import GamesModelConfig
 from dat.experiments.relational_games.presets import dat, variant
 from dat.training.configs import check
@@ -29,6 +28,7 @@ from dual_attention.mechanisms import (
     Relation,
     RelationalMessage,
 )
+from studies._lib.heads import HeadsOfTokens
 from studies.relational_games.relations import DetachedRelation, RelationWithNorms, Relatum, StandardisedRelation
 
 Carried = Literal["relations", "symbols", "objects"]

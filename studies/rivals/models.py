@@ -1,20 +1,129 @@
-"""Rivals as models: heads by name in games, and residual values (Zhou et al. 2024, arXiv 2410.17897) everywhere."""
+"""Rivals of relational heads as models: heads of the toolbox by name, and residual values (arXiv 2410.17897)."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
+import torch
 from torch import Tensor, nn
 
-from dat.experiments.heads import RIVALS, HeadsOfTokens
 from dat.experiments.language.model_keys import LanguageModelKeys
 from dat.experiments.relational_games.config import GamesModelConfig
 from dat.experiments.sequences.model import SequenceModelKeys
+from dual_attention.language_models import LanguageModel
 from dual_attention.language_presets import LanguageModelConfig
-from dual_attention.mechanisms import recipes
+from dual_attention.mechanisms import (
+    DifferentialAttention,
+    LatentAttention,
+    SimplicialAttention,
+    TensorProductProjection,
+    recipes,
+)
+from dual_attention.transformer_blocks import EncoderBlock
+from studies._lib.heads import HeadsOfTokens
+
+RIVALS: Mapping[str, Callable[[int, int, int], nn.Module]] = {
+    "differential": lambda d, heads, layer: DifferentialAttention(d, heads // 2, layer=layer),
+    "simplicial": lambda d, heads, layer: SimplicialAttention(d, heads),
+    "latent": lambda d, heads, layer: LatentAttention(d, heads, max(d // 4, 1)),
+    "stick_breaking": lambda d, heads, layer: recipes.stick_breaking_attention(d, heads),
+    "multi_token": lambda d, heads, layer: recipes.multi_token_attention(d, heads, group=2 - heads % 2),
+    "tensor_product": lambda d, heads, layer: recipes.tensor_product_attention(
+        d, heads, query_rank=min(6, heads), rank=min(2, (heads + 1) // 2)
+    ),
+    "slot_pair": lambda d, heads, layer: recipes.slot_pair_attention(d, heads),
+}
+"""Their heads, of the width of the model, the number of heads of the Transformer beside them, and the layer from 1.
+
+Sizes are the papers', except where so few heads leave no room for them: latent vectors are a quarter as wide as the
+model, and tensor products have no more than H queries' and H / 2 keys' and values' terms.
+"""
 
 VALUES = "value_residual"
+
+
+def multiplied_projections(model: nn.Module) -> Iterator[nn.Linear]:
+    """Linear maps whose outputs are multiplied by each other: with small weights, next to nothing is left of both."""
+    for module in model.modules():
+        if isinstance(module, SimplicialAttention):
+            yield from (module.wq, module.wk, module.wv)
+        elif isinstance(module, TensorProductProjection):
+            yield module
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadsModelConfig(LanguageModelConfig):
+    """All that builds a language model with heads of a rival: the arguments of a Transformer, and their name."""
+
+    heads: str
+    """Heads of a rival in place of self-attention."""
+
+    def build(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Any:
+        return HeadsLM(self, device=device, dtype=dtype)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**super().to_dict(), "heads": self.heads}
+
+
+class HeadsLM(LanguageModel):
+    """A Transformer language model with other heads, which know neither rotary positions nor caches.
+
+    Args:
+        config: the heads, and the arguments of a :class:`~dual_attention.language_models.TransformerLM`.
+        device, dtype: as there.
+    """
+
+    _block_kind = EncoderBlock
+
+    def __init__(
+        self, config: HeadsModelConfig, *, device: torch.device | str | None = None, dtype: torch.dtype | None = None
+    ) -> None:
+        self.rival = config.heads
+        with nullcontext() if device is None else torch.device(device):
+            super().__init__(config)
+        self._finish(dtype)
+
+    def _create_block(self, config: Any, layer: int) -> nn.Module:
+        block: Any = super()._create_block(config, layer)
+        heads = RIVALS[self.rival](config.d_model, config.n_heads, layer)
+        block.self_attn = HeadsOfTokens(self.rival, heads, config.dropout_rate)
+        return block
+
+    def init_weights(self) -> None:
+        """Draw all parameters anew, as of other language models; maps that are multiplied are PyTorch's."""
+        super().init_weights()
+        for projection in multiplied_projections(self):
+            projection.reset_parameters()
+
+    def flops_per_token(self, length: int | None = None) -> NoReturn:
+        """Refuse: only the library's own heads are counted."""
+        raise ValueError(f"flops_per_token: {self.rival} heads are not counted; dat.estimate counts their operations")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LanguageRival(LanguageModelKeys):
+    """A Transformer of language with heads of a rival."""
+
+    heads: str
+    """Their name."""
+
+    def language_config(self, vocab_size: int) -> HeadsModelConfig:
+        return HeadsModelConfig(heads=self.heads, **vars(super().language_config(vocab_size)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class SequenceRival(LanguageRival, SequenceModelKeys):
+    """The same of sequences."""
+
+    def build(self, vocab_size: int, *, seed: int) -> LanguageModel:
+        model = super().build(vocab_size, seed=seed)
+        with torch.no_grad():
+            for projection in multiplied_projections(model):  # they begin with PyTorch's larger weights
+                projection.weight.div_(self.initial_scale)
+        return model
 
 
 class HeadsOfValues(HeadsOfTokens):
@@ -54,7 +163,7 @@ class GamesRival(GamesModelConfig):
             shared_values(model.encoder_blocks, self.d_model, self.n_heads_sa, self.dropout_rate)
             return model
         for layer, block in enumerate(model.encoder_blocks, 1):
-            heads = RIVALS[self.heads](self.d_model, self.n_heads_sa, layer)  # pyright: ignore[reportArgumentType]
+            heads = RIVALS[self.heads](self.d_model, self.n_heads_sa, layer)
             block.self_attn = HeadsOfTokens(self.heads, heads, self.dropout_rate)
         return model
 
@@ -88,7 +197,7 @@ class SequenceValues(SequenceModelKeys):
 
 def rival(keys: Any, name: str, dff: int) -> Any:
     """A Transformer's keys with heads of a rival."""
-    if name != VALUES:
-        return type(keys)(**{**vars(keys), "name": name, "heads": name, "dff": dff})
-    kind = SequenceValues if isinstance(keys, SequenceModelKeys) else LanguageValues
-    return kind(**{**vars(keys), "name": name, "dff": dff})
+    of_sequences, given = isinstance(keys, SequenceModelKeys), {**vars(keys), "name": name, "dff": dff}
+    if name == VALUES:
+        return (SequenceValues if of_sequences else LanguageValues)(**given)
+    return (SequenceRival if of_sequences else LanguageRival)(heads=name, **given)

@@ -174,9 +174,6 @@ class LanguageConfig:
         most = f"at most {MOST_TOKENS:,} tokens in one pass"
         check(at_once <= MOST_TOKENS, "loop.batch_size * model.context", most, at_once)
         self.loop.steps_of("milestone_tokens", self.tokens_per_step)
-        mixes = self.data.document_mask and self.model.heads == "multi_token"
-        expected = "false with model.heads=multi_token, whose kernels reach across the borders of documents"
-        check(not mixes, "data.document_mask", expected, self.data.document_mask)
         sharing, context = self.machine.context_parallel, self.model.context
         check(context % sharing == 0, "machine.context_parallel", f"a divisor of model.context={context}", sharing)
 

@@ -19,9 +19,7 @@ from dual_attention.language_models import DualAttnTransformerLM, TransformerLM
 from dual_attention.language_presets import LanguageModelConfig, language_preset
 
 from ...training.configs import check, check_integers, check_positive_numbers
-from ..heads import RivalName, check_rival
 from ..model_keys import LONGEST, ModelKeys
-from .heads_model import HeadsModelConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,9 +40,6 @@ class LanguageModelKeys(PositionsConfig, OutputLayerConfig, SharingConfig, Model
     """Biases in the linear maps of a Transformer's blocks."""
     ff_bias: bool = True
     """Biases in the feed-forward blocks of a DAT; the paper's models have them."""
-    heads: RivalName | None = None
-    """Heads of a rival of relational attention in place of the sensory heads of a Transformer, without rotary
-    positions; null for self-attention."""
     output_gate: Literal["none", "identity", "sigmoid"] = "none"
     """Gate on what each sensory head brings, computed from the receiver: none, linear, or a sigmoid."""
     pos_enc_type: TokenPositions = "RoPE"
@@ -62,14 +57,6 @@ class LanguageModelKeys(PositionsConfig, OutputLayerConfig, SharingConfig, Model
         super().__post_init__()
         check_integers(self, "model", "vocab_size", "context", most=LONGEST)
         check_positive_numbers(self, "model", "rope_theta")
-        if self.heads is not None:
-            check_rival("model.n_heads_sa", self.heads, self.n_heads_sa)
-            expected = {"n_heads_ra": 0, "n_kv_heads": None, "output_gate": "none"}
-            for name, value in expected.items():
-                got, wanted = getattr(self, name), "null" if value is None else value
-                check(got == value, f"model.{name}", f"{wanted} with model.heads={self.heads}", got)
-            fits, expected = self.pos_enc_type != "RoPE", f"pos_emb or none with model.heads={self.heads}"
-            check(fits, "model.pos_enc_type", expected, self.pos_enc_type)
 
     def check_heads(self) -> None:
         super().check_heads()
@@ -98,7 +85,7 @@ class LanguageModelKeys(PositionsConfig, OutputLayerConfig, SharingConfig, Model
     @property
     def block_kwargs(self) -> dict[str, Any] | None:
         """Options of a Transformer's blocks."""
-        return {"attn_kwargs": self.sa_kwargs} if self.sa_kwargs and not (self.relational or self.heads) else None
+        return {"attn_kwargs": self.sa_kwargs} if self.sa_kwargs and not self.relational else None
 
     def language_config(self, vocab_size: int) -> LanguageModelConfig:
         """The arguments of the model's class, with a vocabulary of that size unless the configuration says another."""
@@ -106,8 +93,6 @@ class LanguageModelKeys(PositionsConfig, OutputLayerConfig, SharingConfig, Model
         check(size >= vocab_size, "model.vocab_size", f"null or at least {vocab_size}, the tokenizer's", size)
         given = self.arguments_for(DualAttnTransformerLM if self.relational else TransformerLM)
         given |= {"vocab_size": size, "dff": 4 * self.d_model if self.dff is None else self.dff}
-        if self.heads is not None:
-            return HeadsModelConfig(model="transformer", heads=self.heads, **given)
         return LanguageModelConfig(model="dat" if self.relational else "transformer", **given)
 
 

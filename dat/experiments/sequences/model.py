@@ -15,7 +15,6 @@ from dual_attention.symbol_retrieval import PositionalSymbolRetriever
 from ...training.configs import check, check_positive_numbers
 from ...training.experiment import without_values
 from ...training.seeding import derive_seed
-from ..heads import multiplied_projections
 from ..language.model_keys import LanguageModelKeys
 
 
@@ -72,16 +71,11 @@ class SequenceModelKeys(LanguageModelKeys):
 
 @torch.no_grad()
 def scale_weights(model: nn.Module, factor: float) -> None:
-    """Multiply linear weights, embeddings and W_r by a factor, each once under however many names.
-
-    Linear maps whose outputs are multiplied by each other stay: they begin with PyTorch's larger weights.
-    """
-    others = {id(linear.weight) for linear in multiplied_projections(model)}
+    """Multiply linear weights, embeddings and W_r by a factor, each once under however many names."""
     linear = [module.weight for module in model.modules() if isinstance(module, nn.Linear | nn.Embedding)]
     relations = [module.wr for module in model.modules() if isinstance(module, RelationalAttention)]
-    for number, weight in {id(weight): weight for weight in (*linear, *relations)}.items():
-        if number not in others:
-            weight.mul_(factor)
+    for weight in {id(weight): weight for weight in (*linear, *relations)}.values():
+        weight.mul_(factor)
 
 
 def positional_symbols(model: nn.Module) -> Iterator[Tensor]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 import torch
 
-from dat.experiments.heads import HeadsOfTokens
 from dat.experiments.relational_games.model import build_games_model
 from dat.experiments.relational_games.presets import PRESETS
 from dat.explorer.ablations import ablated
@@ -15,6 +14,7 @@ from dat.explorer.packing import LARGEST_ERROR, pack
 from dat.explorer.view_state import View
 from dual_attention.mechanisms import Cosine, Dot, GeneralAttention, MultiHead, recipes
 from dual_attention.model_analysis.capture import capture
+from studies._lib.heads import HeadsOfTokens
 from tests.lab.explorer.conftest import rows_of
 
 pytest.importorskip("PIL.Image")

@@ -1,4 +1,4 @@
-"""Rivals of relational attention as arms: they train in each family, and tokens see none after them."""
+"""The models of studies/rivals: they train in each family, and tokens see none after them."""
 
 from __future__ import annotations
 
@@ -7,14 +7,6 @@ from dataclasses import replace
 import pytest
 import torch
 
-from dat.checkpoints import open_checkpoint
-from dat.cli.estimate import find_model
-from dat.cli.export import write_export
-from dat.cli.generate import continuations
-from dat.cli.main import main
-from dat.experiments.heads import RIVALS, multiplied_projections
-from dat.experiments.language.experiment import LanguageModelling
-from dat.experiments.language.heads_model import HeadsLM, saved_config
 from dat.experiments.language.model_keys import LanguageModelKeys
 from dat.experiments.sequences.config import RecallConfig, RecallDataConfig, in_batches
 from dat.experiments.sequences.experiment import Recall
@@ -22,23 +14,22 @@ from dat.experiments.sequences.model import SequenceModelKeys
 from dat.training.configs import OutputConfig
 from dat.training.run_folder import RunFolder
 from dat.training.runs import start_run
+from studies.rivals.models import RIVALS, multiplied_projections, rival
 from tests.support.tensors import close
 
-from .language.conftest import tiny_config
-
 PLAIN = {"n_heads_ra": 0, "n_kv_heads": None, "pos_enc_type": "pos_emb"}
-SEQUENCES = SequenceModelKeys(name="rival", n_heads_sa=4, context=16, d_model=32, dff=16, **PLAIN)
-LANGUAGE = LanguageModelKeys(name="rival", n_heads_sa=2, n_layers=3, context=16, d_model=16, dff=16, **PLAIN)
+SEQUENCES = SequenceModelKeys(n_heads_sa=4, context=16, d_model=32, **PLAIN)
+LANGUAGE = LanguageModelKeys(n_heads_sa=2, n_layers=3, context=16, d_model=16, **PLAIN)
 TOKENS = torch.randint(20, (3, 9), generator=torch.Generator().manual_seed(0))
 
 
 def sequence_model(name):
-    return replace(SEQUENCES, heads=name).build(20, seed=0)
+    return rival(SEQUENCES, name, 16).build(20, seed=0)
 
 
 def language_model(name):
     torch.manual_seed(0)
-    return replace(LANGUAGE, heads=name).language_config(20).build()
+    return rival(LANGUAGE, name, 16).language_config(20).build()
 
 
 def check_trains(model, loss):
@@ -98,53 +89,20 @@ def test_products_of_projections_begin_as_large_as_pytorch_makes_them():
     assert compress.weight.std().item() == pytest.approx(0.08, rel=0.1)
 
 
-REFUSED = {
-    "model.n_heads_ra: expected 0 with model.heads=latent, got 2": {"n_heads_ra": 2},
-    "model.n_kv_heads: expected null with model.heads=latent, got 1": {"n_kv_heads": 1},
-    "model.output_gate: expected none with model.heads=latent, got 'sigmoid'": {"output_gate": "sigmoid"},
-    "model.pos_enc_type: expected pos_emb or none with model.heads=latent, got 'RoPE'": {"pos_enc_type": "RoPE"},
-    "model.n_heads_sa: expected an even number of heads": {"heads": "differential", "n_heads_sa": 1},
-    "model.n_heads_sa: expected two or more heads": {"heads": "slot_pair", "n_heads_sa": 1},
-}
-
-
-@pytest.mark.parametrize("message", REFUSED)
-def test_what_rivals_do_not_have_is_refused_by_name(message):
-    with pytest.raises(ValueError, match=f"^{message}"):
-        replace(LANGUAGE, **{"heads": "latent", **REFUSED[message]})
-
-
 def test_models_refuse_by_name():
-    config = replace(LANGUAGE, heads="latent").language_config(20)
-    with pytest.raises(ValueError, match=r"^pos_enc_type: expected 'pos_emb' or 'none' with latent heads"):
-        replace(config, pos_enc_type="RoPE").build()
-    model = config.build()
+    model = language_model("latent")
     with pytest.raises(ValueError, match=r"^cache: latent heads keep none; decode with use_cache=False"):
         model.generate(TOKENS, 1)
     with pytest.raises(ValueError, match=r"^flops_per_token: latent heads are not counted"):
         model.flops_per_token()
     assert model.generate(TOKENS, 2, use_cache=False).shape == (3, 11)
-    assert saved_config(config.to_dict(), source="x") == config
-
-
-def test_a_language_run_opens_again(tmp_path, capsys):
-    model = replace(LANGUAGE, heads="differential", n_layers=1)
-    folder = start_run(LanguageModelling(), replace(tiny_config(tmp_path), model=model)).path
-    opened = open_checkpoint(folder)
-    assert isinstance(opened.model, HeadsLM) and opened.config.heads == "differential"
-    assert "".join(continuations(opened.model, opened.tokenizer(), "2 times", use_cache=False, max_new_tokens=3))
-    assert main(["generate", str(folder), "2 times", "--max_new_tokens=3"]) == 0
-    assert capsys.readouterr().out.startswith("2 times")
-    assert find_model(str(folder))[0] == "HeadsLM"
-    with pytest.raises(ValueError, match="differential heads have no form but that of a run folder"):
-        write_export(opened, tmp_path / "out", to="hub")
 
 
 def test_heads_of_pairs_are_watched_in_a_run_of_sequences(tmp_path):
     config = RecallConfig(
         task="mqar",
         data=RecallDataConfig(size=2, n_val=4, n_test=4),
-        model=replace(SEQUENCES, heads="simplicial"),
+        model=rival(SEQUENCES, "simplicial", 16),
         loop=replace(in_batches(2, 4, eval_every=1), batch_size=4),
         output=OutputConfig(folder=str(tmp_path), name="run", tensorboard=False, progress=False),
     )
