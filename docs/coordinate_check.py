@@ -12,11 +12,11 @@ from pathlib import Path
 from statistics import geometric_mean
 
 import torch
+from coordinates import Sizes, coordinate_check
 from gallery_pictures import save
 
 from dat.experiments.language.model_keys import LanguageModelKeys
 from dat.training.configs import OptimConfig
-from dat.training.coordinates import Sizes, coordinate_check
 from dat.training.mup import scale_by_mup
 from dat.training.optim import build_optimizer
 from dual_attention._base.colours import BLUE, GREEN, INK, LIGHT_BLUE, RED

@@ -236,18 +236,6 @@ GROUPS: dict[str, dict[str, Entry]] = {
         "SlotAttention": Entry(lambda n: baselines.SlotAttention(D, 3), first()),
         "SlotAbstractor": Entry(lambda n: baselines.SlotAbstractor(D, 1, H, 8), first(like)),
         "OCRA": Entry(lambda n: baselines.OCRA(D, 1, H, 8), first(like), lengths=(12, 24)),
-        "EncoderAbstractorDecoder": Entry(
-            lambda n: baselines.EncoderAbstractorDecoder(
-                **BLOCK,
-                n_layers_enc=1,
-                n_layers_abs=1,
-                n_layers_dec=1,
-                n_heads=H,
-                symbol_retrieval="symbolic_attention",
-                **SYMBOLIC,
-            ),
-            of_target,
-        ),
         "Seq2SeqAbstractor": Entry(
             pairs(
                 baselines.Seq2SeqAbstractor,

@@ -2,8 +2,7 @@
 
 ==================================  ===================================================================================
 :class:`Abstractor`                 relational cross-attention to symbols (Altabaa et al. 2024, arXiv 2304.00195);
-                                    with an encoder and a decoder: :class:`EncoderAbstractorDecoder`, and from tokens
-                                    to tokens: :class:`Seq2SeqAbstractor`
+                                    with an encoder and a decoder: :class:`Seq2SeqAbstractor`
 :class:`PrediNet`                   differences of attended pairs (Shanahan et al. 2020, arXiv 1905.10307)
 :class:`CoRelNet`                   the matrix of similarities, and nothing else (Kerg et al. 2022, arXiv 2206.05056)
 :class:`ESBN`                       a recurrent controller that sees only how objects match those before
@@ -22,7 +21,6 @@ arXiv 2006.15055) finds objects among features, and :class:`SlotEncoder` in imag
 from .abstractor import Abstractor, AbstractorBlock, ObjectStreamAbstractorBlock
 from .context_norm import ContextNorm
 from .corelnet import CoRelNet
-from .encoder_abstractor_decoder import EncoderAbstractorDecoder
 from .esbn import ESBN
 from .factored import OCRA, SlotAbstractor
 from .predinet import PrediNet
@@ -38,7 +36,6 @@ __all__ = [
     "AbstractorBlock",
     "CoRelNet",
     "ContextNorm",
-    "EncoderAbstractorDecoder",
     "ObjectStreamAbstractorBlock",
     "PrediNet",
     "Seq2SeqAbstractor",

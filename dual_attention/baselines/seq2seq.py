@@ -13,7 +13,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from .._layers.inputs import check_depth
+from .._layers.cache import Cache, CacheGroup
+from .._layers.call import cache_parts, transaction
+from .._layers.inputs import check_choice, check_depth
 from .._layers.options import check_complete, checked_options
 from .._models.retrievers import check_symbol_width
 from .._models.seq2seq import Seq2SeqModel, Side
@@ -21,7 +23,44 @@ from ..configs import EmbeddingInit, LossType, PairPositions, Seq2SeqConfig
 from ..functional import MaskPattern
 from ..transformer_blocks import DecoderBlock, EncoderBlock
 from .abstractor import Abstractor, AbstractorSymbols
-from .encoder_abstractor_decoder import DecoderLayer, check_arrangement
+
+
+def check_arrangement(abstractor_reads: str, decoder_reads: str, n_layers_enc: int) -> None:
+    """Raise ``ValueError`` unless it is one of the four arrangements, with an encoder where it has one."""
+    check_choice("abstractor_reads", abstractor_reads, ("source", "encoder"))
+    check_choice("decoder_reads", decoder_reads, ("abstractor", "both"))
+    encoded = abstractor_reads == "encoder" or decoder_reads == "both"
+    check_depth(0, n_layers_enc=n_layers_enc)
+    if (n_layers_enc > 0) != encoded:
+        raise ValueError(
+            f"n_layers_enc: expected {'at least 1' if encoded else '0, since nothing reads an encoder'} with "
+            f"abstractor_reads={abstractor_reads!r} and decoder_reads={decoder_reads!r}, got {n_layers_enc}"
+        )
+
+
+class DecoderLayer(nn.ModuleList):
+    """A causal decoder block for each context; these are given one by one, or side by side ``(B, N, contexts * d)``."""
+
+    def __init__(self, contexts: int, block: Mapping[str, Any]) -> None:
+        super().__init__(DecoderBlock(**{"causal": True, **block}) for _ in range(contexts))
+
+    @property
+    def causal(self) -> bool:
+        """Whether no position sees a later one."""
+        return all(block.causal for block in self)
+
+    def new_cache(self, max_length: int | None = None) -> CacheGroup:
+        """An empty cache of all blocks."""
+        return CacheGroup({str(n): block.new_cache(max_length) for n, block in enumerate(self)})  # type: ignore[operator]
+
+    def forward(self, x: Tensor, *contexts: Tensor, cache: Cache | None = None, **masks: MaskPattern) -> Tensor:
+        with transaction(cache):
+            caches = cache_parts(cache, tuple(str(n) for n in range(len(self))))
+            if len(contexts) < len(self):
+                contexts = contexts[0].chunk(len(self), dim=-1)
+            for number, (block, context) in enumerate(zip(self, contexts, strict=True)):
+                x = block(x, context, cache=caches[str(number)], **masks)
+            return x
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,8 +72,16 @@ class Seq2SeqAbstractorConfig(Seq2SeqConfig):
 
 
 class Seq2SeqAbstractor(Seq2SeqModel):
-    """Sequence-to-sequence model by way of abstract symbols, in the four arrangements of
-    :class:`~dual_attention.baselines.EncoderAbstractorDecoder`.
+    """Sequence-to-sequence model by way of abstract symbols, in the four arrangements of the paper.
+
+    ======================  ======================  ===============================================================
+    ``abstractor_reads``    ``decoder_reads``       arrangement
+    ======================  ======================  ===============================================================
+    ``"source"``            ``"abstractor"``        (a) abstractor, decoder; no encoder
+    ``"encoder"``           ``"abstractor"``        (b) encoder, abstractor, decoder
+    ``"source"``            ``"both"``              (c) encoder and abstractor side by side, the decoder reads both
+    ``"encoder"``           ``"both"``              (d) encoder, abstractor; the decoder reads both
+    ======================  ======================  ===============================================================
 
     Embeddings, positions, losses, masks and ways to generate are those of
     :class:`~dual_attention.seq2seq_models.Seq2SeqTransformer`.

@@ -26,7 +26,7 @@ from dual_attention import (
     TransformerLM,
 )
 from dual_attention._models.seq2seq import Seq2SeqModel
-from dual_attention.baselines import EncoderAbstractorDecoder, Seq2SeqAbstractor
+from dual_attention.baselines import Seq2SeqAbstractor
 from tests.lab.estimate.measuring import Measured, in_pairs, measure, peak
 
 VOCABULARY = 50
@@ -215,15 +215,6 @@ def test_sequences_of_vectors():
     source, target, targets = torch.randn(3, 15, 6), torch.randn(3, 20, 6), torch.randn(3, 20, 6)
     real = measure(model, lambda model: model(source, target, targets)[1])
     assert_same(estimate(model, batch=3, length=20, context_length=15, device="cpu"), model, real)
-
-
-def test_an_encoder_abstractor_decoder():
-    """A model whose inputs are given."""
-    symbols = {"symbol_dim": 32, "max_length": 15}
-    model = EncoderAbstractorDecoder(32, 1, 1, 1, 4, None, 0.1, "relu", False, "positional_symbols", symbols).train()
-    source, target = torch.randn(3, 15, 32), torch.randn(3, 20, 32)
-    found = estimate(model, inputs=(source, target), device="cpu")
-    assert_same(found, model, measure(model, lambda model: model(source, target).sum()))
 
 
 @in_pairs(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,14 +17,15 @@ from dat.experiments.images.config import ImageModelConfig
 from dat.experiments.images.model import build_image_model as build_vision
 from dat.experiments.language.model_keys import LanguageModelKeys
 from dat.experiments.mathematics.model_keys import PRESETS as MATHEMATICS
+from dat.sweeps.study import load_module
 from dat.training.configs import OptimConfig
-from dat.training.coordinates import Sizes, coordinate_check
 from dat.training.mup import mup_factors, scale_by_mup
 from dat.training.optim import build_optimizer
 from dual_attention.baselines import VisionCoRelNet
 from dual_attention.language_models import DualAttnTransformerLM
 from dual_attention.seq2seq_models import Seq2SeqTransformer
 
+check = load_module(Path(__file__).parents[3] / "docs" / "coordinates.py")
 BASE, WIDE = 32, 128
 GROWTH = WIDE / BASE
 ONE = {"n_layers": 1, "n_kv_heads": None, "rel_proj_dim": None}
@@ -161,7 +163,7 @@ def test_a_scale_that_is_given_is_respected():
     assert mup_factors(wide, base)["layers.blocks.0.self_attn.wq.weight"].adam == pytest.approx(1 / GROWTH)
 
 
-def checked(width: int, optimizer: str, *, mup: bool, **changes: Any) -> dict[str, Sizes]:
+def checked(width: int, optimizer: str, *, mup: bool, **changes: Any) -> dict[str, Any]:
     keys = replace(LANGUAGE, **changes)
     model = language(keys.at_width(width))
     factors = scale_by_mup(model, language(keys)) if mup else None
@@ -171,7 +173,7 @@ def checked(width: int, optimizer: str, *, mup: bool, **changes: Any) -> dict[st
     for group in built.param_groups:
         group["lr"] = config.lr * group["lr_scale"]
     x, targets = tokens[:, :-1], tokens[:, 1:]
-    return coordinate_check(model, built, lambda: model.loss(x, targets), lambda: model(x)[0], steps=4)
+    return check.coordinate_check(model, built, lambda: model.loss(x, targets), lambda: model(x)[0], steps=4)
 
 
 WIDTHS = (64, 128, 256, 512)
@@ -191,7 +193,7 @@ def test_activations_and_their_changes_keep_their_size(optimizer, changes):
     """The coordinate check: under muP nothing grows with the width, and what is learned does not fade."""
     found = [checked(width, optimizer, mup=True, **changes) for width in WIDTHS]
     for kind in found[0]:
-        initial, change = ([getattr(sizes[kind], what) for sizes in found] for what in Sizes._fields)
+        initial, change = ([getattr(sizes[kind], what) for sizes in found] for what in check.Sizes._fields)
         assert max(initial) <= 2 * initial[0], (kind, initial)
         assert max(change) / min(change) < MOST, (kind, change)
         assert max(change) <= 2 * change[0], (kind, change)

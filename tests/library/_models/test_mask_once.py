@@ -10,7 +10,7 @@ from collections import Counter
 import pytest
 import torch
 
-from dual_attention.baselines import Abstractor, EncoderAbstractorDecoder
+from dual_attention.baselines import Abstractor
 from dual_attention.functional import MaskPattern
 from tests.support import encoders, families, language, seq2seq
 from tests.support.tensors import float64, normal
@@ -114,11 +114,9 @@ def test_of_an_image_model(counted, kind):
 
 def test_of_abstractors(counted):
     layers = {"n_heads": 2, "dff": 12, "dropout_rate": 0.0, "activation": "relu", "norm_first": True}
-    x, y, real = normal(2, 5, 8), normal(2, 4, 8), torch.rand(2, 5) < 0.7
+    x, real = normal(2, 5, 8), torch.rand(2, 5) < 0.7
     abstractor = float64(Abstractor(8, 3, **layers, **ABSTRACTOR))
     assert numbers(counted, lambda: abstractor(x, padding_mask=real)) == (1, 1)
-    model = float64(EncoderAbstractorDecoder(8, 2, 2, 2, **layers, **ABSTRACTOR))
-    assert numbers(counted, lambda: model(x, y, source_padding_mask=real)) == (3, 2)
     model = seq2seq.build("encoder, both", **ABSTRACTOR)
     source, target = seq2seq.words(2)
     real = torch.arange(source.shape[1]) < torch.tensor([[9], [5]])

@@ -7,42 +7,32 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from dat.estimate import counter_formulas
-from dual_attention.baselines import EncoderAbstractorDecoder, Seq2SeqAbstractor
+from dual_attention.baselines import Seq2SeqAbstractor
 from dual_attention.functional import padding_mask
 from tests.library.test_every_parameter import without_gradient
 from tests.support.refusals import refused
-from tests.support.seq2seq import ABSTRACTORS, BLOCK, SOURCE, SYMBOLS, TARGET, WIDTH, build, close, words
+from tests.support.seq2seq import ABSTRACTORS, SOURCE, SYMBOLS, TARGET, WIDTH, build, close, words
 
 KIND = "encoder, both"
 
 
 @pytest.mark.parametrize("kind", ABSTRACTORS)
-def test_it_is_the_arrangement_of_vectors_between_embeddings_and_classifier(kind):
-    model = build(kind, pos_enc="none")
-    core = EncoderAbstractorDecoder(
-        WIDTH,
-        model.n_layers_enc,
-        1,
-        2,
-        **BLOCK,
-        n_heads=2,
-        symbol_retrieval=ABSTRACTORS[kind],
-        symbol_retrieval_kwargs=SYMBOLS[ABSTRACTORS[kind]],
-        abstractor_reads=model.abstractor_reads,
-        decoder_reads=model.decoder_reads,
-    ).double()
-    core.encoder_blocks.load_state_dict(model.layers["encoder_blocks"].state_dict())
-    core.abstractor.load_state_dict(model.layers["abstractor"].state_dict())
-    core.decoder_layers.load_state_dict(model.layers["decoder_blocks"].state_dict())
-    x, y = words()
-    mask = padding_mask(torch.tensor([9, 3, 5]))
+def test_who_reads_what(kind):
+    model, (x, y) = build(kind, pos_enc="none"), words()
+    mask, real = padding_mask(torch.tensor([9, 3, 5])), torch.arange(TARGET) >= torch.tensor([[5], [0], [3]])
     source, target = model._embed("source", x, None), model._embed("target", y, None)
-    real = torch.arange(TARGET) >= torch.tensor([[5], [0], [3]])
-    masks = {"source_padding_mask": mask, "target_padding_mask": real}
-    wanted = model.layers["final_out"](core(source, target, **masks))
+    encoded, (abstractor_reads, decoder_reads) = source, kind.split(", ")
+    for block in model.layers["encoder_blocks"]:
+        encoded = block(encoded, padding_mask=mask)
+    abstract = model.layers["abstractor"](encoded if abstractor_reads == "encoder" else source, padding_mask=mask)
+    contexts = [encoded, abstract] if decoder_reads == "both" else [abstract]
+    for blocks in model.layers["decoder_blocks"]:
+        for block, context in zip(blocks, contexts, strict=True):
+            target = block(target, context, padding_mask=real, context_padding_mask=mask)
     memory = model.encode(x, source_padding_mask=mask)
     assert memory.shape == (3, SOURCE, model.memory_dim)
-    close(model.decode(y, memory, **masks)[real], wanted[real])
+    decoded = model.decode(y, memory, source_padding_mask=mask, target_padding_mask=real)
+    close(decoded[real], model.layers["final_out"](target)[real])
 
 
 @pytest.mark.parametrize("kind", ABSTRACTORS)
@@ -87,7 +77,10 @@ def test_sizes_of_the_published_runs_on_mathematics(layers, published):
 
 
 test_bad_input = refused(
-    (lambda: build(KIND, n_layers_enc=0), "n_layers_enc: expected at least 1 with"),
+    (lambda: build(KIND, abstractor_reads="target"), "abstractor_reads: expected 'source' or 'encoder', got 'target'"),
+    (lambda: build(KIND, decoder_reads="encoder"), "decoder_reads: expected 'abstractor' or 'both'"),
+    (lambda: build(KIND, n_layers_enc=0), "n_layers_enc: expected at least 1 with .*got 0"),
+    (lambda: build("source, abstractor", n_layers_enc=1), "n_layers_enc: expected 0, .*got 1"),
     (lambda: build(KIND, n_layers_abs=0), "n_layers_abs: expected a positive number"),
     (lambda: build(KIND, n_layers_dec=0), "n_layers_dec: expected a positive number"),
     (lambda: build(KIND, symbol_retrieval="position_relative"), "symbol_retrieval: expected 'positional_symbols'"),
