@@ -26,7 +26,7 @@ from dual_attention.model_analysis.views.tokens import token_labels
 from .requests import Json, integer_of, text_of
 from .session import Session
 
-ENDINGS = (".jsonl", ".parquet")
+ENDING = ".jsonl"
 
 WINDOW = 128
 """Tokens of a document that a text is cut into, at most."""
@@ -51,10 +51,10 @@ def find_dictionary(name: str) -> Path:
         if not path.exists():
             raise FileNotFoundError(f"dictionary: there is no file or folder {name}")
         return path
-    found = [inner for inner in sorted(path.iterdir()) if inner.suffix in ENDINGS]
+    found = [inner for inner in sorted(path.iterdir()) if inner.suffix == ENDING]
     if len(found) != 1:
         names = ", ".join(inner.name for inner in found) or "none"
-        raise ValueError(f"dictionary: expected one file {' or '.join(ENDINGS)} in the folder {name}, got {names}")
+        raise ValueError(f"dictionary: expected one file {ENDING} in the folder {name}, got {names}")
     return found[0]
 
 

@@ -1,32 +1,26 @@
-"""Relation dictionaries of a model over a corpus, in bounded memory, which an interruption does not lose.
+"""Relation dictionaries of a model over a corpus, in bounded memory.
 
 Shapes: B documents, N tokens, R relations.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ..._base.digests import document_hash
-from ..._base.files import json_text, read_json_object, write_json
 from ...generation import evaluating
 from ..capture import capture
 from ..maps import CallMaps
 from ..measures.matching import count_tokens, frequency_bins
 from ..sites import LayerChoice, RelationChoice
 from .dictionary import DictionaryEntry, PairExample, RelationDictionary, context_around
-from .pairs import Found, LargestPairs, Place, Places, Sampled, StratifiedSample
+from .pairs import Found, LargestPairs, Place, Places, StratifiedSample
 
-STATE = "state.json"
-"""File of an unfinished dictionary, in its folder."""
-_CHECKSUM = "sha256"
 _ENDS = ("high", "low")
 _OCTAVES = 64  # strata of a frequency or a distance, at most
 
@@ -73,27 +67,21 @@ def build_dictionary(
     *,
     layers: LayerChoice = None,
     relations: RelationChoice = None,
-    folder: str | Path | None = None,
     batch_size: int = 8,
-    save_every: int = 256,
     call: Callable[[Tensor], Any] | None = None,
 ) -> RelationDictionary:
     """The pairs that excite each relation of a model most, over a corpus.
 
     Pairs are of different places, and such that the masks of all chosen layers let the receiver see the sender. The
-    result is the same for one run or several that were interrupted, and for any batch size as far as the model's
-    rounding errors allow: values are kept to one in 4096, so that errors seldom show in single precision, and in
-    double precision never.
+    result is the same for any batch size as far as the model's rounding errors allow: values are kept to one in 4096,
+    so that errors seldom show in single precision, and in double precision never.
 
     Args:
         documents: token ids, ``(N,)`` each, no longer than the model takes. Documents that follow each other and are of
             one length are computed together; windows of one length are fastest.
         settings: by default those of :class:`DictionarySettings`.
         layers, relations: as :func:`~dual_attention.model_analysis.capture.capture`.
-        folder: keeps what was found so far; a call with the same folder, model, corpus and settings goes on from there,
-            one with others is refused.
         batch_size: most documents that are computed together.
-        save_every: documents after which the folder is brought up to date, about.
         call: calls the model with ``(B, N)`` tokens; by default ``model(tokens)``.
 
     >>> lm = DualAttnTransformerLM(50, d_model=32, n_layers=1, n_heads_sa=1, n_heads_ra=1, max_block_size=16)
@@ -109,39 +97,26 @@ def build_dictionary(
     if batch_size < 1:
         raise ValueError(f"batch_size: expected at least 1, got {batch_size}")
     about = _describe(model, documents, settings, layers, relations)
-    progress = _Progress(settings)
-    state = None if folder is None else Path(folder) / STATE
-    if state is not None:
-        state.parent.mkdir(parents=True, exist_ok=True)
-        if state.is_file():
-            progress.restore(read_json_object(state), about, state)
+    findings = _Findings(settings)
     largest = max(int(document.max()) for document in documents if len(document))
     frequency = frequency_bins(torch.arange(largest + 1), count_tokens(documents, largest + 1))
-    saved = progress.done
     with evaluating(model):
-        for batch in _batches(documents, progress.done, batch_size):
+        for batch in _batches(documents, batch_size):
             tokens = torch.stack([documents[number] for number in batch]).long()
             tokens = tokens.to(next(model.parameters()).device)
             with capture(
                 model, ["relations", "visible"], layers=layers, heads="relational", relations=relations
             ) as maps:
                 (call or model)(tokens)
-            progress.add(maps.only, tokens, batch[0], frequency)
-            progress.done = batch[-1] + 1
-            if state is not None and progress.done - saved >= save_every:
-                write_json(state, progress.state(about))
-                saved = progress.done
-    progress.done = len(documents)
-    if state is not None and saved < progress.done:
-        write_json(state, progress.state(about))
-    return progress.finish(documents, about, frequency)
+            findings.add(maps.only, tokens, batch[0], frequency)
+    return findings.finish(documents, about, frequency)
 
 
-def _batches(documents: Sequence[Tensor], first: int, size: int) -> Iterator[list[int]]:
+def _batches(documents: Sequence[Tensor], size: int) -> Iterator[list[int]]:
     """Numbers of documents that follow each other and have one length, which is two tokens at least."""
     batch: list[int] = []
-    for number in range(first, len(documents)):
-        length = len(documents[number])
+    for number, document in enumerate(documents):
+        length = len(document)
         if batch and (len(batch) == size or length != len(documents[batch[0]])):
             yield batch
             batch = []
@@ -152,11 +127,10 @@ def _batches(documents: Sequence[Tensor], first: int, size: int) -> Iterator[lis
 
 
 @dataclass
-class _Progress:
-    """Findings in the documents so far."""
+class _Findings:
+    """What was found in the documents so far."""
 
     settings: DictionarySettings
-    done: int = 0
     names: list[tuple[str, int]] = field(default_factory=list)
     largest: dict[tuple[str, int, str], LargestPairs] = field(default_factory=dict)
     sample: StratifiedSample = field(init=False)
@@ -182,43 +156,10 @@ class _Progress:
         self.names = [(heads.layer, number) for heads in layers for number in heads.relation_numbers]
         for column, name in enumerate(self.names):
             for end in self.settings.ends:
-                pairs = self.largest.setdefault((*name, end), self._empty())
+                pairs = self.largest.setdefault((*name, end), LargestPairs(self.settings.top, self.settings.per_tokens))
                 pairs.add(values[:, column] if end == "high" else -values[:, column], places)
         if self.settings.counterexamples:
             self.sample.add(values, places, _strata(places, frequency.to(tokens.device)))
-
-    def _empty(self, found: Sequence[Found] = ()) -> LargestPairs:
-        return LargestPairs(self.settings.top, self.settings.per_tokens, found)
-
-    def state(self, about: dict[str, Any]) -> dict[str, Any]:
-        """All of it, as JSON, with its checksum."""
-        state = {
-            "about": about,
-            "done": self.done,
-            "names": self.names,
-            "largest": [[*key, pairs.found] for key, pairs in self.largest.items()],
-            "sample": list(self.sample.drawn.items()),
-        }
-        return {**state, _CHECKSUM: _checksum(state)}
-
-    def restore(self, state: dict[str, Any], about: dict[str, Any], path: Path) -> None:
-        """Continue from a state; ``ValueError`` if it is damaged, or of another model, corpus or settings."""
-        if _CHECKSUM not in state or state.pop(_CHECKSUM) != _checksum(state):
-            raise ValueError(f"{path}: damaged or changed, or of an older version; remove it to begin anew")
-        known = state.get("about")
-        if not isinstance(known, dict):
-            raise ValueError(f"{path}: not the state of a relation dictionary")
-        for key, value in about.items():
-            if known.get(key) != value:
-                raise ValueError(f"folder: {path} was begun with {key}={known.get(key)!r}, got {value!r}")
-        self.done = state["done"]
-        self.names = [(layer, number) for layer, number in state["names"]]
-        for layer, number, end, found in state["largest"]:
-            self.largest[layer, number, end] = self._empty([Found(value, Place(*place)) for value, place in found])
-        for stratum, drawn in state["sample"]:
-            self.sample.drawn[stratum] = [
-                Sampled(priority, Place(*place), tuple(values)) for priority, place, values in drawn
-            ]
 
     def finish(self, documents: Sequence[Tensor], about: dict[str, Any], frequency: Tensor) -> RelationDictionary:
         """The dictionary, with contexts and counterexamples."""
@@ -248,11 +189,6 @@ class _Progress:
         document = documents[place.document].tolist()
         contexts = (context_around(document, where, width) for where in (place.receiver, place.sender))
         return PairExample(found.value, *place, *contexts)
-
-
-def _checksum(state: dict[str, Any]) -> str:
-    """Checksum of a state, before it is written or after it is read."""
-    return hashlib.sha256(json_text(state).encode()).hexdigest()
 
 
 def _strata(places: Places, frequency: Tensor) -> Tensor:

@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ..._base.extras import require
 from ..._base.files import first_line, json_text, refuse_pipes, replaced_atomically
 from ..._base.words import shortened
 
@@ -106,19 +105,9 @@ class RelationDictionary:
         return found
 
     def save(self, path: str | Path) -> None:
-        """Write a file that :func:`load_dictionary` reads: ``.jsonl``, or ``.parquet`` with the extra ``datasets``."""
-        path, rows = Path(path), [asdict(entry) for entry in self.entries]
-        if _is_parquet(path):
-            arrow, parquet = require("pyarrow", extra="datasets"), require("pyarrow.parquet", extra="datasets")
-            table = arrow.Table.from_pylist(rows, schema=_schema(arrow))
-            table = table.replace_schema_metadata({"about": json_text(dict(self.about))})
-            with replaced_atomically(path) as file:
-                sink = arrow.BufferOutputStream()
-                parquet.write_table(table, sink)
-                file.write(sink.getvalue().to_pybytes())
-            return
-        with replaced_atomically(path) as file:
-            for row in ({"about": dict(self.about)}, *rows):
+        """Write a file of JSON lines, ``.jsonl``, that :func:`load_dictionary` reads."""
+        with replaced_atomically(_checked(path)) as file:
+            for row in ({"about": dict(self.about)}, *map(asdict, self.entries)):
                 file.write((json_text(row) + "\n").encode())
 
 
@@ -139,20 +128,20 @@ def load_dictionary(path: str | Path) -> RelationDictionary:
     path = Path(path)
     refuse_pipes(path)
     try:
-        head, *rows = _read_parquet(path) if _is_parquet(path) else _read_lines(path)
+        head, *rows = _read_lines(_checked(path))
         if not isinstance(head, Mapping) or not isinstance(about := head.get("about"), Mapping):
             raise ValueError(f"expected an object about it first, got {shortened(repr(head))}")
-        first, unit = (1, "row") if _is_parquet(path) else (2, "line")
-        entries = (_read(DictionaryEntry, f"{unit} {number}", row) for number, row in enumerate(rows, first))
+        entries = (_read(DictionaryEntry, f"line {number}", row) for number, row in enumerate(rows, 2))
         return RelationDictionary(tuple(entries), about)
     except (KeyError, OverflowError, RecursionError, TypeError, ValueError) as error:
         raise ValueError(f"{path}: not a relation dictionary ({first_line(error)})") from error
 
 
-def _is_parquet(path: Path) -> bool:
-    if path.suffix not in (".jsonl", ".parquet"):
-        raise ValueError(f"path: expected a name that ends in .jsonl or .parquet, got {path.name!r}")
-    return path.suffix == ".parquet"
+def _checked(path: str | Path) -> Path:
+    path = Path(path)
+    if path.suffix != ".jsonl":
+        raise ValueError(f"path: expected a name that ends in .jsonl, got {path.name!r}")
+    return path
 
 
 def _read_lines(path: Path) -> Iterator[Any]:
@@ -162,22 +151,6 @@ def _read_lines(path: Path) -> Iterator[Any]:
                 yield json.loads(line)
             except (RecursionError, ValueError) as error:
                 raise ValueError(f"line {number}: {first_line(error)}") from error
-
-
-def _read_parquet(path: Path) -> Iterator[Any]:
-    table = require("pyarrow.parquet", extra="datasets").read_table(path)
-    yield {"about": json.loads((table.schema.metadata or {})[b"about"])}
-    yield from table.to_pylist()
-
-
-def _schema(arrow: Any) -> Any:
-    number, integer, text = arrow.float64(), arrow.int64(), arrow.string()
-    context = arrow.struct([("start", integer), ("tokens", arrow.list_(integer))])
-    names = ("document", "receiver", "sender", "receiver_token", "sender_token")
-    contexts = [("receiver_context", context), ("sender_context", context)]
-    example = arrow.struct([("value", number), *((name, integer) for name in names), *contexts])
-    labels = [("layer", text), ("relation", integer), ("end", text), ("rank", integer)]
-    return arrow.schema([*labels, ("example", example), ("counterexamples", arrow.list_(example))])
 
 
 _Kind = TypeVar("_Kind")

@@ -7,7 +7,7 @@ Shapes: n pairs, R relations.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -73,12 +73,11 @@ class LargestPairs:
     Args:
         size: number of pairs.
         per_tokens: most pairs with the same receiver token and the same sender token.
-        found: those from which to continue.
     """
 
-    def __init__(self, size: int, per_tokens: int = 1, found: Iterable[Found] = ()) -> None:
+    def __init__(self, size: int, per_tokens: int = 1) -> None:
         self.size, self.per_tokens = size, per_tokens
-        self.found = sorted(found, key=lambda one: one.order)
+        self.found: list[Found] = []
 
     def add(self, values: Tensor, places: Places) -> None:
         """Look at more pairs, ``(n,)`` in the order of the corpus."""
@@ -115,12 +114,11 @@ class StratifiedSample:
     Args:
         size: pairs of a stratum.
         seed: of the draw. A pair's chance hangs on its place in the corpus and nothing else.
-        drawn: those from which to continue, by stratum.
     """
 
-    def __init__(self, size: int, seed: int = 0, drawn: dict[int, list[Sampled]] | None = None) -> None:
+    def __init__(self, size: int, seed: int = 0) -> None:
         self.size, self.seed = size, seed
-        self.drawn = drawn or {}
+        self.drawn: dict[int, list[Sampled]] = {}
 
     def add(self, values: Tensor, places: Places, strata: Tensor) -> None:
         """Look at more pairs: values of all relations, ``(n, R)``, and strata, int64 ``(n,)``."""

@@ -61,7 +61,7 @@ REFUSED = [
     ("context", ValueError, "has the token 9999, but the tokenizer only 257"),
     ("place", ValueError, "expected a context of the object 1000000000"),
     ("empty", ValueError, "got none"),
-    ("two", ValueError, r"one file \.jsonl or \.parquet in the folder .*got a\.parquet, b\.jsonl"),
+    ("two", ValueError, r"one file \.jsonl in the folder .*got a\.jsonl, b\.jsonl"),
     ("none", FileNotFoundError, "there is no file or folder .*none"),
 ]
 
@@ -74,7 +74,7 @@ def test_refusals(session, tmp_path):
     for name, example in wrong.items():
         (tmp_path / name).mkdir()
         RelationDictionary((replace(entry, example=example),), {}).save(tmp_path / name / "a.jsonl")
-    for name, files in {"empty": [], "two": ["a.parquet", "b.jsonl"]}.items():
+    for name, files in {"empty": [], "two": ["a.jsonl", "b.jsonl"]}.items():
         (tmp_path / name).mkdir()
         for file in files:
             (tmp_path / name / file).touch()

@@ -1,9 +1,8 @@
-"""Dictionaries of models: what capturing everything at once gives, in any batches, and after any interruption."""
+"""Dictionaries of models: what capturing everything at once gives, in any batches."""
 
 from __future__ import annotations
 
 import itertools
-import random
 
 import pytest
 import torch
@@ -21,17 +20,6 @@ SETTINGS = DictionarySettings(top=5, counterexamples=2, context=2)
 EMPTY = torch.zeros(0, dtype=torch.long)
 
 
-class Corpus(list):
-    """Documents that cannot be read beyond one, after which the power fails."""
-
-    failing = None
-
-    def __getitem__(self, number):
-        if number == self.failing:
-            raise KeyboardInterrupt
-        return super().__getitem__(number)
-
-
 @pytest.fixture(scope="module")
 def model():
     torch.manual_seed(0)
@@ -39,10 +27,10 @@ def model():
 
 
 @pytest.fixture(scope="module")
-def documents() -> Corpus:
+def documents() -> list[torch.Tensor]:
     generator = torch.Generator().manual_seed(1)
     lengths = [6] * 9 + [4] * 5 + [1] + [6] * 8
-    return Corpus(torch.randint(0, 9, (length,), generator=generator) for length in lengths)
+    return [torch.randint(0, 9, (length,), generator=generator) for length in lengths]
 
 
 def by_hand(model, documents, layer, relation, sign, size):
@@ -87,26 +75,6 @@ def test_batches_change_nothing(model, documents, batch_size):
     )
 
 
-@pytest.mark.parametrize("failing", [0, 3, 11, 20])
-def test_an_interruption_changes_nothing(model, documents, failing, tmp_path):
-    options = {"folder": tmp_path, "batch_size": 2, "save_every": 3}
-    whole = build_dictionary(model, documents, SETTINGS)
-    interrupted = Corpus(documents)
-    interrupted.failing = failing
-    with pytest.raises(KeyboardInterrupt):
-        build_dictionary(model, interrupted, SETTINGS, **options)
-    calls = []
-
-    def call(tokens):
-        calls.append(tokens)
-        return model(tokens)
-
-    assert build_dictionary(model, documents, SETTINGS, call=call, **options) == whole
-    assert sum(map(len, calls)) <= len(documents) - 1 - max(0, failing - 5)  # what was saved is not computed again
-    calls.clear()
-    assert build_dictionary(model, documents, SETTINGS, call=call, **options) == whole and not calls
-
-
 def test_counterexamples_are_matched(model, documents):
     settings = DictionarySettings(top=3, counterexamples=3)
     found = build_dictionary(model, documents, settings)
@@ -140,33 +108,6 @@ def test_chosen_relations_and_a_model_left_alone(model, documents):
     whole = build_dictionary(model, documents, SETTINGS)
     model.eval()
     assert found.entries == tuple(whole.of("blocks.1", 1))
-
-
-def test_a_folder_of_something_else_is_refused(model, documents, tmp_path):
-    build_dictionary(model, documents, SETTINGS, folder=tmp_path)
-    with pytest.raises(ValueError, match=r"folder: .*state\.json was begun with top=5, got 6"):
-        build_dictionary(model, documents, DictionarySettings(top=6, counterexamples=2, context=2), folder=tmp_path)
-    with pytest.raises(ValueError, match="was begun with corpus="):
-        build_dictionary(model, [*documents[:-1], documents[-1] + 1], SETTINGS, folder=tmp_path)
-    torch.manual_seed(1)
-    with pytest.raises(ValueError, match="was begun with model="):
-        build_dictionary(language.lm("symbolic_attention"), documents, SETTINGS, folder=tmp_path)
-    (tmp_path / "state.json").write_text("{}")
-    with pytest.raises(ValueError, match=r"state\.json: damaged or changed, or of an older version; remove it"):
-        build_dictionary(model, documents, SETTINGS, folder=tmp_path)
-
-
-def test_a_changed_state_is_refused(model, documents, tmp_path):
-    """Whatever is changed in it, so that none becomes another dictionary."""
-    expected = build_dictionary(model, documents, SETTINGS, folder=tmp_path)
-    path, rng = tmp_path / "state.json", random.Random(0)
-    text = path.read_text()
-    assert build_dictionary(model, documents, SETTINGS, folder=tmp_path) == expected
-    for _ in range(40):
-        place = rng.choice([number for number, character in enumerate(text) if character.isdigit()])
-        path.write_text(text[:place] + str((int(text[place]) + 1) % 10) + text[place + 1 :])
-        with pytest.raises(ValueError, match=r"state\.json: damaged or changed"):
-            build_dictionary(model, documents, SETTINGS, folder=tmp_path)
 
 
 @refusals(
