@@ -176,8 +176,8 @@ class _Plain:
         return found
 
 
-LAST_WITH_GONE = "b6024f0"
-"""Commit that reads all keys that are gone since."""
+LAST_WITH_GONE = {"lrs": "b6024f0", "match": "b6024f0", "match_to": "b6024f0", "toolbox": "b6024f0", "heads": "327a0b1"}
+"""Commits that read the keys that are gone since."""
 
 
 def without_gone(kind: type, values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -190,7 +190,7 @@ def without_gone(kind: type, values: Mapping[str, Any], prefix: str = "") -> dic
     for name in (name for name in gone if values.get(name, gone[name]) != gone[name]):
         got = shortened(str(values[name]))
         raise ValueError(
-            f"{prefix}{name}: expected none, got {got}; this key is gone, commit {LAST_WITH_GONE} reads it"
+            f"{prefix}{name}: expected none, got {got}; this key is gone, commit {LAST_WITH_GONE[name]} reads it"
         )
     return {name: value for name, value in values.items() if name not in gone}
 

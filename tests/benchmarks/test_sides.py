@@ -18,6 +18,7 @@ from benchmarks.runner import Runner
 from benchmarks.sides import HERE, RemoteSide, Worker, WorkerError, own_worker
 from benchmarks.suites import layers
 from benchmarks.work import Decoding, Draw, Generation, Settings, Work
+from tests.support.refusals import refused
 
 WORK = layers.step_case(4, 16, quick=True).sides[0].work
 
@@ -78,19 +79,12 @@ def test_the_published_package_is_let_in(make_published: Callable[..., Path]):
         assert process.versions["torch"] == torch.__version__
 
 
-def test_another_release_is_not(make_published: Callable[..., Path]):
-    with pytest.raises(WorkerError, match=r"expected dual-attention==0\.0\.7, got 0\.0\.8"):
-        Worker(make_published(version="0.0.8"))
-
-
-def test_this_library_does_not_pass_for_the_published_one():
-    with pytest.raises(WorkerError, match=r"dual-attention==0\.0\.7"):
-        Worker(sys.executable)
-
-
-def test_no_interpreter():
-    with pytest.raises(WorkerError, match="cannot start /no/python"):
-        Worker("/no/python")
+test_interpreters_that_are_refused = refused(
+    (lambda make: make(version="0.0.8"), WorkerError, r"expected dual-attention==0\.0\.7, got 0\.0\.8"),
+    (lambda _: sys.executable, WorkerError, r"dual-attention==0\.0\.7"),  # this library
+    (lambda _: "/no/python", WorkerError, "cannot start /no/python"),
+    by=lambda interpreter, *, make_published: Worker(interpreter(make_published)),
+)
 
 
 def test_what_a_worker_last_wrote_is_told(tmp_path: Path):

@@ -36,7 +36,7 @@ from dual_attention.symbol_retrieval import (
 )
 from dual_attention.transformer_blocks import DecoderBlock, EncoderBlock, FeedForwardBlock, RMSNorm, create_norm
 from dual_attention.vision_models import VisionTransformer
-from tests.support.refusals import refusals
+from tests.support.refusals import refusals, refused
 
 B, N, D = 4, 4, 8  # batch and length are equal: nothing may be told from a shape
 BLOCK = {"dff": 6, "activation": "relu", "dropout_rate": 0.0, "causal": False}
@@ -162,21 +162,18 @@ def test_a_layer_of_relative_symbols_takes_pairs_alone(name):
         layer(torch.zeros(B, N, D), RelativeSymbols(torch.zeros(5, D), torch.zeros(N, N + 1, dtype=torch.long)))
 
 
-@pytest.mark.parametrize("cls", [Attention, *RELATIONAL.values()])
-@pytest.mark.parametrize("window", [0, -1, 1.5])
-def test_windows(cls, window):
-    with pytest.raises(ValueError, match=r"^window: expected a positive number"):
-        cls(D, 2, window=window)
+HEADS = (Attention, *RELATIONAL.values())
+RATES = (-0.1, 1.0, float("nan"))
+RATE = r"dropout: expected a rate in \[0, 1\)"
 
-
-@pytest.mark.parametrize("cls", [Attention, *RELATIONAL.values()])
-@pytest.mark.parametrize("dropout", [-0.1, 1.0, float("nan")])
-def test_dropout(cls, dropout):
-    for arguments in ({"dropout": dropout}, {"out_dropout": dropout}):
-        with pytest.raises(ValueError, match=r"dropout: expected a rate in \[0, 1\)"):
-            cls(D, 2, **arguments)
-    with pytest.raises(ValueError, match=r"dropout: expected a rate in \[0, 1\)"):
-        SymbolicAttention(D, 2, 5, dropout=dropout)
+test_windows_rates_and_parameters_without_values = refused(
+    *((lambda cls=cls, n=n: cls(D, 2, window=n), "^window: expected a positive number")
+      for cls in HEADS for n in (0, -1, 1.5)),
+    *((lambda cls=cls, of={name: rate}: cls(D, 2, **of), RATE)
+      for cls in HEADS for name in ("dropout", "out_dropout") for rate in RATES),
+    *((lambda rate=rate: SymbolicAttention(D, 2, 5, dropout=rate), RATE) for rate in RATES),
+    (lambda: call("attention", Attention(D, 2).to("meta")), "^query: the parameters on meta have no values"),
+)  # fmt: skip
 
 
 def test_autocast_takes_other_types_than_the_parameters():
@@ -289,18 +286,15 @@ def test_scales_and_rates(number):
             build()
 
 
-@refusals(
-    (torch.zeros(2, 1, 4, 4, dtype=torch.uint8), TypeError, "expected dtype torch.float32 as the parameters"),
-    (torch.zeros(2, 1, 4, 4, dtype=torch.float16), TypeError, "expected dtype torch.float32 as the parameters"),
-    (torch.zeros(2, 1, 4, 4, device="meta"), "expected a tensor on cpu as the parameters"),
-    (torch.zeros(2, 1, 4, 4).to_sparse(), TypeError, "expected a dense tensor"),
-    (torch.tensor(0.0), "expected shape"),
-    ([[0.0]], TypeError, "expected a tensor, got list"),
-    of="images",
+test_images = refused(
+    (torch.zeros(2, 1, 4, 4, dtype=torch.uint8), TypeError, "^x: expected dtype torch.float32 as the parameters"),
+    (torch.zeros(2, 1, 4, 4, dtype=torch.float16), TypeError, "^x: expected dtype torch.float32 as the parameters"),
+    (torch.zeros(2, 1, 4, 4, device="meta"), "^x: expected a tensor on cpu as the parameters"),
+    (torch.zeros(2, 1, 4, 4).to_sparse(), TypeError, "^x: expected a dense tensor"),
+    (torch.tensor(0.0), "^x: expected shape"),
+    ([[0.0]], TypeError, "^x: expected a tensor, got list"),
+    by=lambda images: vision()(images),
 )
-def test_images(images, error, message):
-    with pytest.raises(error, match=f"^x: {message}"):
-        vision()(images)
 
 
 def test_tokens_of_models():
@@ -318,8 +312,6 @@ def test_tokens_of_models():
 def test_parameters_without_values():
     with torch.device("meta"):
         model, layer = language(), Attention(D, 2)
-    with pytest.raises(ValueError, match=r"^query: the parameters on meta have no values"):
-        layer(*[torch.zeros(B, N, D)] * 3)
     assert model(torch.ones(1, 2, dtype=torch.long, device="meta")).logits.shape == (1, 2, 7)
     ready, x = Attention(D, 2), torch.ones(B, N, D)
     for name in ("wq", "wk", "wv", "wo"):

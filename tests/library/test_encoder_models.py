@@ -165,14 +165,17 @@ def test_packed_is_alone(kind, lengths, pos_enc_type, for_each, padding):
         close(out[:, start:stop], model(x[:, start:stop]))
 
 
-def test_neighbourhoods_that_reach_on_are_refused_with_padding_or_packing():
-    model = build("rel_sym_attn", symbol_retrieval_kwargs={**SYMBOLS["rel_sym_attn"], "causal_nbhd": False})
-    x = tokens()
-    assert model(x).isfinite().all()
-    with pytest.raises(ValueError, match=r"padding masks and segments: .*causal_nbhd=True"):
-        model(x, padding_mask=torch.ones_like(x, dtype=torch.bool))
-    with pytest.raises(ValueError, match=r"padding masks and segments: .*causal_nbhd=True"):
-        model(x, segments=torch.zeros_like(x))
+REACHING_ON = {"symbol_retrieval_kwargs": {**SYMBOLS["rel_sym_attn"], "causal_nbhd": False}}
+
+test_neighbourhoods_that_reach_on_are_refused_with_padding_or_packing = refused(
+    ({"padding_mask": torch.ones_like(tokens(), dtype=torch.bool)}, r"padding masks and segments: .*causal_nbhd=True"),
+    ({"segments": torch.zeros_like(tokens())}, r"padding masks and segments: .*causal_nbhd=True"),
+    by=lambda masks: build("rel_sym_attn", **REACHING_ON)(tokens(), **masks),
+)
+
+
+def test_neighbourhoods_that_reach_on_are_finite():
+    assert build("rel_sym_attn", **REACHING_ON)(tokens()).isfinite().all()
 
 
 def test_an_example_of_padding_alone_is_finite():
@@ -230,9 +233,8 @@ test_bad_calls_are_refused = refused(
 )  # fmt: skip
 
 
-def test_bad_token_types_are_refused():
-    model, x = create(n_token_types=2), torch.zeros(2, 4, dtype=torch.long)
-    with pytest.raises(ValueError, match="token_types: expected token ids from 0 to 1, got 2"):
-        model(x, token_types=x + 2)
-    with pytest.raises(ValueError, match="token_types: expected shape"):
-        model(x, token_types=x[:1])
+test_bad_token_types_are_refused = refused(
+    (torch.full((2, 4), 2), "token_types: expected token ids from 0 to 1, got 2"),
+    (torch.zeros(1, 4).long(), "token_types: expected shape"),
+    by=lambda types: create(n_token_types=2)(torch.zeros(2, 4).long(), token_types=types),
+)

@@ -9,6 +9,7 @@ import torch
 from dual_attention import timm_models
 from dual_attention.timm_models import TIMM_MODELS, register_with_timm
 from tests.library.test_vision_features import vidat
+from tests.support.refusals import refused
 
 SMALL = {"depth": 2, "embed_dim": 24}
 
@@ -57,13 +58,12 @@ def test_models_have_the_sizes_of_their_names(create, name):
         assert model(torch.empty(1, 3, size, size)).shape == (1, classes)
 
 
-def test_what_no_model_has_is_refused(create):
-    with pytest.raises(ValueError, match="no weights of vidat_cifar"):
-        create("vidat_cifar_patch4_32", pretrained=True)
-    with pytest.raises(TypeError, match="drop_path_rate"):
-        create("vidat_cifar_patch4_32", drop_path_rate=0.1)
-    with pytest.raises(ValueError, match=r"global_pool: .*'max'"):
-        create("vidat_cifar_patch4_32", global_pool="max")
+test_what_no_model_has_is_refused = refused(
+    ({"pretrained": True}, "no weights of vidat_cifar"),
+    ({"drop_path_rate": 0.1}, TypeError, "drop_path_rate"),
+    ({"global_pool": "max"}, r"global_pool: .*'max'"),
+    by=lambda options, *, create: create("vidat_cifar_patch4_32", **options),
+)
 
 
 def test_without_timm_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch):

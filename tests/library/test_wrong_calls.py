@@ -36,6 +36,7 @@ from dual_attention.symbol_retrieval import (
 )
 from dual_attention.transformer_blocks import DecoderBlock, EncoderBlock, FeedForwardBlock, RMSNorm
 from dual_attention.vision_models import VisionTransformer
+from tests.support.refusals import refused
 
 B, N, D, V = 2, 4, 8, 7
 BLOCK = {"dff": 8, "dropout_rate": 0.0, "activation": "relu", "norm_first": True}
@@ -148,21 +149,15 @@ def test_tokens_without_values():
             generates(None, 3, start_token=1)
 
 
-@pytest.mark.parametrize("name", ["relational", "rca", "disrca", "dual"])
-def test_values_are_no_argument_of_relational_heads(name):
-    layer, x, _ = objects()[name]
-    with pytest.raises(TypeError, match=r"objects and symbols, \(x, symbols\), not with \(query, key, value\)"):
-        layer(x, x, x)
+X, T = torch.randn(B, N, D), torch.ones(B, N, dtype=torch.long)
 
-
-@pytest.mark.parametrize("name", ["generate", "generate_stream"])
-def test_generation_is_named_as_it_is_called(name):
-    with pytest.raises(TypeError, match=r"^generate\(\) got an unexpected keyword argument 'top_q'"):
-        getattr(TransformerLM(**SIZES), name)(torch.ones(B, N, dtype=torch.long), 2, top_q=0.9)
-
-
-@pytest.mark.parametrize("name", ["gleu", "SwiGLU"])
-def test_activations_are_all_listed(name):
-    """That of feed-forward blocks that no other function has is one of them."""
-    with pytest.raises(ValueError, match=rf"activation: .*swiglu or a function, got '{name}'; did you mean \w*lu\?"):
-        FeedForwardBlock(D, activation=name)
+test_calls_of_the_wrong_kind = refused(
+    *((lambda name=name: objects()[name][0](X, X, X), TypeError,
+       r"objects and symbols, \(x, symbols\), not with \(query, key, value\)")
+      for name in ("relational", "rca", "disrca", "dual")),
+    *((lambda name=name: getattr(TransformerLM(**SIZES), name)(T, 2, top_q=0.9), TypeError,
+       r"^generate\(\) got an unexpected keyword argument 'top_q'") for name in ("generate", "generate_stream")),
+    # All activations are listed, that of feed-forward blocks among them, which no other function has.
+    *((lambda name=name: FeedForwardBlock(D, activation=name),
+       rf"activation: .*swiglu or a function, got '{name}'; did you mean \w*lu\?") for name in ("gleu", "SwiGLU")),
+)  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from inspect import signature
+from inspect import Parameter, Signature, signature
 from typing import Any
 
 import pytest
@@ -20,14 +20,20 @@ def refusals(*rows: tuple[Any, ...], of: str = "call", error: type[BaseException
 
 
 def refused(*rows: tuple[Any, ...], by: Callable[..., Any] = lambda call: call()) -> Callable[..., None]:
-    """Make a test that ``by`` refuses the columns of every row, which expects ``ValueError`` unless it names one."""
-    full = 2 + len(signature(by).parameters)
+    """Make a test that ``by`` refuses the columns of every row, which expects ``ValueError`` unless it names one.
+
+    Keyword-only parameters of ``by`` are fixtures.
+    """
+    parameters = signature(by).parameters.values()
+    fixtures = [one.replace(kind=one.POSITIONAL_OR_KEYWORD) for one in parameters if one.kind is one.KEYWORD_ONLY]
+    full = 2 + len(parameters) - len(fixtures)
     filled = [row if len(row) == full else (*row[:-1], ValueError, row[-1]) for row in rows]
 
-    @pytest.mark.parametrize("row", filled, ids=[str(row[-1]) for row in rows])
-    def test(row: tuple[Any, ...]) -> None:
+    def test(row: tuple[Any, ...], **given: Any) -> None:
         *columns, error, message = row
         with pytest.raises(error, match=message):
-            by(*columns)
+            by(*columns, **given)
 
-    return test
+    row = Parameter("row", Parameter.POSITIONAL_OR_KEYWORD)
+    test.__signature__ = Signature([row, *fixtures])  # type: ignore[attr-defined]
+    return pytest.mark.parametrize("row", filled, ids=[str(row[-1]) for row in rows])(test)

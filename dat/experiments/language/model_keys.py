@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from dual_attention.configs import (
     AttentionConfig,
@@ -52,6 +53,8 @@ class LanguageModelKeys(PositionsConfig, OutputLayerConfig, SharingConfig, Model
     """Train the symbol library; the paper's is frozen as it is drawn."""
     update_symbols_each_layer: bool = True
     """Retrieve symbols anew for each layer instead of once for the first."""
+
+    gone: ClassVar[Mapping[str, Any]] = {"heads": None}
 
     def __post_init__(self) -> None:
         super().__post_init__()

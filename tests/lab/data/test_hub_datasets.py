@@ -12,7 +12,7 @@ from dat.data.text.hub_datasets import open_dataset, read_dataset
 from dat.experiments.language.config import LanguageDataConfig
 from dat.experiments.language.data import load_data, make_tokenizer
 from dual_attention.generation.tokenizer import ByteTokenizer
-from tests.support.refusals import refusals
+from tests.support.refusals import refused
 
 library = pytest.importorskip("datasets", reason="the extra datasets is large, and not installed")
 
@@ -92,17 +92,15 @@ def read(field: str, streamed: bool = False) -> None:
     list(read_dataset(open_dataset("owner/name", streamed=streamed)["train"], "owner/name", field))
 
 
-@refusals(
+test_what_cannot_be_read = refused(
     (lambda: read("text"), r"expected a column of owner/name \(body, n\), got 'text'"),
     (lambda: read("text", streamed=True), r"expected a column of owner/name \(body, n\), got 'text'"),
     (lambda: read("n"), "texts, got int"),
     (lambda: LanguageDataConfig(streamed=True), r"data\.\w+: expected its default without data\.dataset"),
     (lambda: LanguageDataConfig(rows=3), r"data\.\w+: expected its default without data\.dataset"),
     (lambda: LanguageDataConfig(dataset="owner/name", path="x.txt"), r"data\.dataset: expected null with data\.p"),
+    by=lambda call, *, dataset: call(),
 )
-def test_what_cannot_be_read(dataset, call, error, message):
-    with pytest.raises(error, match=message):
-        call()
 
 
 def test_what_is_no_data_set(monkeypatch):

@@ -15,6 +15,7 @@ from dual_attention.generation.tokenizer import ByteTokenizer
 from dual_attention.model_analysis.capture import capture
 from tests.lab.explorer.conftest import TEXT, dat, rows_of, transformer
 from tests.lab.explorer.test_ablations import without
+from tests.support.refusals import refused
 
 LAYER, NUMBER = "blocks.1", 2
 
@@ -133,13 +134,10 @@ def not_finite():
     return model
 
 
-@pytest.mark.parametrize(
-    ("model", "message"),
-    [
-        (transformer, r"layer: expected one with relations \(there is none\), got 'blocks.0'"),
-        (not_finite, "scores: expected finite values"),
-    ],
+ASKED = {"text": TEXT, "layer": "blocks.0", "relation": 0}
+
+test_models_that_have_no_card = refused(
+    (transformer, r"layer: expected one with relations \(there is none\), got 'blocks.0'"),
+    (not_finite, "scores: expected finite values"),
+    by=lambda model: card(Session(model(), ByteTokenizer(), "a model"), ASKED),
 )
-def test_refusals(model, message):
-    with pytest.raises(ValueError, match=message):
-        card(Session(model(), ByteTokenizer(), "a model"), {"text": TEXT, "layer": "blocks.0", "relation": 0})

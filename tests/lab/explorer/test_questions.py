@@ -19,6 +19,7 @@ from dat.explorer.view_state import View
 from dual_attention.model_analysis.capture import capture
 from tests.lab.explorer.conftest import rows_of, saved
 from tests.lab.explorer.test_server import ask
+from tests.support.refusals import refused
 
 QUESTION = "Solve 3*x = 9 for x."
 
@@ -95,15 +96,25 @@ def test_views_of_questions(tmp_path):
             Exporter(session, QUESTION, View.of(page))
 
 
-def test_a_run_is_opened(monkeypatch):
-    config = MathematicsConfig(module="polynomials__expand")
-    found = Checkpoint("a", "mathematics run", config, model_of(), (), torch.float32)
+CONFIG = MathematicsConfig(module="polynomials__expand")
+
+
+def opened(monkeypatch, **options):
+    found = Checkpoint("a", "mathematics run", CONFIG, model_of(), (), torch.float32)
     monkeypatch.setattr(opening, "open_checkpoint", lambda *_: found)
-    session = opening.open_session("a")
+    return opening.open_session("a", **options)
+
+
+test_tokenizers_are_refused = refused(
+    ("bytes", "tokenizer: a reads characters; leave it out"),
+    by=lambda name, *, monkeypatch: opened(monkeypatch, tokenizer=name),
+)
+
+
+def test_a_run_is_opened(monkeypatch):
+    session = opened(monkeypatch)
     assert isinstance(session, QuestionSession) and session.default == EXAMPLES["polynomials__expand"]
-    assert session.masked == (config.data.padding == "masked") and session.facts["layers"] == "2"
-    with pytest.raises(ValueError, match="tokenizer: a reads characters; leave it out"):
-        opening.open_session("a", tokenizer="bytes")
+    assert session.masked == (CONFIG.data.padding == "masked") and session.facts["layers"] == "2"
 
 
 @pytest.mark.slow

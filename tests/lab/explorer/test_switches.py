@@ -12,6 +12,7 @@ from dat.explorer.switches import CONTROLS, Switch, interventions_of, switch_eff
 from dual_attention.generation.tokenizer import ByteTokenizer
 from dual_attention.model_analysis.interventions import Ablate, Prediction, Scale, Target, intervene, measure_effects
 from tests.lab.explorer.conftest import TEXT, transformer
+from tests.support.refusals import refused
 
 HEAD = {"mediator": "head", "layer": "blocks.1", "kind": "sensory", "number": 1}
 RELATION = {"mediator": "relation", "layer": "blocks.0", "kind": "relational", "number": 2}
@@ -89,8 +90,12 @@ def test_a_text_of_one_token_and_a_model_without_relations(session):
     assert found["loss"]["before"] is None and found["losses"]["after"] == [] and found["divergence"]["after"] > 0
     baseline = Session(transformer(), ByteTokenizer(), "a model")
     assert effects(baseline, {**HEAD, "layer": "blocks.0"})["divergence"]["after"] > 0
-    with pytest.raises(ValueError, match="expected layers with relational heads that have a relation"):
-        effects(baseline, RELATION)
+
+
+test_a_model_without_relations = refused(
+    (lambda: effects(Session(transformer(), ByteTokenizer(), "a model"), RELATION),
+     "expected layers with relational heads that have a relation"),
+)  # fmt: skip
 
 
 def test_nothing_stays_on_the_model(session):

@@ -13,7 +13,7 @@ from dat.experiments.relational_games.config import RelationalGamesConfig
 from dat.training import config_data
 from dat.training.config_data import convert_text, every_key, in_words, parse_yaml, read_mapping, typed
 from dat.training.config_io import build_parser, commented_yaml, option_parser, parse_config, parse_options, read_config
-from tests.support.refusals import refusals
+from tests.support.refusals import refusals, refused
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def test_what_a_file_may_not_hold(tmp_path, text, error, message):
 DOUBLED = "\n".join(["a0: &a0 [x, x]", *(f"a{i}: &a{i} [*a{i - 1}, *a{i - 1}]" for i in range(1, 30))])
 
 
-@refusals(
+test_files_are_bounded_and_named = refused(
     (lambda path: read(path, " " * (config_data.LARGEST + 1)), "at most 262,144 bytes"),
     (lambda path: read(path, "many: " + "[" * 50 + "]" * 50), "at most 32 levels"),
     (lambda path: read(path, "many: " + "[" * 5000 + "]" * 5000), "at most 32 levels"),
@@ -106,10 +106,8 @@ DOUBLED = "\n".join(["a0: &a0 [x, x]", *(f"a{i}: &a{i} [*a{i - 1}, *a{i - 1}]" f
     (read_mapping, "expected a YAML file, got a folder"),
     (lambda path: read(path, "optim: {lr: -1}", RelationalGamesConfig),
      r"c\.yaml: optim\.lr: expected a positive number, got -1\.0"),
+    by=lambda call, *, tmp_path: call(tmp_path),
 )  # fmt: skip
-def test_files_are_bounded_and_named(tmp_path, call, error, message):
-    with pytest.raises(error, match=message):
-        call(tmp_path)
 
 
 def test_a_group_begins_with_the_defaults_of_its_owner():
@@ -161,23 +159,35 @@ def test_what_is_later_overrides_what_is_before(words, made, tmp_path, monkeypat
     assert parse_config(build_parser(Outer, prog="dat", description=""), Outer, words)[0] == made
 
 
+REQUIRED = dataclasses.make_dataclass("Kind", [("out", str), ("size", int, 3)], frozen=True)
+
+
+def words_of(kind, *words):
+    return parse_config(build_parser(kind, prog="dat", description=""), kind, words)[0]
+
+
 def test_a_key_without_a_default(tmp_path):
-    kind = dataclasses.make_dataclass("Kind", [("out", str), ("size", int, 3)], frozen=True)
-    parser = build_parser(kind, prog="dat", description="")
-    assert "(a text; required)" in parser.format_help()
-    with pytest.raises(ValueError, match=r"^expected a value for out, got none$"):
-        parse_config(parser, kind, ["--size=3"])
-    assert read(tmp_path, "out: 100%", kind) == parse_config(parser, kind, ["--out=100%"])[0] == kind("100%")
+    assert "(a text; required)" in build_parser(REQUIRED, prog="dat", description="").format_help()
+    assert read(tmp_path, "out: 100%", REQUIRED) == words_of(REQUIRED, "--out=100%") == REQUIRED("100%")
 
 
-def test_options_that_are_no_keys():
+def parser_of_options():
     parser = option_parser(prog="dat", description="")
     parser.add_argument("--n", type=int | None, default=3, help="100%.")
     parser.add_argument("--kind", choices=("a", "b"))
+    return parser
+
+
+def test_options_that_are_no_keys():
+    parser = parser_of_options()
     assert "100%. (an integer or null; default: 3)" in parser.format_help()
     assert vars(parse_options(parser, ["--n", "null", "--kind=b"])).items() >= {"n": None, "kind": "b"}.items()
-    with pytest.raises(ValueError, match=r"^kind: expected one of 'a', 'b', got c$"):
-        parse_options(parser, ["--kind", "c"])
+
+
+test_words_that_are_refused = refused(
+    (lambda: words_of(REQUIRED, "--size=3"), r"^expected a value for out, got none$"),
+    (lambda: parse_options(parser_of_options(), ["--kind", "c"]), r"^kind: expected one of 'a', 'b', got c$"),
+)
 
 
 @refusals(

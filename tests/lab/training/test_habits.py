@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from dat.training.runs import resume_run, start_run
 from dat.training.sharding_groups import blocks_of
 from tests.lab.experiments.language.conftest import named, tiny_config
 from tests.support.processes import together
-from tests.support.refusals import refusals
+from tests.support.refusals import refused
 from tests.support.runs import assert_same_run, fit_until_stopped
 
 from .test_loop import LOOP as EPOCHS
@@ -165,12 +164,11 @@ def test_epochs_end_early_too(tmp_path):
 PATIENT = replace(LOOP, eval_every=1, stop_patience=2)
 
 
-@refusals(
-    (lambda: LoopConfig(stop_patience=3, eval_every=0), "null with loop.eval_every=0, got 3"),
-    (lambda: LoopConfig(stop_patience=0), "an integer of at least 1 or null, got 0"),
-    (lambda: LANGUAGE.Grid(loop=PATIENT), "null in a grid, got 2"),
-    (lambda: make_trainer(loop=PATIENT, sets={}), "null without a validation set, got 2"),
+EXPECTED = r"loop\.stop_patience: expected"
+
+test_patience_that_is_none = refused(
+    (lambda: LoopConfig(stop_patience=3, eval_every=0), rf"{EXPECTED} null with loop\.eval_every=0, got 3"),
+    (lambda: LoopConfig(stop_patience=0), f"{EXPECTED} an integer of at least 1 or null, got 0"),
+    (lambda: LANGUAGE.Grid(loop=PATIENT), f"{EXPECTED} null in a grid, got 2"),
+    (lambda: make_trainer(loop=PATIENT, sets={}), f"{EXPECTED} null without a validation set, got 2"),
 )
-def test_patience_that_is_none(call, error, message):
-    with pytest.raises(error, match=re.escape(f"loop.stop_patience: expected {message}")):
-        call()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
@@ -28,7 +27,7 @@ from dat.training.problem import Problem
 from dat.training.runs import evaluate_run, resume_run, start_run
 from tests.lab.experiments.language.conftest import named, tiny_config
 from tests.support.processes import together
-from tests.support.refusals import refusals
+from tests.support.refusals import refusals, refused
 from tests.support.runs import assert_same_run, interrupted, without_time
 
 from .test_loop import make_trainer as make_small_trainer
@@ -235,16 +234,15 @@ def test_numbers_that_come_and_go(tmp_path, monkeypatch):
         start_run(LANGUAGE, taught(tiny_config(tmp_path), Returns))
 
 
-@refusals(
+test_options_and_beginnings_that_are_wrong = refused(
     (Head, {"wieght": 1.0}, r"loop\.objective_options\.wieght: there is no such key"),
     (Head, {"weight": "much"}, r"objective_options\.weight: expected a number, got much"),
     (Default, {"k": 2}, r"objective_options: expected null, since .*Default is no dataclass"),
     (NoBeginning, None, r"NoBeginning: no teacher \(RuntimeError"),
-    of="kind, options",
+    by=lambda kind, options, *, tmp_path: start_run(
+        LANGUAGE, taught(tiny_config(tmp_path), kind, objective_options=options)
+    ),
 )
-def test_options_and_beginnings_that_are_wrong(tmp_path, kind, options, error, message):
-    with pytest.raises(error, match=message):
-        start_run(LANGUAGE, taught(tiny_config(tmp_path), kind, objective_options=options))
 
 
 def placed(name: str = f"{HERE}Head", machine: Any = COPIED, **changes: Any) -> None:
@@ -256,14 +254,13 @@ def placed(name: str = f"{HERE}Head", machine: Any = COPIED, **changes: Any) -> 
 OWN_LOSS = language_loss(own=True)
 
 
-@refusals(
-    (lambda: StepLoopConfig(objective_options={"k": 2}), "_options: expected null without loop.objective"),
-    (lambda: LANGUAGE.Grid(loop=StepLoopConfig(objective="a.py:A")), ": expected null in a grid"),
-    (placed, ": expected null in this experiment, got "),
-    (lambda: placed(machine=SHARING, own_loss=OWN_LOSS), ": expected null with machine.context_parallel"),
-    (lambda: placed("nothing", own_loss=OWN_LOSS), ": expected FILE.py:CLASS or MODULE:CLASS, got 'nothing'"),
-    (lambda: placed("os:path", own_loss=OWN_LOSS), ": os:path: expected a subclass of dat"),
+KEY = r"loop\.objective"
+
+test_places_without_one = refused(
+    (lambda: StepLoopConfig(objective_options={"k": 2}), rf"{KEY}_options: expected null without loop\.objective"),
+    (lambda: LANGUAGE.Grid(loop=StepLoopConfig(objective="a.py:A")), f"{KEY}: expected null in a grid"),
+    (placed, f"{KEY}: expected null in this experiment, got "),
+    (lambda: placed(machine=SHARING, own_loss=OWN_LOSS), rf"{KEY}: expected null with machine\.context_parallel"),
+    (lambda: placed("nothing", own_loss=OWN_LOSS), rf"{KEY}: expected FILE\.py:CLASS or MODULE:CLASS, got 'nothing'"),
+    (lambda: placed("os:path", own_loss=OWN_LOSS), f"{KEY}: os:path: expected a subclass of dat"),
 )
-def test_places_without_one(call, error, message):
-    with pytest.raises(error, match=re.escape(f"loop.objective{message}")):
-        call()

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare, norm
 
 from dat.training.permutation import MOST, Permutation
+from tests.support.refusals import refused
 
 SEEDS = 200
 PINNED = [7, 4, 6, 10, 3, 11, 1, 8, 2, 9, 5, 0]
@@ -76,21 +77,16 @@ def test_it_is_as_random_as_it_is_long():
     assert (bits.mean(1) - 0.5).abs().max() < 5 * 0.5 / 100_000**0.5
 
 
-@pytest.mark.parametrize("n", [0, -1, MOST + 1])
-def test_impossible_lengths_are_refused(n):
-    with pytest.raises(ValueError, match=r"n: expected an integer from 1 to 2\*\*62"):
-        Permutation(n, 0)
+test_what_is_refused = refused(
+    *((lambda n=n: Permutation(n, 0), r"n: expected an integer from 1 to 2\*\*62") for n in (0, -1, MOST + 1)),
+    *((lambda place=place: Permutation(7, 0)[torch.tensor([0, place])], IndexError, "expected integers from 0 to 6")
+      for place in (-1, 7)),
+)  # fmt: skip
 
 
 def test_the_longest():
     found = Permutation(MOST, 0)[torch.tensor([0, 1, MOST - 1])]
     assert len(found.unique()) == 3 and int(found.min()) >= 0 and int(found.max()) < MOST
-
-
-@pytest.mark.parametrize("place", [-1, 7])
-def test_places_outside_are_refused(place):
-    with pytest.raises(IndexError, match="expected integers from 0 to 6"):
-        Permutation(7, 0)[torch.tensor([0, place])]
 
 
 def test_no_places():

@@ -360,9 +360,10 @@ test_sizes_that_do_not_divide = refused(
 )
 
 
-def test_blocks_are_not_compiled_where_they_gather():
-    with pytest.raises(ValueError, match=r"machine\.compile: expected false with context_parallel, got True"):
-        replace(SHARING, compile=True)
+test_options_that_need_others = refused(
+    (lambda: replace(SHARING, compile=True), "machine.compile: expected false with context_parallel, got True"),
+    (lambda: ParallelMachineConfig(shard_size=2), "machine.shard_size: .* null with machine.parallel=replicate, got 2"),
+)
 
 
 def test_norms_that_retrieval_calls_before_the_block_are_gathered_apart():
@@ -372,8 +373,3 @@ def test_norms_that_retrieval_calls_before_the_block_are_gathered_apart():
         model = DualAttnTransformerLM(9, 8, 1, 1, 1, max_block_size=4, symbol_retriever_config=retrieval)
         first = sharding_groups(model, lowered=False)[0]
         assert (model.layers.blocks[0].norm1 in first.modules) == normalized
-
-
-def test_sharding_options_need_sharding():
-    with pytest.raises(ValueError, match=r"machine\.shard_size: expected null with machine\.parallel=replicate, got 2"):
-        ParallelMachineConfig(shard_size=2)

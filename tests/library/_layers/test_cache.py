@@ -36,7 +36,7 @@ from tests.support.caches import (
     net,
     sizes,
 )
-from tests.support.refusals import refusals
+from tests.support.refusals import refused
 from tests.support.tensors import float64, normal
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -275,7 +275,7 @@ def test_neighbourhoods_keep_no_more_than_their_reach():
 X, NEAR, AT = torch.zeros(1, 3, 8), partial(RelationalSymbolicAttention, 8, 2, 2, 4, 2), PositionalSymbolRetriever(8, 4)
 
 
-@refusals(
+test_symbols_that_cannot_be_continued = refused(
     (lambda: PositionRelativeSymbolRetriever2D(8, 2)(torch.zeros(1, 5, 8), (2, 2), cache=TokenCache({})), "grid"),
     (lambda: PositionRelativeSymbolRetriever(8, 2)(X, X, cache=TokenCache({})), "y: with a cache"),
     (lambda: NEAR(causal_nbhd=False).new_cache(), "causal_nbhd=True"),
@@ -285,9 +285,6 @@ X, NEAR, AT = torch.zeros(1, 3, 8), partial(RelationalSymbolicAttention, 8, 2, 2
     (lambda: AT(X, positions=torch.tensor([[0, 1, 4]])), r"positions: expected 0 to 3 \(max_length=4\), got 0 to 4"),
     (lambda: AT(X, positions=X[..., 0]), r"positions: expected integers \(1, 3\) .*, got torch.float32 \(1, 3\)"),
 )
-def test_symbols_that_cannot_be_continued(call, error, message):
-    with pytest.raises(error, match=message):
-        call()
 
 
 def test_positions_of_symbols_end_with_the_table():

@@ -13,6 +13,7 @@ from dual_attention.mechanisms import Cosine, Dot, Euclidean, Relation, Relation
 from dual_attention.relational_attention import RelationalAttention
 from dual_attention.seq2seq_models import Seq2SeqDualAttnTransformer
 from dual_attention.vision_models import VisionDualAttnTransformer
+from tests.support.refusals import refused
 
 ACTIVATED = ("tanh", "softmax", torch.sigmoid)
 SIZED = {"rel_init_size": 0.6, "n_relations": 3, "symmetric_rels": True}
@@ -124,18 +125,24 @@ def test_without_storage_and_in_low_precision():
     assert mean_size([layer.float() for layer in layers]) == pytest.approx(0.5, rel=0.1)
 
 
-@pytest.mark.parametrize("wrong", [0, -1.0, math.nan, math.inf])
-def test_wrong_sizes_are_refused(wrong):
-    for build in (RelationalAttention, lambda *_, **options: RelationalMessage(Relation(8, 2), 4, **options)):
-        with pytest.raises(ValueError, match="rel_init_size: "):
-            build(8, 2, rel_init_size=wrong)
-    with pytest.raises(TypeError, match="rel_init_size"):
-        RelationalAttention(8, 2, rel_init_size="0.5")
+def message(size):
+    return RelationalMessage(Relation(8, 2), 4, rel_init_size=size)
 
 
-def test_relations_without_a_size_are_refused():
-    with pytest.raises(ValueError, match="rel_init_size: expected relations that vary over senders, got a variance of"):
-        RelationalAttention(8, 2, rel_init_size=0.5, rel_activation=torch.zeros_like)
-    with pytest.raises(ValueError, match="rel_init_size: expected senders as wide as receivers, 8, got 6"):
-        RelationalMessage(Relation(8, 2, d_sender=6), 4, rel_init_size=0.5)
-    assert isinstance(RelationalMessage(Relation(8, 2, d_sender=6), 4), nn.Module)
+def heads(size, **options):
+    return RelationalAttention(8, 2, rel_init_size=size, **options)
+
+
+OTHERS = Relation(8, 2, d_sender=6)
+
+test_wrong_sizes_are_refused = refused(
+    *((lambda build=build, wrong=wrong: build(wrong), "rel_init_size: ")
+      for build in (heads, message) for wrong in (0, -1.0, math.nan, math.inf)),
+    (lambda: heads("0.5"), TypeError, "rel_init_size"),
+    (lambda: heads(0.5, rel_activation=torch.zeros_like), "rel_init_size: .* vary over senders, got a variance of"),
+    (lambda: RelationalMessage(OTHERS, 4, rel_init_size=0.5), "rel_init_size: .* as wide as receivers, 8, got 6"),
+)  # fmt: skip
+
+
+def test_senders_of_another_width_need_no_size():
+    assert isinstance(RelationalMessage(OTHERS, 4), nn.Module)

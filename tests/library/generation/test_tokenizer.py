@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dual_attention.generation import tokenizer as module
 from dual_attention.generation.tokenizer import ByteTokenizer, GPT2Tokenizer, TextStream, fingerprint, load_tokenizer
-from tests.support.refusals import refusals
+from tests.support.refusals import refused
 
 MERGES = (b"th", b"the", b" the", b"\xc3\xbc")
 
@@ -47,15 +47,13 @@ def test_byte_pairs_are_merged(pairs):
     assert pairs.end not in pairs.encode("<|endoftext|>")
 
 
-@refusals(
+test_bad_input = refused(
     (lambda pairs: pairs.encode("\ud800"), UnicodeEncodeError, "surrogates not allowed"),
     (lambda pairs: GPT2Tokenizer({b"a": 0}), "not one of byte pairs"),
     (lambda pairs: GPT2Tokenizer({**small_ranks(), b"xyz": 999}), "not one of byte pairs"),
     (lambda pairs: TextStream([""]), "at least one character"),
+    by=lambda call, *, pairs: call(pairs),
 )
-def test_bad_input(pairs, call, error, message):
-    with pytest.raises(error, match=message):
-        call(pairs)
 
 
 def test_saved_and_loaded(tmp_path, pairs):
@@ -64,14 +62,22 @@ def test_saved_and_loaded(tmp_path, pairs):
         again = load_tokenizer(tmp_path / name)
         assert fingerprint(again) == fingerprint(tokenizer) and again.encode("the ü") == tokenizer.encode("the ü")
     assert fingerprint(pairs) != fingerprint(ByteTokenizer())
-    with pytest.raises(FileNotFoundError, match="no tokenizer"):
-        load_tokenizer(tmp_path)
-    (tmp_path / "b" / "vocabulary.tiktoken").write_bytes(base64.b64encode(b"a") + b" zero\n")
-    with pytest.raises(ValueError, match=r"vocabulary\.tiktoken"):
-        load_tokenizer(tmp_path / "b")
-    (tmp_path / "a" / "about.json").write_text('{"kind": "words"}')
-    with pytest.raises(ValueError, match="expected a kind among bytes, gpt2, bpe, json, got 'words'"):
-        load_tokenizer(tmp_path / "a")
+
+
+def load_changed(file: str, contents: bytes, *, tmp_path, pairs) -> None:
+    """Save a tokenizer, write another file in its folder, and load it."""
+    pairs.save(tmp_path / "saved")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / file).write_bytes(contents)
+    load_tokenizer((tmp_path / file).parent)
+
+
+test_files_that_are_none = refused(
+    ("empty/other", b"", FileNotFoundError, "no tokenizer"),
+    ("saved/vocabulary.tiktoken", base64.b64encode(b"a") + b" zero\n", r"vocabulary\.tiktoken"),
+    ("saved/about.json", b'{"kind": "words"}', "expected a kind among bytes, gpt2, bpe, json, got 'words'"),
+    by=load_changed,
+)
 
 
 def test_a_vocabulary_in_the_files_of_gpt2(tmp_path):

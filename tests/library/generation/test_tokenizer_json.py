@@ -75,25 +75,27 @@ def test_the_file_encodes_alike(learned, number, tmp_path):
     assert load_tokenizer(tmp_path / "saved").encode(TEXT) == tokenizer.encode(TEXT)
 
 
-def test_what_is_no_tokenizer(tmp_path):
-    path = tmp_path / "tokenizer.json"
-    with pytest.raises(FileNotFoundError, match=r"tokenizer\.json: no such file"):
-        JsonTokenizer(tmp_path)
-    path.write_text("{}")
-    with pytest.raises(ValueError, match=r"tokenizer\.json: not a tokenizer"):
-        JsonTokenizer(tmp_path)
-    contents = as_tokenizer_json(ByteTokenizer())
-    path.write_text(json.dumps({**contents, "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True}}))
-    with pytest.raises(ValueError, match="expected a tokenizer of byte-level pairs"):
-        JsonTokenizer(path)
-    path.write_text(json.dumps(contents))
-    (tmp_path / "tokenizer_config.json").write_text('{"eos_token": "</s>"}')
-    with pytest.raises(ValueError, match="expected an end token '</s>'"):
-        JsonTokenizer(path)
-    for text in ("null", "[]", '"text"'):
-        (tmp_path / "tokenizer_config.json").write_text(text)
-        with pytest.raises(ValueError, match=r"tokenizer_config\.json: expected a JSON object"):
-            JsonTokenizer(path)
+PLAIN = as_tokenizer_json(ByteTokenizer())
+WORD_PIECES = {**PLAIN, "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True}}
+
+
+def open_files(contents: object, config: str | None, *, tmp_path) -> None:
+    """Open a tokenizer from its file, if there is one, and the configuration beside it."""
+    if contents is not None:
+        (tmp_path / "tokenizer.json").write_text(json.dumps(contents))
+    if config is not None:
+        (tmp_path / "tokenizer_config.json").write_text(config)
+    JsonTokenizer(tmp_path)
+
+
+test_what_is_no_tokenizer = refused(
+    (None, None, FileNotFoundError, r"tokenizer\.json: no such file"),
+    ({}, None, r"tokenizer\.json: not a tokenizer"),
+    (WORD_PIECES, None, "expected a tokenizer of byte-level pairs"),
+    (PLAIN, '{"eos_token": "</s>"}', "expected an end token '</s>'"),
+    *((PLAIN, text, r"tokenizer_config\.json: expected a JSON object") for text in ("null", "[]", '"text"')),
+    by=open_files,
+)
 
 
 TRUNCATED = {"max_length": 4, "strategy": "LongestFirst", "direction": "Right", "stride": 0}

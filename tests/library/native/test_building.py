@@ -11,6 +11,7 @@ import pytest
 
 from dual_attention.native import building
 from dual_attention.native.building import UnavailableError, built
+from tests.support.refusals import refused
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="nothing is compiled on Windows")
 
@@ -207,27 +208,22 @@ def test_a_compiler_may_say_anything(source, compiler):
     own = next(filter(None, map(building.shutil.which, building.COMPILERS)))
     compiler(f"printf '\\351' >&2; exec {own} \"$@\"")
     assert built(source).seven() == 7
-    compiler("printf 'error: \\351' >&2; exit 2")
-    with pytest.raises(UnavailableError, match="failed: exit status 2, error: \N{REPLACEMENT CHARACTER}"):
-        built(source)
 
 
-def test_a_compiler_that_says_nothing(source, compiler):
-    compiler("exit 3")
-    with pytest.raises(UnavailableError, match="failed: exit status 3, no message"):
-        built(source)
+def build_in_vain(prepare, *, source, compiler, monkeypatch):
+    """Build where something was prepared to stand in the way: a compiler, or the environment."""
+    compiler(prepare) if isinstance(prepare, str) else prepare(monkeypatch)
+    built(source)
 
 
-def test_a_library_that_cannot_be_loaded(source, compiler):
-    compiler('while [ "$1" != -o ]; do shift; done\necho "no library" > "$2"')
-    with pytest.raises(UnavailableError, match=r"seven-[0-9a-f]{16}\.so"):
-        built(source)
-
-
-def test_no_compiler(source, monkeypatch):
-    monkeypatch.setenv("PATH", str(source.parent))
-    with pytest.raises(UnavailableError, match=r"found no compiler: neither \$CC nor cc, gcc, clang"):
-        built(source)
+test_why_nothing_is_built = refused(
+    ("exit 3", UnavailableError, "failed: exit status 3, no message"),
+    ("printf 'error: \\351' >&2; exit 2", UnavailableError, "status 2, error: \N{REPLACEMENT CHARACTER}"),
+    ('while [ "$1" != -o ]; do shift; done\necho "no library" > "$2"', UnavailableError, r"seven-[0-9a-f]{16}\.so"),
+    (lambda patch: patch.setenv("PATH", os.devnull), UnavailableError,
+     r"found no compiler: neither \$CC nor cc, gcc, clang"),
+    by=build_in_vain,
+)  # fmt: skip
 
 
 def test_a_cache_that_cannot_be_written(source, monkeypatch):

@@ -14,6 +14,7 @@ from dual_attention.functional import explain_relational_attention, relational_a
 from dual_attention.functional.relational.table import IMPLEMENTATIONS, Implementation, Verdict, register_implementation
 from dual_attention.native import building, kernels
 from dual_attention.native.library import Library
+from tests.support.refusals import refused
 
 SCALES = {"scale": 0.6, "rel_scale": 0.4}
 
@@ -27,6 +28,12 @@ def told(leaves, **options):
     return str(explain_relational_attention(*leaves, **SCALES, **options))
 
 
+test_what_is_not_enabled = refused(
+    (lambda: relational_attention(*drawn(), **SCALES, impl="native"),
+     r"impl='native' is not enabled: dual_attention\.native\.enable\(\)"),
+)  # fmt: skip
+
+
 def test_it_is_asked_for():
     assert not native.is_enabled()
     hint = "(not native: dual_attention.native.enable() offers C kernels)"
@@ -34,9 +41,6 @@ def test_it_is_asked_for():
     for other in (drawn(n=20), drawn(dtype=torch.float64), *map(few_senders_of, ["heads", "relations", "decoding"])):
         assert "native" not in told(other)
     assert "native" not in told(drawn(), rel_activation="relu")
-    message = r"impl='native' is not enabled: dual_attention\.native\.enable\(\)"
-    with pytest.raises(ValueError, match=message):
-        relational_attention(*drawn(), **SCALES, impl="native")
     native.disable()  # what is not enabled may be disabled
     assert not native.is_enabled()
 

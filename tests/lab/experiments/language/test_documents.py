@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from dat.experiments.language.config import LanguageConfig, LanguageDataConfig
+from dat.experiments.language.config import LanguageDataConfig
 from dat.experiments.language.experiment import LanguageModelling
-from dat.experiments.language.model_keys import LanguageModelKeys
 from dat.experiments.language.problem import DocumentMask, build_language_model, language_loss
 from dat.training.runs import evaluate_run, resume_run, start_run
 from tests.lab.cli.commands import dat
+from tests.support.refusals import refused
 from tests.support.runs import interrupted
 
 from .conftest import MODEL
@@ -101,13 +101,7 @@ def test_runs_keep_documents_apart_and_go_on(documents, capsys):
     assert masked != capsys.readouterr().out
 
 
-def test_positions_need_the_mask():
-    with pytest.raises(ValueError, match=r"data\.document_positions: expected restart without"):
-        LanguageDataConfig(document_positions="continue")
-
-
-def test_heads_that_reach_across_documents_are_refused():
-    model = LanguageModelKeys(n_heads_ra=0, n_kv_heads=None, heads="multi_token", pos_enc_type="pos_emb")
-    LanguageConfig(model=model)
-    with pytest.raises(ValueError, match=r"data\.document_mask: expected false with model\.heads=multi_token"):
-        LanguageConfig(model=model, data=LanguageDataConfig(document_mask=True))
+test_positions_need_the_mask = refused(
+    ("continue", "data.document_positions: expected restart without"),
+    by=lambda positions: LanguageDataConfig(document_positions=positions),
+)

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from dat.data.relational_games import make_splits
+from dat.experiments.language.config import LanguageConfig
 from dat.experiments.relational_games.baseline_config import CoRelNetConfig
 from dat.experiments.relational_games.config import TASK_NAMES, GamesDataConfig, GamesModelConfig, RelationalGamesConfig
 from dat.experiments.relational_games.experiment import RelationalGames
@@ -21,6 +22,7 @@ from dat.training.experiment import count_parameters
 from dat.training.optim import build_optimizer
 from dat.training.problem import classification_loss
 from dual_attention.baselines import VisionCoRelNet
+from tests.support.refusals import refused
 
 PUBLISHED_PARAMETERS = {
     "transformer-128-h2": 386_914,
@@ -190,11 +192,6 @@ def test_symbols_of_abstractors(symbols):
     assert model(torch.rand(3, 3, 36, 36)).shape == (3, 2)
 
 
-def test_unknown_preset():
-    with pytest.raises(ValueError, match=r"preset: expected one of .*dat-0\+2-sym.*got 'resnet'"):
-        RelationalGames().preset_config("resnet")
-
-
 def test_a_pooled_corelnet_without_objects_sees_relations_only():
     images = torch.rand(3, 3, 36, 36, generator=torch.Generator().manual_seed(0))
     model = build_games_model(corelnet("", CoRelNetConfig(readout="pooled")), 2, seed=0).eval()
@@ -205,15 +202,19 @@ def test_a_pooled_corelnet_without_objects_sees_relations_only():
     assert kept.summary(objects).shape == (3, 9, 18)
 
 
-def test_another_readout_is_refused():
-    with pytest.raises(ValueError, match="readout: expected 'flat' or 'pooled', got 'mean'"):
-        VisionCoRelNet((3, 36, 36), (12, 12), 2, 8, readout="mean")
+test_names_that_there_are_not = refused(
+    (lambda: RelationalGames().preset_config("resnet"), r"preset: expected one of .*dat-0\+2-sym.*got 'resnet'"),
+    (lambda: VisionCoRelNet((3, 36, 36), (12, 12), 2, 8, readout="mean"), "readout: .* or 'pooled', got 'mean'"),
+)
 
 
-def test_heads_of_studies_are_named_as_gone(tmp_path):
+@pytest.mark.parametrize(
+    ("kind", "key", "value"), [(RelationalGamesConfig, "toolbox", "{of: sender}"), (LanguageConfig, "heads", "latent")]
+)
+def test_heads_of_studies_are_named_as_gone(tmp_path, kind, key, value):
     file = tmp_path / "config.yaml"
-    file.write_text("experiment: relational-games\nmodel:\n  toolbox: null\n")
-    assert read_config(RelationalGamesConfig, file) == RelationalGamesConfig()
-    file.write_text("experiment: relational-games\nmodel:\n  architecture: toolbox\n  toolbox: {of: sender}\n")
-    with pytest.raises(ValueError, match=r"model\.toolbox: expected none, got .*; this key is gone, commit \w+"):
-        read_config(RelationalGamesConfig, file)
+    file.write_text(f"experiment: {kind().experiment}\nmodel: {{{key}: null}}\n")
+    assert read_config(kind, file) == kind()
+    file.write_text(f"experiment: {kind().experiment}\nmodel: {{{key}: {value}}}\n")
+    with pytest.raises(ValueError, match=rf"model\.{key}: expected none, got .*; this key is gone, commit \w+"):
+        read_config(kind, file)

@@ -16,6 +16,7 @@ from dat.experiments.sequences.presets import PRESETS
 from dat.sweeps.grid import cells
 from dat.training.experiment import count_parameters
 from tests.support.processes import fork_workers
+from tests.support.refusals import refused
 
 LENGTH = Length()
 PARAMETERS = {  # in all, and trained, with 98 tokens
@@ -109,8 +110,9 @@ def test_grids_that_come_with_it_can_be_run(grid):
     configs = [grid.config(cell) for cell in cells(LENGTH, grid)]
     assert {config.seed for config in configs} == {*range(grid.seeds)}
     assert all(min(config.data.lengths) <= config.data.longest < max(config.data.lengths) for config in configs)
-    with pytest.raises(ValueError, match="longest: expected 2 to 1,024"):
-        LengthGrid(longest=(1,))
+
+
+test_lengths_that_are_refused = refused((lambda: LengthGrid(longest=(1,)), "longest: expected 2 to 1,024"))
 
 
 @pytest.mark.slow

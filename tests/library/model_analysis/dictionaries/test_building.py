@@ -12,7 +12,7 @@ from dual_attention.model_analysis.dictionaries import DictionarySettings, build
 from dual_attention.model_analysis.dictionaries.pairs import rounded
 from tests.library.model_analysis.models import FAMILIES
 from tests.support import language
-from tests.support.refusals import refusals
+from tests.support.refusals import refused
 
 SETTINGS = DictionarySettings(top=5, counterexamples=2, context=2)
 
@@ -110,7 +110,7 @@ def test_chosen_relations_and_a_model_left_alone(model, documents):
     assert found.entries == tuple(whole.of("blocks.1", 1))
 
 
-@refusals(
+test_bad_input = refused(
     (lambda model: build_dictionary(model, []), "documents: expected at least one"),
     (lambda model: build_dictionary(model, [EMPTY] * 2), "documents: expected one with tokens, got 2 empty ones"),
     (lambda model: build_dictionary(model, [torch.zeros(3)]), r"documents: .* shape \(N,\), got torch.float32 \(3,\)"),
@@ -119,7 +119,5 @@ def test_chosen_relations_and_a_model_left_alone(model, documents):
     (lambda model: DictionarySettings(top=0), "top: expected at least 1, got 0"),
     (lambda model: DictionarySettings(ends=["middle"]), r"ends: expected some of high, low, got \['middle'\]"),
     (lambda model: DictionarySettings(context=-1), "context: expected at least 0, got -1"),
+    by=lambda call, *, model: call(model),
 )
-def test_bad_input(model, call, error, message):
-    with pytest.raises(error, match=message):
-        call(model)
