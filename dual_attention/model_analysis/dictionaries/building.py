@@ -128,7 +128,7 @@ def _batches(documents: Sequence[Tensor], size: int) -> Iterator[list[int]]:
 
 @dataclass
 class _Findings:
-    """What was found in the documents so far."""
+    """Findings in the documents so far."""
 
     settings: DictionarySettings
     names: list[tuple[str, int]] = field(default_factory=list)

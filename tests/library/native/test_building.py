@@ -211,7 +211,7 @@ def test_a_compiler_may_say_anything(source, compiler):
 
 
 def build_in_vain(prepare, *, source, compiler, monkeypatch):
-    """Build where something was prepared to stand in the way: a compiler, or the environment."""
+    """Build with a compiler, or in an environment, that stands in the way."""
     compiler(prepare) if isinstance(prepare, str) else prepare(monkeypatch)
     built(source)
 
