@@ -80,20 +80,31 @@ test_files_that_are_none = refused(
 )
 
 
+PRINTABLE = [b for b in range(256) if chr(b).isprintable() and chr(b) != " "]
+OTHERS = [b for b in range(256) if b not in PRINTABLE]
+CHARACTER = {b: chr(b) for b in PRINTABLE} | {b: chr(256 + i) for i, b in enumerate(OTHERS)}
+ENCODER = {"".join(CHARACTER[b] for b in token): i for token, i in small_ranks().items()}
+
+
+def find_in(vocabulary: str, *, tmp_path) -> GPT2Tokenizer:
+    """The tokenizer of a folder with that ``vocab.json``."""
+    pytest.importorskip("tiktoken")
+    (tmp_path / "vocab.json").write_text(vocabulary)
+    return GPT2Tokenizer.find(tmp_path)
+
+
 def test_a_vocabulary_in_the_files_of_gpt2(tmp_path):
     """Each byte of a token as one printable character, the space as Ġ."""
-    pytest.importorskip("tiktoken")
-    printable = [b for b in range(256) if chr(b).isprintable() and chr(b) != " "]
-    others = [b for b in range(256) if b not in printable]
-    character = {b: chr(b) for b in printable} | {b: chr(256 + i) for i, b in enumerate(others)}
-    assert character[ord(" ")] == "Ġ"
-    encoder = {"".join(character[b] for b in token): i for token, i in small_ranks().items()}
-    (tmp_path / "vocab.json").write_text(json.dumps({**encoder, "<|endoftext|>": 260}))
-    assert GPT2Tokenizer.find(tmp_path).ranks == small_ranks()
-    for wrong in ('{"日": 0}', "[]", *(json.dumps(encoder)[:-1] + f', "ab": {x}}}' for x in ("1e400", "1.5", "9"))):
-        (tmp_path / "vocab.json").write_text(wrong)
-        with pytest.raises(ValueError, match=r"vocab\.json: not a vocabulary of GPT-2's kind"):
-            GPT2Tokenizer.find(tmp_path)
+    assert CHARACTER[ord(" ")] == "Ġ"
+    assert find_in(json.dumps({**ENCODER, "<|endoftext|>": 260}), tmp_path=tmp_path).ranks == small_ranks()
+
+
+test_vocabularies_that_are_none = refused(
+    *((wrong, r"vocab\.json: not a vocabulary of GPT-2's kind") for wrong in ('{"日": 0}', "[]")),
+    *((json.dumps(ENCODER)[:-1] + f', "ab": {x}}}', r"vocab\.json: not a vocabulary of GPT-2's kind")
+      for x in ("1e400", "1.5", "9")),
+    by=find_in,
+)  # fmt: skip
 
 
 def test_gpt2_itself():
