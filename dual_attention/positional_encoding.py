@@ -210,8 +210,9 @@ class RelativePositionalEncoding(TypedModule):
 
     def table(self, x: Tensor) -> Tensor:
         """The vectors of all offsets, ``(2 P + 1, dim)``, to be read beside ``x``, also where they are offloaded."""
-        if not is_offloaded(self.rel_pos_embeddings, x):
-            return self.rel_pos_embeddings
+        table = self.rel_pos_embeddings
+        if not is_offloaded(table, x):  # an exported program is to read it here, whichever module uses it
+            return table.view_as(table) if torch.compiler.is_exporting() else table
         return self(1, 2 * self.max_rel_pos + 1, offset=self.max_rel_pos)[0]  # of one receiver, in the middle
 
     def scores(self, q: Tensor, length_k: int, *, offset: int = 0) -> Tensor:

@@ -8,8 +8,8 @@ one pass over all tokens::
         block(prompt, symbols, cos, sin, cache=cache)  # cache.length == prompt.shape[1]
         block(token, symbol, cos, sin, cache=cache)
 
-Caches are for inference. They keep no graph: keys that require gradients are refused, so that no gradient is silently
-partial. In training mode dropout acts as in one pass, since each token's weights are drawn once either way. A call that
+Caches are for inference. They keep no graph unless they are told to (``keeps_graph``): keys that require gradients are
+refused, so that no gradient is silently partial. In training mode dropout acts as in one pass, since each token's weights are drawn once either way. A call that
 fails leaves the cache as it was.
 
 Shapes: B batch, L tokens held.
@@ -37,6 +37,8 @@ class Cache(ABC):
 
     gathers: bool = False
     """Whether its tokens are gathered from other processes, and so are there again when a layer is computed again."""
+    keeps_graph: bool = False
+    """Whether it takes tensors that require gradients, and each call then writes into memory of its own."""
     _length: int
 
     @property
@@ -190,14 +192,15 @@ class TokenCache(Cache):
             key: that table, or a number that tells it from others.
         """
         known = None if self._made is None else self._made[0]
-        if self._made is None or not (known is key or (isinstance(key, int) and known == key)) or not self._length:
+        same = known is key or (isinstance(key, int) and known == key)
+        if self._made is None or not same or not self._length or self._in_graph():
             self._made = key, make()
         return self._made[1]
 
     def append(self, batch: int, n: int, **new: Tensor) -> tuple[Tensor, ...]:
         """Append ``n`` tokens of ``batch`` examples.
 
-        What does not fit the tokens held is refused, and so are tensors that require gradients.
+        What does not fit the tokens held is refused, and so are tensors that require gradients, unless it keeps graphs.
 
         Args:
             new: for each name a tensor ``(B, heads, n, width)`` or ``(B, n, width)``; one example may stand for all.
@@ -207,7 +210,7 @@ class TokenCache(Cache):
             next call.
         """
         self._check(batch, n, new)
-        if not self._has_room(batch, n, new):
+        if self._in_graph() or not self._has_room(batch, n, new):
             self._move(batch, self._capacity_for(self.held + n), new)
         start, held = self._start, self.held
         for name, tensor in new.items():
@@ -271,6 +274,11 @@ class TokenCache(Cache):
             for name, b in self._buffers.items()
         )
 
+    def _in_graph(self) -> bool:
+        """Whether a graph needs what is held as it is, or what comes will be part of one."""
+        kept = (buffer.requires_grad for buffer in self._buffers.values())
+        return self.keeps_graph and (torch.is_grad_enabled() or any(kept))
+
     def _move(self, batch: int, capacity: int, like: Mapping[str, Tensor], chosen: Tensor | None = None) -> None:
         moved = {}
         for name, shape in self.shapes.items():
@@ -295,7 +303,8 @@ class TokenCache(Cache):
             wanted = (*self.shapes[name][:-1], n, self.shapes[name][-1])
             if tuple(tensor.shape[1:]) != wanted or tensor.shape[0] not in (1, batch):
                 raise ValueError(f"{name}: expected shape {(batch, *wanted)}, got {tuple(tensor.shape)}")
-            check_no_gradient(name, tensor)
+            if not self.keeps_graph:
+                check_no_gradient(name, tensor)
             buffer = self._buffers.get(name)
             if self._length and buffer is not None and (buffer.dtype, buffer.device) != (tensor.dtype, tensor.device):
                 raise TypeError(

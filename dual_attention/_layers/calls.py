@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, TypedDict, TypeVar, overload
 
+import torch
 from torch import Tensor, nn
 
 from ..functional import MaskPattern, RelativeSymbols
@@ -42,6 +43,16 @@ class TypedModule(nn.Module):
     if TYPE_CHECKING:
 
         def __call__(self: _Forwards[P, T], *args: P.args, **kwargs: P.kwargs) -> T: ...
+
+    def named_modules(
+        self, memo: set[nn.Module] | None = None, prefix: str = "", remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, nn.Module]]:
+        """As any module's, but an export sees a module that has several names under the first one only.
+
+        It would follow attributes to tell the names apart, and lose its way where a ``forward`` has been replaced, as
+        ``torch.distributed.pipelining`` does at each split.
+        """
+        return super().named_modules(memo, prefix, remove_duplicate or torch.compiler.is_exporting())
 
 
 class _BlockInputs(TypedDict, total=False):

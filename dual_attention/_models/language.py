@@ -116,7 +116,8 @@ class LanguageModel(Generates, TiesWeights, Arithmetic, TokenModel):
         self._keep_tied()
         if not self.layers.final_out.weight.is_meta:  # which could not hold what is drawn
             self.init_weights()
-        self.to(dtype=dtype)
+        if dtype is not None:  # fake tensors cannot be converted
+            self.to(dtype=dtype)
 
     def _tie(self) -> None:
         embedder, out = self.layers.token_embedder, self.layers.final_out

@@ -166,6 +166,18 @@ def leaves_pytorch() -> bool:
     return tracing or (torch.compiler.is_exporting() and torch.onnx.is_in_onnx_export())
 
 
+def is_certain(condition: bool) -> bool:
+    """Whether a condition on sizes holds; for a compiler that leaves them open, whether it holds for all of them.
+
+    What is only faster is chosen by it, so that no graph is compiled again for the other choice.
+    """
+    if not torch.compiler.is_compiling() or torch.torch_version.TorchVersion(torch.__version__) < (2, 9):
+        return condition  # older ones do not compile the question
+    from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+    return statically_known_true(condition)
+
+
 def is_open(*lengths: int) -> bool:
     """Whether an export leaves lengths open: a choice must then serve all of them, and may not depend on them."""
     for length in lengths:  # noqa: SIM110 (a generator is one more call)

@@ -20,6 +20,7 @@ from transformers import Cache, DynamicCache
 from transformers.cache_utils import CacheLayerMixin
 from transformers.modeling_outputs import BaseModelOutputWithPast
 
+from .._layers.cache import Cache as TokensCache
 from .._layers.cache import CacheGroup
 
 __all__ = ["CACHE", "OTHER", "DualAttnCache", "DualAttnCacheLayer", "NamesCache", "cache_in", "given_cache"]
@@ -49,6 +50,7 @@ class DualAttnCacheLayer(CacheLayerMixin):
     is_croppable = True
 
     def __init__(self, cache: CacheGroup) -> None:
+        _keep_graph(cache)
         self.cache = cache
         self.keys = self.values = None  # transformers lists them
         self._record_past = False
@@ -121,6 +123,13 @@ class DualAttnCacheLayer(CacheLayerMixin):
         """Keep the examples of these numbers, or where a boolean is True."""
         if self.cache.batch is not None:
             self.cache.reorder(indices.nonzero().flatten() if indices.dtype == torch.bool else indices)
+
+
+def _keep_graph(cache: TokensCache) -> None:
+    """Have gradients flow through a cache, as through those of transformers."""
+    cache.keeps_graph = True
+    for part in cache.caches.values() if isinstance(cache, CacheGroup) else ():
+        _keep_graph(part)
 
 
 class DualAttnCache(Cache):

@@ -92,7 +92,7 @@ class OwnsLanguageModel(OwnsModel):
         if segments is None and position_ids is not None and attention_mask is None and past is None:
             segments = packed_segments(position_ids)
         if past is None and segments is None:
-            past = self._cache_if_useful(use_cache, inputs_embeds)
+            past = self._cache_if_useful(use_cache)
         earlier = 0 if past is None else cache_in(past, self.model.new_cache).length
         inputs: dict[str, Any] = {
             "embeddings": inputs_embeds,
@@ -108,17 +108,14 @@ class OwnsLanguageModel(OwnsModel):
             found["relations"] = relations_of(trace.maps)
         return _Pass(hidden, past, found)
 
-    def _cache_if_useful(self, use_cache: bool | None, inputs_embeds: Tensor | None) -> DualAttnCache | None:
-        """A new cache, unless it is not asked for, or would have to keep a graph."""
-        differentiable = torch.is_grad_enabled() and (
-            any(parameter.requires_grad for parameter in self.parameters())
-            or (inputs_embeds is not None and inputs_embeds.requires_grad)
-        )
+    def _cache_if_useful(self, use_cache: bool | None) -> DualAttnCache | None:
+        """A new cache, unless it is not asked for, or blocks are to be computed again for the backward pass."""
         if use_cache is None:
             use_cache = self.config.use_cache and not self.training and not torch.is_grad_enabled()
-        elif use_cache and differentiable:
-            logger.warning_once("use_cache=True: caches keep no graph, so none is returned while gradients are wanted.")
-        return self.new_cache() if use_cache and not differentiable else None
+        elif use_cache and self.model.gradient_checkpointing and torch.is_grad_enabled():
+            logger.warning_once("use_cache=True: gradient checkpointing computes blocks again, so no cache is returned.")
+            use_cache = False
+        return self.new_cache() if use_cache else None
 
     def new_cache(self, max_length: int | None = None) -> DualAttnCache:
         """An empty cache, to be given as ``cache``; memory for ``max_length`` tokens is reserved at once."""
@@ -177,7 +174,8 @@ class DualAttnModel(OwnsLanguageModel):
                 ``new_cache``, or a :class:`transformers.DynamicCache` that was empty when it first came.
             inputs_embeds: vectors ``(B, N, d)`` instead of ``input_ids``.
             use_cache: by default as the config says, where it can be of use: in evaluation mode and without gradients.
-                There is no cache of packed sequences, nor while gradients are wanted, about which True warns once.
+                Gradients flow through a cache, and memory is then written anew in each call. There is none of packed
+                sequences, nor with gradient checkpointing, about which True warns once.
             output_attentions: return attention weights and relations, which are built for it.
             output_hidden_states: return the inputs of the blocks, too.
             return_dict: False returns a tuple.

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from .. import reference
-from ..checks import is_open, leaves_pytorch
+from ..checks import is_certain, is_open, leaves_pytorch
 from ..mask_patterns import MaskPattern
 from ..symbols import RelativeSymbols
 
@@ -135,7 +135,7 @@ def has_symbol_per_pair(symbols: Tensor | RelativeSymbols, n: int, m: int) -> bo
         return False
     rows = symbols.library.shape[0]
     # While an export leaves lengths open, rows that are open too are those of pairs.
-    return is_open(rows) if is_open(n, m) else rows > 2 * (n + m)
+    return is_open(rows) if is_open(n, m) else is_certain(rows > 2 * (n + m))
 
 
 def symbols_of_block(
@@ -168,7 +168,7 @@ def grouped_matmul(a: Tensor, b: Tensor) -> Tensor:
     The heads of a group are rows of one matrix, and so are all examples where that copies less.
     """
     (batch, heads, n, _), groups = a.shape, b.shape[1]
-    if b.shape[0] == 1 and not is_open(batch, n) and batch > 1 and n < min(b.shape[2:]):
+    if b.shape[0] == 1 and not is_open(batch, n) and batch > 1 and is_certain(n < min(b.shape[2:])):
         rows = a.transpose(0, 1).reshape(groups, -1, a.shape[-1]) @ b[0]
         return rows.view(heads, batch, n, b.shape[-1]).transpose(0, 1)
     return a @ b if groups == heads else rows_of_heads(rows_of_groups(a, groups) @ b, heads)

@@ -24,6 +24,7 @@ from dual_attention.hf import (
     DualAttnVisionModel,
     language,
 )
+from dual_attention.hf.cache import CACHE
 from tests.library.hf.models import IMAGES, KINDS, causal, classifier, config, masked, matters, tokens, vision
 from tests.support.language import LAYERS, WIDTH
 
@@ -184,22 +185,41 @@ def test_labels_that_are_shifted():
 # ---- caches that are asked for
 
 
-def test_a_cache_with_gradients_is_none_and_said_once(monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_cache_carries_on_with_gradients(kind: str):
+    """Logits and gradients of two calls are those of one, as with transformers' own models; symbols are read anew."""
+    x = tokens(2, 7)
+    model = causal(kind)
+    whole = model(x).logits
+    wanted = torch.autograd.grad(whole.square().sum(), parameters := list(model.parameters()))
+    first = model(x[:, :3], use_cache=True)
+    second = model(x[:, 3:5], **{CACHE: first[CACHE]})
+    third = model(x[:, 5:], **{CACHE: second[CACHE]})
+    logits = torch.cat([first.logits, second.logits, third.logits], dim=1)
+    torch.testing.assert_close(logits, whole)
+    with torch.no_grad():  # which must not write where the graph reads
+        model(x[:, :2], **{CACHE: third[CACHE]})
+    found = torch.autograd.grad(logits.square().sum(), parameters)
+    torch.testing.assert_close(found, wanted)
+
+
+def test_new_tokens_have_whole_gradients_after_earlier_ones_without():
+    """Symbols by relative position are projected anew, as keys of new tokens are, of models of transformers as well."""
+    model, x = causal("position_relative"), tokens(2, 7)
+    with torch.no_grad():
+        past = model(x[:, :4], use_cache=True)[CACHE]
+    model(x[:, 4:], **{CACHE: past}).logits.sum().backward()
+    symbols = model.model.layers.symbol_retrievers[0].rel_pos_enc.rel_pos_embeddings
+    assert symbols.grad is not None and symbols.grad.any()
+
+
+def test_gradient_checkpointing_returns_no_cache_and_says_so_once(monkeypatch: pytest.MonkeyPatch):
     said: list[str] = []
     logging.warning_once.cache_clear()
     monkeypatch.setattr(language.logger, "warning", lambda message, *rest, **more: said.append(message))
-    model = causal().train()
-    x = tokens(2, 5)
-    expected = model(x, labels=x).loss
-    output = model(x, labels=x, use_cache=True)
-    assert output.past_key_values is None
-    torch.testing.assert_close(output.loss, expected)
-    output.loss.backward()
-    assert model(x, use_cache=True).past_key_values is None
-    assert said == ["use_cache=True: caches keep no graph, so none is returned while gradients are wanted."]
+    model, x = causal().train(), tokens(2, 5)
+    model.gradient_checkpointing_enable()
+    assert [model(x, use_cache=True).past_key_values for _ in range(2)] == [None, None]
+    assert said == ["use_cache=True: gradient checkpointing computes blocks again, so no cache is returned."]
     with torch.no_grad():
-        assert model(x, use_cache=True).past_key_values.get_seq_length() == 5
-    assert model.requires_grad_(False)(x, use_cache=True).past_key_values.get_seq_length() == 5
-    frozen = DualAttnForCausalLM(config()).requires_grad_(False)
-    embedded = frozen.get_input_embeddings()(x).requires_grad_()
-    assert frozen(inputs_embeds=embedded, use_cache=True).past_key_values is None
+        assert model(x, use_cache=True)[CACHE].get_seq_length() == 5

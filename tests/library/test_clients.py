@@ -1,0 +1,62 @@
+"""Tools of PyTorch that take a model apart, or build it without numbers, serve a DAT as they serve a Transformer."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch._dynamo.testing import CompileCounter
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.distributed.pipelining import SplitPoint, pipeline
+
+from dual_attention import RelationalAttention
+from tests.support import language
+
+SPLITS = [
+    *((kind, {}) for kind in language.KINDS),
+    ("symbolic_attention", {"ra_kwargs": {"symmetric_rels": True}}),
+    ("positional_symbols", {"pos_enc_type": "RoPE"}),
+    ("position_relative", {"symbol_retriever_config": {"shared_symbol_retriever": False}}),
+]
+
+
+@pytest.mark.parametrize(("kind", "options"), SPLITS, ids=str)
+def test_pipelining_splits_between_blocks(kind, options):
+    model, x = language.lm(kind, **options), language.tokens(2, 9)
+    wanted, names = model(x).logits, list(model.state_dict())
+    pipe = pipeline(model, (x,), split_spec={"layers.blocks.1": SplitPoint.BEGINNING})
+    assert pipe.num_stages == 2 and list(model.state_dict()) == names
+    torch.testing.assert_close(pipe(x)[0], wanted)
+
+
+def test_an_export_alone_sees_a_shared_module_once():
+    layer = RelationalAttention(8, 2, symmetric_rels=True)
+    names = [name for name, _ in layer.named_modules(remove_duplicate=False)]
+    assert {"wq_rel", "wk_rel"} <= {*names}
+
+
+@pytest.mark.parametrize("kind", language.KINDS)
+def test_models_build_and_run_without_numbers(kind):
+    with FakeTensorMode():
+        model = language.build(kind, pos_enc_type="RoPE")
+        logits, loss = model(x := torch.randint(language.VOCAB, (2, 9)), x)
+        loss.backward()
+    assert logits.shape == (2, 9, language.VOCAB)
+    assert all(parameter.grad is not None for parameter in model.parameters())
+
+
+@pytest.mark.parametrize("symbols", [{"max_rel_pos": 8}, {"sinusoidal": True}], ids=str)
+def test_relative_symbols_compile_no_more_graphs_than_symbolic_attention(symbols):
+    """Over lengths that pass each size at which choices of what is faster change."""
+
+    def graphs(kind, **more):
+        torch._dynamo.reset()
+        counter, model = CompileCounter(), language.lm(kind, **more)
+        compiled = torch.compile(model, backend=counter, fullgraph=True)
+        with torch.no_grad():
+            for length in (3, 4, 5, 7, 8, 12, 15, 16, 20):
+                x = language.tokens(2, length)
+                torch.testing.assert_close(compiled(x).logits, model(x).logits)
+        return counter.frame_count
+
+    sizes = {"symbol_dim": language.WIDTH, **symbols}
+    assert graphs("position_relative", symbol_retrieval_kwargs=sizes) <= graphs("symbolic_attention")
