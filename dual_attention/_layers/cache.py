@@ -9,8 +9,8 @@ one pass over all tokens::
         block(token, symbol, cos, sin, cache=cache)
 
 Caches are for inference. They keep no graph unless they are told to (``keeps_graph``): keys that require gradients are
-refused, so that no gradient is silently partial. In training mode dropout acts as in one pass, since each token's weights are drawn once either way. A call that
-fails leaves the cache as it was.
+refused, so that no gradient is silently partial. In training mode dropout acts as in one pass, since each token's
+weights are drawn once either way. A call that fails leaves the cache as it was.
 
 Shapes: B batch, L tokens held.
 """

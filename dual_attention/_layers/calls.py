@@ -6,7 +6,6 @@ import inspect
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, TypedDict, TypeVar, overload
 
-import torch
 from torch import Tensor, nn
 
 from ..functional import MaskPattern, RelativeSymbols
@@ -47,12 +46,12 @@ class TypedModule(nn.Module):
     def named_modules(
         self, memo: set[nn.Module] | None = None, prefix: str = "", remove_duplicate: bool = True
     ) -> Iterator[tuple[str, nn.Module]]:
-        """As any module's, but an export sees a module that has several names under the first one only.
+        """As any module's, but a module that has several names is there under the first one only, in any case.
 
-        It would follow attributes to tell the names apart, and lose its way where a ``forward`` has been replaced, as
-        ``torch.distributed.pipelining`` does at each split.
+        PyTorch loses its way among the names of one module: after ``functional_call`` its parameters are those of the
+        call, and an export that ``torch.distributed.pipelining`` is to split does not find its parts.
         """
-        return super().named_modules(memo, prefix, remove_duplicate or torch.compiler.is_exporting())
+        return super().named_modules(memo, prefix)
 
 
 class _BlockInputs(TypedDict, total=False):

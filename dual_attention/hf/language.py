@@ -113,7 +113,7 @@ class OwnsLanguageModel(OwnsModel):
         if use_cache is None:
             use_cache = self.config.use_cache and not self.training and not torch.is_grad_enabled()
         elif use_cache and self.model.gradient_checkpointing and torch.is_grad_enabled():
-            logger.warning_once("use_cache=True: gradient checkpointing computes blocks again, so no cache is returned.")
+            logger.warning_once("use_cache=True: gradient checkpointing computes blocks anew, so none is returned.")
             use_cache = False
         return self.new_cache() if use_cache else None
 

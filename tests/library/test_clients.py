@@ -7,8 +7,8 @@ import torch
 from torch._dynamo.testing import CompileCounter
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed.pipelining import SplitPoint, pipeline
+from torch.func import functional_call, grad, vmap
 
-from dual_attention import RelationalAttention
 from tests.support import language
 
 SPLITS = [
@@ -28,10 +28,18 @@ def test_pipelining_splits_between_blocks(kind, options):
     torch.testing.assert_close(pipe(x)[0], wanted)
 
 
-def test_an_export_alone_sees_a_shared_module_once():
-    layer = RelationalAttention(8, 2, symmetric_rels=True)
-    names = [name for name, _ in layer.named_modules(remove_duplicate=False)]
-    assert {"wq_rel", "wk_rel"} <= {*names}
+@pytest.mark.parametrize("kind", language.KINDS)
+def test_gradients_of_each_example_leave_a_model_as_it_was(kind):
+    """By ``torch.func``, as training with differential privacy takes them; they add up to those of all examples."""
+    model, x = language.lm(kind), language.tokens(3, 7)
+    own = dict(model.named_parameters())
+    wanted = torch.autograd.grad(model(x).logits.square().sum(), list(own.values()))
+    values = {name: parameter.detach() for name, parameter in own.items()}
+    by_example = vmap(grad(lambda w, row: functional_call(model, w, (row[None],)).logits.square().sum()), (None, 0))
+    found = by_example(values, x)
+    torch.testing.assert_close([found[name].sum(0) for name in own], list(wanted))
+    kept = dict(model.named_parameters())
+    assert kept.keys() == own.keys() and all(kept[name] is own[name] for name in own)
 
 
 @pytest.mark.parametrize("kind", language.KINDS)

@@ -18,7 +18,6 @@ from transformers.utils import logging
 
 from dual_attention.hf import (
     DualAttnEncoderModel,
-    DualAttnForCausalLM,
     DualAttnLMForSequenceClassification,
     DualAttnModel,
     DualAttnVisionModel,
@@ -220,6 +219,6 @@ def test_gradient_checkpointing_returns_no_cache_and_says_so_once(monkeypatch: p
     model, x = causal().train(), tokens(2, 5)
     model.gradient_checkpointing_enable()
     assert [model(x, use_cache=True).past_key_values for _ in range(2)] == [None, None]
-    assert said == ["use_cache=True: gradient checkpointing computes blocks again, so no cache is returned."]
+    assert said == ["use_cache=True: gradient checkpointing computes blocks anew, so none is returned."]
     with torch.no_grad():
         assert model(x, use_cache=True)[CACHE].get_seq_length() == 5
