@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, TypedDict, TypeVar, overload
 
 from torch import Tensor, nn
@@ -43,9 +43,7 @@ class TypedModule(nn.Module):
 
         def __call__(self: _Forwards[P, T], *args: P.args, **kwargs: P.kwargs) -> T: ...
 
-    def named_modules(
-        self, memo: set[nn.Module] | None = None, prefix: str = "", remove_duplicate: bool = True
-    ) -> Iterator[tuple[str, nn.Module]]:
+    def named_modules(self, memo: set[nn.Module] | None = None, prefix: str = "", remove_duplicate: bool = True) -> Any:
         """As any module's, but a module that has several names is there under the first one only, in any case.
 
         PyTorch loses its way among the names of one module: after ``functional_call`` its parameters are those of the

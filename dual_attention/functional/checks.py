@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
+from torch.torch_version import TorchVersion
 
 MaybeNone: TypeAlias = Any
 """Beside a type: or None, of which only the caller can know. A type checker lets both uses pass, as in typeshed."""
@@ -171,8 +172,8 @@ def is_certain(condition: bool) -> bool:
 
     What is only faster is chosen by it, so that no graph is compiled again for the other choice.
     """
-    if not torch.compiler.is_compiling() or torch.torch_version.TorchVersion(torch.__version__) < (2, 9):
-        return condition  # older ones do not compile the question
+    if not torch.compiler.is_compiling() or TorchVersion(torch.__version__) < "2.9":  # which compiles no such question
+        return condition
     from torch.fx.experimental.symbolic_shapes import statically_known_true
 
     return statically_known_true(condition)
