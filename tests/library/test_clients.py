@@ -52,16 +52,17 @@ def test_models_build_and_run_without_numbers(kind):
     assert all(parameter.grad is not None for parameter in model.parameters())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("symbols", [{"max_rel_pos": 8}, {"sinusoidal": True}], ids=str)
 def test_relative_symbols_compile_no_more_graphs_than_symbolic_attention(symbols):
     """Over lengths that pass each size at which choices of what is faster change."""
 
     def graphs(kind, **more):
         torch._dynamo.reset()
-        counter, model = CompileCounter(), language.lm(kind, **more)
+        counter, model = CompileCounter(), language.lm(kind, n_layers=1, **more)
         compiled = torch.compile(model, backend=counter, fullgraph=True)
         with torch.no_grad():
-            for length in (3, 4, 5, 7, 8, 12, 15, 16, 20):
+            for length in (3, 4, 5, 8, 15, 16, 20):
                 x = language.tokens(2, length)
                 torch.testing.assert_close(compiled(x).logits, model(x).logits)
         return counter.frame_count
