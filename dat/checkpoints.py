@@ -35,7 +35,7 @@ from .experiments import experiment_of_run
 from .training.checkpoint import WEIGHTS
 from .training.config_io import read_config
 from .training.run_folder import RunFolder
-from .training.saved_weights import load_by_name, weights_of_run
+from .training.saved_weights import load_by_name, weights_of_run, whose_weights
 
 __all__ = ["Checkpoint", "open_checkpoint"]
 
@@ -61,6 +61,7 @@ class Checkpoint:
         files: those of its weights.
         weights_dtype: of most of the floating-point tensors in them.
         state: of a run, for instance that it is not finished, or of its checkpoint; empty otherwise.
+        checkpoint: the one of the run that was named, if it was.
         run: the folder of the run, if it is one.
     """
 
@@ -72,6 +73,12 @@ class Checkpoint:
     weights_dtype: torch.dtype
     state: str = ""
     run: RunFolder | None = None
+    checkpoint: Path | None = None
+
+    @property
+    def whose(self) -> str:
+        """The line that says which weights of a run these are; empty if it is none."""
+        return f"{self.source}: {whose_weights(self.run, self.checkpoint)}" if self.run else ""
 
     def tokenizer(self, name: str | None = None) -> Tokenizer:
         """The tokenizer of a language model.
@@ -199,4 +206,4 @@ def _open_run(
             raise FileNotFoundError(f"{run.path / CONFIG}: missing, though a run of a language model has one")
     filled(model, weights, source=str(weights.files[0]), device=device)
     kind = f"{experiment.name.replace('-', ' ')} run"
-    return Checkpoint(source, kind, config, model.eval(), weights.files, weights.dtype, state, run)
+    return Checkpoint(source, kind, config, model.eval(), weights.files, weights.dtype, state, run, checkpoint)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from dual_attention._base.files import json_text
+from dual_attention._base.words import printable
 from dual_attention.language_models import LanguageModel
 
 from .._native import use_native
@@ -16,8 +18,10 @@ from ..experiments.files import run_given, takes_file
 from ..training.config_io import build_parser, parse_config, read_config
 from ..training.configs import MachineConfig, check
 from ..training.device import prepare_device
+from ..training.online import NOTHING, OPTION, OPTION_HELP
 from ..training.run_folder import RunFolder
 from ..training.runs import evaluate_run
+from ..training.saved_weights import whose_weights
 from ..training.tables import show
 
 
@@ -32,7 +36,7 @@ class EvaluateConfig:
 def evaluate(prog: str, arguments: Sequence[str]) -> int:
     """``dat evaluate``."""
     about = (
-        "Measure a finished run, or a checkpoint of any run, on the evaluation sets of its experiment. Or any language "
+        "Measure a run, or one of its checkpoints, on the evaluation sets of its experiment. Or any language "
         "model, of a run, a folder, an adapter, or a name on the hub: with --text, loss and perplexity on a text; with "
         "--pairs, the share of minimal pairs in which it finds the good sentence more probable than the bad one."
     )
@@ -56,6 +60,7 @@ def evaluate(prog: str, arguments: Sequence[str]) -> int:
     add(
         "--tokenizer", type=str, help="With --text or --pairs: as of `dat generate`; by default that of the checkpoint."
     )
+    add(OPTION, action="store_true", help=OPTION_HELP)
     add("--json", action="store_true", help="Print the numbers as JSON instead of words or a table.")
     config, options = parse_config(parser, EvaluateConfig, arguments)
     run_given(options)
@@ -70,13 +75,15 @@ def evaluate(prog: str, arguments: Sequence[str]) -> int:
             "(--pairs FILE)"
         )
     experiment = experiment_of_run(RunFolder.open(folder.path))
-    numbers = evaluate_run(experiment, options.checkpoint, config.machine)
+    online = None if options.online else NOTHING
+    numbers = evaluate_run(experiment, options.checkpoint, config.machine, online=online)
+    print(printable(f"dat: {options.checkpoint}: {whose_weights(folder, checkpoint)}"), file=sys.stderr)
     if options.json:
         print(json_text(numbers, indent=2))
         return 0
     if checkpoint is not None:
         print(f"{checkpoint}:")
-    show(experiment.describe({} if checkpoint else folder.read_result(), numbers))
+    show(experiment.describe({} if checkpoint or not folder.finished else folder.read_result(), numbers))
     return 0
 
 
@@ -98,6 +105,8 @@ def _evaluate_language(options: Any, machine: MachineConfig) -> int:
         kind = type(checkpoint.model).__name__
         raise ValueError(f"{options.checkpoint}: expected a causal language model, got a {kind}")
     tokenizer = checkpoint.tokenizer(options.tokenizer)
+    if checkpoint.run is not None:
+        print(printable(f"dat: {checkpoint.whose}"), file=sys.stderr)
     use_native(checkpoint.model)
     if pairs is not None:
         found = evaluate_pairs(checkpoint.model, tokenizer, pairs, device=device, batch_size=size)

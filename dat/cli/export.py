@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -62,6 +63,8 @@ def export(prog: str, arguments: Sequence[str]) -> int:
         raise FileExistsError(f"--out: {out} exists already and is not overwritten")
     checkpoint = open_checkpoint(options.checkpoint, dtype=DTYPES[options.dtype], without_text=True)
     write_export(checkpoint, out, to=options.to, tokenizer=options.tokenizer, max_shard_size=options.max_shard_size)
+    if checkpoint.run is not None:
+        print(printable(f"dat: {checkpoint.whose}"), file=sys.stderr)
     print(printable(str(out)))
     return 0
 

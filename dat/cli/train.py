@@ -24,6 +24,8 @@ from ..training.distributed import Workers, launched, restarted
 from ..training.experiment import AnyExperiment
 from ..training.interrupt import Interrupted
 from ..training.loop import Diverged
+from ..training.online import NOTHING, OPTION_HELP, Said, names_of
+from ..training.online import OPTION as ONLINE
 from ..training.run_folder import RunFolder, versions
 from ..training.run_names import settings_that_differ, with_free_name
 from ..training.runs import own_files, own_names, resume_run, show_run, start_run
@@ -46,8 +48,8 @@ def run_parser(prog: str, experiment: AnyExperiment) -> OptionParser:
         model = lambda name: {"model": asdict(value_named("preset", presets, name))}  # noqa: E731
         parser.add_settings("--preset", model, hint=names, metavar="NAME", help=about)
     about = (
-        f"Continue the unfinished run in this folder; takes no other option but {OPTION}. With {AUTO}, beside the "
-        "options of a run: continue the run with these settings if it has started, and start it otherwise."
+        f"Continue the unfinished run in this folder; takes no other option but {OPTION} and {ONLINE}. With {AUTO}, "
+        "beside the options of a run: continue the run with these settings if it has started, and start it otherwise."
     )
     parser.add_argument("--resume", metavar="RUN", help=about)
     about = (
@@ -55,6 +57,7 @@ def run_parser(prog: str, experiment: AnyExperiment) -> OptionParser:
         "--config. It is executed. Code that only a run or a configuration names never is. May be given several times."
     )
     parser.add_argument(OPTION, action="append", default=[], metavar="FILE.py", help=about)
+    parser.add_argument(ONLINE, action="store_true", help=f"With --resume: {OPTION_HELP[0].lower()}{OPTION_HELP[1:]}")
     return parser
 
 
@@ -80,13 +83,16 @@ def train_together(prog: str, arguments: Sequence[str], experiment: AnyExperimen
             print(f"dat: {printable(str(path))}: {about}", file=sys.stderr)
         if done:
             return 0
-    named = options.code if unfinished else own_names(config)
+    given = auto or not options.resume  # what the run asks for, on the command line
+    said = None if options.online else names_of(experiment, config) if given else NOTHING
+    named = [word for name in (options.code if unfinished else own_names(config)) for word in (OPTION, name)]
+    named += [ONLINE] if options.online or (given and names_of(experiment, config, begun=True)) else []
     if unfinished is None and workers.first:
         RunFolder(path).refuse_existing()
         for notice in notices(config):
             print(f"dat: {notice}", file=sys.stderr)
     try:
-        folder = resume(experiment, path, workers) if unfinished else start_run(experiment, config, workers)
+        folder = resume(experiment, path, workers, said) if unfinished else start_run(experiment, config, workers)
     except Interrupted as stop:
         raise type(stop)(f"continue with: {resuming(prog, path, workers, named)}") from None
     except Diverged as error:
@@ -100,11 +106,11 @@ def train_together(prog: str, arguments: Sequence[str], experiment: AnyExperimen
 
 
 def without_code(arguments: Sequence[str]) -> list[str]:
-    """The words of a command without the files of the user's own code."""
+    """The words of a command without those that say what a run may execute and ask for."""
     return [
         word
         for before, word in zip(("", *arguments), arguments, strict=False)
-        if OPTION not in (before, word) and not word.startswith(f"{OPTION}=")
+        if OPTION not in (before, word) and not word.startswith(f"{OPTION}=") and word != ONLINE
     ]
 
 
@@ -112,9 +118,9 @@ def resuming(prog: str, path: Path, workers: Workers, named: Sequence[str] = ())
     """The command that continues a run in as many processes.
 
     Args:
-        named: the user's own code that it needs.
+        named: further options that it needs.
     """
-    words = ["--resume", str(path), *(word for name in named for word in (OPTION, name))]
+    words = ["--resume", str(path), *named]
     command = f"{prog} {' '.join(map(shlex.quote, words))}"
     if workers.size == 1:
         return command
@@ -175,10 +181,10 @@ def installed_code(experiment: AnyExperiment, config: RunConfig) -> str:
     return "\n".join(f"{name} {value}" for name, value in {**versions(), **files}.items())
 
 
-def resume(experiment: AnyExperiment, path: Path, workers: Workers) -> RunFolder:
-    """Continue the run in ``path``."""
+def resume(experiment: AnyExperiment, path: Path, workers: Workers, said: Said) -> RunFolder:
+    """Continue the run in ``path``, which may ask for what was ``said`` on the network."""
     folder = RunFolder.open(path)
     name = name_in(folder.read_values(), folder.config)
     if not goes_by(experiment, name):
         raise ValueError(f"{path}: a run of {name}, not of {experiment.source or experiment.name}")
-    return resume_run(experiment, path, workers)
+    return resume_run(experiment, path, workers, online=said)

@@ -99,6 +99,10 @@ class Experiment(ABC, Generic[Config, Ready]):
         """The default run with the preset of that name; ``ValueError`` naming the known ones, if there is none."""
         return replace(self.Config(), model=value_named("preset", self.presets, name))
 
+    def online(self, config: Config) -> Mapping[str, str]:
+        """The data of a run that may be on the network, by the keys that name them."""
+        return {}
+
     def identity(self, config: Config) -> dict[str, Any]:
         """Values of a configuration that tell its run apart, beside the seed."""
         return {}

@@ -96,6 +96,18 @@ class RunFolder:
         """Context in which no other process trains in the folder, see :func:`~.lock.locked`."""
         return locked(self.path, self.checkpoints.folder.name)
 
+    def check_ended(self) -> bool:
+        """Check the files of a run that has ended; False for one that never did.
+
+        Raises:
+            FileNotFoundError, ValueError: naming a file of its end that is lost or damaged.
+        """
+        ended = self.finished or not {self.result.name, self.weights.name}.isdisjoint(read_checksums(self.path))
+        if ended:
+            self.read_result()
+            self.check()
+        return ended
+
     def check(self) -> None:
         """Compare all files of a finished run with their checksums, see :func:`check_checksums`."""
         check_checksums(self.path)

@@ -31,6 +31,7 @@ from .loop import Trainer
 from .measuring import mean_measures
 from .metrics import MetricsLog
 from .objective import ATTRIBUTE, try_objective, with_objective, without_objective
+from .online import NOTHING, Said, check_said, names_of
 from .optim import build_optimizer
 from .placement import check_divisible, place_model
 from .plan import make_plan
@@ -39,7 +40,7 @@ from .progress import choose_progress
 from .run_folder import RunFolder
 from .saved_weights import weights_of_run
 from .tables import show
-from .trackers import check_trackers, trackers_of
+from .trackers import check_trackers, trackers_of, wandb_id
 from .warm_start import check_warm_start
 from .weights_file import load_weights, save_weights
 
@@ -109,18 +110,21 @@ def own_names(config: RunConfig) -> list[str]:
     return [name for name in (config.loop.objective, *config.output.callbacks) if name is not None]
 
 
-def resume_run(experiment: AnyExperiment, path: str | Path, workers: Workers = ALONE) -> RunFolder:
+def resume_run(
+    experiment: AnyExperiment, path: str | Path, workers: Workers = ALONE, *, online: Said = NOTHING
+) -> RunFolder:
     """Continue the unfinished run in the folder ``path`` with its own configuration.
 
     Args:
         workers: the processes that do so together; they may be others than those that began the run.
+        online: what it may ask for on the network, as :func:`.online.names_of` gives it; None: all that it names.
 
     Raises:
         FileNotFoundError: if it is not a run folder, or not for all processes.
         FileExistsError: if the run is finished.
         InUse: if another process trains in the folder.
-        ValueError: if it is a run of another experiment, its data have changed, or a file is damaged; or as
-            :func:`start_run`.
+        ValueError: if it is a run of another experiment, its data have changed, a file is damaged, or it would ask for
+            something else on the network; or as :func:`start_run`.
     """
     folder = RunFolder.open(path)
     with locked_by_first(folder, workers):
@@ -128,6 +132,8 @@ def resume_run(experiment: AnyExperiment, path: str | Path, workers: Workers = A
             raise FileExistsError(f"{path}: the run is finished; there is nothing to resume")
         folder.check_beginning()
         config = read_config(experiment.Config, folder.config)
+        check_said(folder, names_of(experiment, config, begun=folder.checkpoints.latest() is not None), online)
+        wandb_id(folder.path)
         check_divisible(config.loop, config.machine, workers)
         check_trackers(config.output)
         callbacks_of(config.output, source=folder.path)
@@ -268,9 +274,15 @@ def _finish(
 
 
 def evaluate_run(
-    experiment: AnyExperiment, path: str | Path, machine: MachineConfig | None = None
+    experiment: AnyExperiment,
+    path: str | Path,
+    machine: MachineConfig | None = None,
+    *,
+    online: Said = NOTHING,
 ) -> dict[str, dict[str, Any]]:
-    """Numbers of a finished run, or of a checkpoint of any run, for each evaluation set, computed from its weights.
+    """Numbers of a run, or of one of its checkpoints, for each evaluation set, computed from its weights.
+
+    Those of a run that is not finished are of its newest checkpoint.
 
     The data are made again from the configuration, so they are those that training kept apart. Nothing is written,
     neither in the folder nor beside it.
@@ -278,19 +290,21 @@ def evaluate_run(
     Args:
         path: of the run, or ``RUN/checkpoints/NAME``.
         machine: takes the place of these keys of the run's own configuration.
+        online: as of :func:`resume_run`.
 
     Raises:
-        FileNotFoundError: if there is no run or checkpoint, or the run is not finished.
-        ValueError: if it is a run of another experiment, its data have changed, or a file is damaged.
+        FileNotFoundError: if there is no run or checkpoint, or the run has no weights yet.
+        ValueError: if it is a run of another experiment, its data have changed, a file is damaged, or its data are on
+            the network and nobody named them.
     """
     folder, checkpoint = RunFolder.at(path)
     if checkpoint is None:
         folder = RunFolder.open(path)
-        folder.read_result()
-        folder.check()
-    else:
+    ended = checkpoint is None and folder.check_ended()
+    if not ended:
         folder.check_beginning()
     config = read_config(experiment.Config, folder.config)
+    check_said(folder, experiment.online(config), online)
     changes: dict[str, Any] = {} if machine is None else vars(machine)
     if isinstance(config.machine, ParallelMachineConfig):
         changes = {**changes, "parallel": "replicate", "shard_size": None, "context_parallel": 1}
@@ -300,11 +314,11 @@ def evaluate_run(
     with shared_for_reading(experiment, folder) as cache:
         prepared = experiment.prepare(config, cache=cache, run=folder.path)
         problem = prepared.problem
-        if checkpoint is None:
+        if ended:
             load_weights(problem.model, folder.weights)
         else:
             weights = weights_of_run(folder, checkpoint)[0]
-            filled(problem.model, weights, source=str(checkpoint), device=prepared.device)
+            filled(problem.model, weights, source=str(weights.files[0]), device=prepared.device)
         use_native(problem.model)
         with prepared.arithmetic():
             for name, examples in problem.evaluation.items():

@@ -43,10 +43,32 @@ def weights_of_run(run: RunFolder, checkpoint: Path | None = None, *, meta: bool
     latest = checkpoint or run.checkpoints.latest()
     if latest is None:
         raise FileNotFoundError(f"{run.path}: the run has no weights yet (continue it with {run.resuming})")
-    settings = run.read_values().get("optim")
-    averaged = isinstance(settings, dict) and settings.get(DECAY) is not None and not meta
+    averaged = _averaged(run) and not meta
     words = f"weights of step {step_of(latest):,}"
     return _of_checkpoint(latest, averaged, meta), words if checkpoint else f"unfinished, {words}"
+
+
+def whose_weights(run: RunFolder, checkpoint: Path | None = None) -> str:
+    """The step of the weights of :func:`weights_of_run`, and whether they are an average, the last or the best ones."""
+    result = run.read_result() if run.finished else {}
+    latest = checkpoint or run.checkpoints.latest()
+    step = result["steps"] if checkpoint is None and result else step_of(latest) if latest else None
+    words = f"{'the average of the weights' if _averaged(run) else 'weights'} of step {step or 0:,}"
+    best = result.get("best", {}).get("step")
+    if checkpoint is None and not result:
+        return f"{words}, since the run is not finished"
+    if best == step:
+        return f"{words}, the best ones"
+    if checkpoint is not None:
+        return words
+    kept = f"; the best ones are of step {int(best):,}, in {run.checkpoints.folder}" if best is not None else ""
+    return f"{words}, the last ones{kept}"
+
+
+def _averaged(run: RunFolder) -> bool:
+    """Whether the run keeps an average of its weights."""
+    settings = run.read_values().get("optim")
+    return isinstance(settings, dict) and settings.get(DECAY) is not None
 
 
 def _of_checkpoint(path: Path, averaged: bool, meta: bool) -> Weights:

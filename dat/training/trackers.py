@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -13,11 +14,25 @@ from dual_attention._base.extras import require
 from dual_attention._base.files import write_atomically
 
 from .callbacks import Callback, RunView
-from .configs import OutputConfig
+from .configs import OutputConfig, check
 from .metrics import Row
 
 WANDB_ID = "wandb-id"
 """File of a run folder with the name by which Weights & Biases continues the run."""
+
+
+def wandb_id(folder: Path) -> str | None:
+    """The name by which Weights & Biases continues the run in a folder; None before it has one.
+
+    Raises:
+        ValueError: naming the file, if it is none of those that this library gives.
+    """
+    path = folder / WANDB_ID
+    if not path.is_file():
+        return None
+    text = path.read_bytes()[:100].decode(errors="replace").strip()
+    check(bool(re.fullmatch("[0-9a-f]{16}", text)), str(path), "16 digits from 0 to f", text)
+    return text
 
 
 def check_trackers(output: OutputConfig) -> None:
@@ -95,10 +110,10 @@ class WandB(Tracker):
     """Weights & Biases."""
 
     def begin(self, run: RunView, project: str) -> Any:
-        path = run.folder / WANDB_ID
-        if not path.is_file():
-            write_atomically(path, secrets.token_hex(8))
-        known = {"id": path.read_text(encoding="utf-8").strip(), "resume": "allow", "dir": str(run.folder)}
+        name = wandb_id(run.folder)
+        if name is None:
+            write_atomically(run.folder / WANDB_ID, name := secrets.token_hex(8))
+        known = {"id": name, "resume": "allow", "dir": str(run.folder)}
         return require("wandb", extra="wandb").init(
             project=project, name=run.folder.name, config=asdict(cast(Any, run.config)), **known
         )

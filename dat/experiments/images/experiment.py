@@ -163,6 +163,9 @@ class ImageClassification(SweptExperiment[ImageConfig, PreparedImages]):
             return config
         return replace(config, data=ImageDataConfig(dataset="cifar10", folder="cifar"))
 
+    def online(self, config: ImageConfig) -> Mapping[str, str]:
+        return {"data.from_hub": config.data.dataset} if config.data.from_hub else {}
+
     def headline(self, result: Mapping[str, Any]) -> str:
         return f"{result['benchmark']}, {result['n_train']:,} images: {result['model']}"
 

@@ -85,6 +85,10 @@ class LanguageModelling(SweptExperiment[LanguageConfig, PreparedText]):
         with without_values():
             return config.model.language_config(config.data.vocab_size).build()
 
+    def online(self, config: LanguageConfig) -> Mapping[str, str]:
+        name = config.data.dataset  # a folder of that name may name files elsewhere
+        return {} if name is None else {"data.dataset": name}
+
     def headline(self, result: Mapping[str, Any]) -> str:
         return f"{result['model']}, {result['tokens']:,} tokens"
 

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from dat.checkpoints import open_checkpoint
+from dual_attention._base.checksums import read_checksums, write_checksums
 from tests.lab.cli.commands import dat, fails
 from tests.lab.test_old_runs import KEPT
 
@@ -55,7 +56,7 @@ def test_a_text_has_the_numbers_that_validation_has(capsys, evaluated):
 
 
 def test_a_checkpoint_of_a_run(run, evaluated, capsys):
-    """The last one has the numbers of the run's end; a run that is not finished has some, too."""
+    """The last one has the numbers of the run's end; a run that is not finished has those of its newest."""
     early, last = sorted((run / "checkpoints").glob("*-step-*"))
     assert evaluated(last) == evaluated(run) != evaluated(early)
     shutil.copytree(run, "unfinished")
@@ -64,7 +65,17 @@ def test_a_checkpoint_of_a_run(run, evaluated, capsys):
     assert found == evaluated(early)
     assert dat("evaluate", str(early), *QUIET) == 0
     assert capsys.readouterr().out.startswith(f"{early}:\nvalidation loss {found['val']['loss']:.4f}")
-    assert "the run is not finished" in fails(capsys, "evaluate", "unfinished")
+    assert "the run is not finished" in fails(capsys, "evaluate", "unfinished")  # its end is lost
+    ends = ("metrics.jsonl", "model.safetensors", "result.json")
+    begun = {name: value for name, value in read_checksums(Path("unfinished")).items() if name not in ends}
+    write_checksums(Path("unfinished"), begun)
+    for words in ((), ("--text=text.txt",)):
+        assert dat("evaluate", "unfinished", *words, *QUIET) == 0
+        assert "dat: unfinished: weights of step 20, since the run is not finished\n" in capsys.readouterr().err
+    assert dat("evaluate", str(run), *QUIET) == 0
+    assert f"dat: {run}: weights of step 20, the last ones\n" in capsys.readouterr().err
+    shutil.rmtree("unfinished/checkpoints")
+    assert "the run has no weights yet (continue it" in fails(capsys, "evaluate", "unfinished")
     assert f"no checkpoint; expected one of {early.name}" in fails(capsys, "evaluate", f"{early}1")
 
 

@@ -232,7 +232,7 @@ def test_trackers(tmp_path, fake, name):
     assert json.loads(json.dumps(runs[0].how["config"]))["loop"]["steps"] == 7
     with interrupted(7):
         start_run(LANGUAGE, called(named(config, "parts"), tracker=name))
-    parts = resume_run(LANGUAGE, tmp_path / "runs" / "parts")
+    parts = resume_run(LANGUAGE, tmp_path / "runs" / "parts", online=None)
     assert runs[1].how == runs[2].how and runs[1].how["project"] == "language" and runs[1].finished == 1
     assert parts.weights.read_bytes() == run.weights.read_bytes()
     if name == "wandb":
