@@ -12,6 +12,8 @@ from dual_attention import native
 from dual_attention.native.building import SWITCH
 from dual_attention.relational_attention import RelationalAttention
 
+from ._terminal import tell
+
 ENABLED = f"C kernels for relational attention on this CPU ({SWITCH}=0 turns them off)"
 
 
@@ -37,4 +39,4 @@ def use_native(model: nn.Module, say: Callable[[], bool] = on_terminal) -> None:
     except RuntimeError as error:
         told = f"relational attention by PyTorch's operations: {error}"
     if say():
-        print(f"dat: {told}", file=sys.stderr)
+        tell(told)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from dual_attention._base.files import json_text
-from dual_attention._base.words import printable
 from dual_attention.language_models import LanguageModel
 
 from .._native import use_native
+from .._terminal import tell
 from ..checkpoints import CHECKPOINT, open_checkpoint
 from ..experiments import experiment_of_run
 from ..experiments.files import run_given, takes_file
@@ -77,7 +76,7 @@ def evaluate(prog: str, arguments: Sequence[str]) -> int:
     experiment = experiment_of_run(RunFolder.open(folder.path))
     online = None if options.online else NOTHING
     numbers = evaluate_run(experiment, options.checkpoint, config.machine, online=online)
-    print(printable(f"dat: {options.checkpoint}: {whose_weights(folder, checkpoint)}"), file=sys.stderr)
+    tell(f"{options.checkpoint}: {whose_weights(folder, checkpoint)}")
     if options.json:
         print(json_text(numbers, indent=2))
         return 0
@@ -106,7 +105,7 @@ def _evaluate_language(options: Any, machine: MachineConfig) -> int:
         raise ValueError(f"{options.checkpoint}: expected a causal language model, got a {kind}")
     tokenizer = checkpoint.tokenizer(options.tokenizer)
     if checkpoint.run is not None:
-        print(printable(f"dat: {checkpoint.whose}"), file=sys.stderr)
+        tell(checkpoint.whose)
     use_native(checkpoint.model)
     if pairs is not None:
         found = evaluate_pairs(checkpoint.model, tokenizer, pairs, device=device, batch_size=size)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -15,6 +14,7 @@ from dual_attention.generation.tokenizer_json import write_tokenizer_json
 from dual_attention.language_models import LanguageModel
 from dual_attention.language_presets import LanguageModelConfig
 
+from .._terminal import tell
 from ..checkpoints import CHECKPOINT, Checkpoint, open_checkpoint
 from ..estimate.units import DTYPES
 from ..experiments import experiment_of_run
@@ -64,7 +64,7 @@ def export(prog: str, arguments: Sequence[str]) -> int:
     checkpoint = open_checkpoint(options.checkpoint, dtype=DTYPES[options.dtype], without_text=True)
     write_export(checkpoint, out, to=options.to, tokenizer=options.tokenizer, max_shard_size=options.max_shard_size)
     if checkpoint.run is not None:
-        print(printable(f"dat: {checkpoint.whose}"), file=sys.stderr)
+        tell(checkpoint.whose)
     print(printable(str(out)))
     return 0
 

@@ -14,6 +14,7 @@ from dual_attention.generation import CausalLM, beam_search, generate_stream
 from dual_attention.generation.tokenizer import TextStream, Tokenizer
 from dual_attention.language_models import LanguageModel
 
+from .._terminal import tell
 from ..checkpoints import CHECKPOINT, open_checkpoint
 from ..data.text.files import standard_input
 from ..estimate.units import DTYPES
@@ -149,7 +150,7 @@ def generate(prog: str, arguments: Sequence[str]) -> int:
         raise ValueError(f"{options.checkpoint}: {what} writes no text; expected a causal language model")
     tokenizer = checkpoint.tokenizer(options.tokenizer)
     if checkpoint.state.startswith("unfinished"):
-        print(printable(f"dat: {options.checkpoint} is {checkpoint.state}"), file=sys.stderr)
+        tell(f"{options.checkpoint} is {checkpoint.state}")
     model = WithinVocabulary(checkpoint.model, tokenizer.vocab_size)
     pieces = continuations(model, tokenizer, prompt, stop=options.stop or (), device=device, **choices)
     shown = printable if sys.stdout.isatty() else str  # a file gets what the model wrote

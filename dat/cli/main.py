@@ -15,10 +15,11 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from dual_attention._base.words import printable, suggestion
+from dual_attention._base.words import suggestion
 
 from .._errors import in_one_line
 from .._processes import usable_streams
+from .._terminal import at_words, tell
 from ..experiments import EXPERIMENTS, MOVED, installed, is_file
 from ..training.interrupt import EXIT_STATUS, Interrupted
 
@@ -119,8 +120,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()  # what it cannot take is told here, not when the interpreter ends
         return status
     except (KeyboardInterrupt, Interrupted) as stop:
-        message = f"dat: interrupted; {stop}" if str(stop) else "dat: interrupted"
-        print(printable(message), file=sys.stderr)
+        tell(f"interrupted; {stop}" if str(stop) else "interrupted")
         return stop.status if isinstance(stop, Interrupted) else EXIT_STATUS
     except BrokenPipeError:
         discard_output()
@@ -131,7 +131,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(error, OSError) and output_is_full(error):
             error = OSError(error.errno, error.strerror, "standard output")
             discard_output()
-        print(f"dat: error: {printable(in_one_line(error))}", file=sys.stderr)
+        tell(f"error: {in_one_line(error)}")
         return 2
 
 
@@ -214,6 +214,13 @@ def _alternatives(names: Iterable[str]) -> str:
     return " or ".join(sorted(set(names)))
 
 
+OPTIONS = """\
+  dat COMMAND --help   every option of a command
+  FILE.py              an experiment of your own, in place of an experiment's name
+  dat --version        version of the library
+  --debug              show where an error comes from (also DAT_DEBUG=1)"""
+
+
 def overview(commands: Sequence[Command]) -> str:
     """The list of commands."""
     rows = [(" ".join((*command.words, command.arguments)).strip(), command.summary) for command in commands]
@@ -223,11 +230,7 @@ def overview(commands: Sequence[Command]) -> str:
         "",
         "Dual Attention Transformers: relational attention beside self-attention.",
         "",
-        *(f"  {left:{width}}  {right}" for left, right in rows),
+        *(at_words(f"  {left:{width}}  {right}", sys.stdout, indent=width + 4) for left, right in rows),
         "",
-        "  dat COMMAND --help   every option of a command",
-        "  FILE.py              an experiment of your own, in place of an experiment's name",
-        "  dat --version        version of the library",
-        "  --debug              show where an error comes from (also DAT_DEBUG=1)",
     ]
-    return "\n".join(lines)
+    return at_words("\n".join([*lines, OPTIONS]), sys.stdout, indent=23)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 
 from dual_attention._base.words import listed, printable
 
+from .._terminal import tell
 from ..experiments import experiment_named
 from ..sweeps.experiment import swept
 from ..sweeps.grid import GridFolder
@@ -45,7 +45,7 @@ def plot(prog: str, arguments: Sequence[str], name: str) -> int:
         folder = str(labelled(source)[1])
         check_grid_of(experiment, folder)
         if names := [cell.name for cell in GridFolder(experiment, folder).not_run()]:
-            print(printable(f"dat: {folder}: cells not run: {listed(names)}"), file=sys.stderr)
+            tell(f"{folder}: cells not run: {listed(names)}")
     chosen = {axis.name: getattr(options, f"{axis.name}s") for axis in texts}
     for path in plot_results(experiment, options.sources, options.out, chosen, options.against):
         print(printable(str(path)))

@@ -5,16 +5,15 @@ from __future__ import annotations
 import inspect
 import os
 import shlex
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
 from dual_attention._base.checksums import sha256_of
-from dual_attention._base.words import printable
 
 from .._own_code import OPTION, give, given_in
+from .._terminal import tell
 from ..experiments import experiment_named, name_in
 from ..experiments.files import goes_by
 from ..experiments.model_keys import named_by_keys
@@ -80,7 +79,7 @@ def train_together(prog: str, arguments: Sequence[str], experiment: AnyExperimen
     if auto:
         about, done = workers.from_first(state_of(RunFolder(path)))
         if workers.first:
-            print(f"dat: {printable(str(path))}: {about}", file=sys.stderr)
+            tell(f"{path}: {about}")
         if done:
             return 0
     given = auto or not options.resume  # what the run asks for, on the command line
@@ -90,7 +89,7 @@ def train_together(prog: str, arguments: Sequence[str], experiment: AnyExperimen
     if unfinished is None and workers.first:
         RunFolder(path).refuse_existing()
         for notice in notices(config):
-            print(f"dat: {notice}", file=sys.stderr)
+            tell(notice)
     try:
         folder = resume(experiment, path, workers, said) if unfinished else start_run(experiment, config, workers)
     except Interrupted as stop:

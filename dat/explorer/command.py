@@ -15,6 +15,7 @@ from dual_attention._base.words import printable
 from dual_attention.model_analysis.sites import LayerChoice
 
 from .._native import use_native
+from .._terminal import tell
 from ..checkpoints import CHECKPOINT
 from ..data.text.files import standard_input
 from ..estimate.units import nbytes
@@ -106,7 +107,7 @@ def run_explorer(prog: str, arguments: Sequence[str]) -> int:
         started = ExplorerServer(session, source, host=host, port=options.port, commands=commands)
     with started as server:
         if not server.is_local:
-            print(f"dat: {WARNING}", file=sys.stderr)
+            tell(WARNING)
         name = socket.gethostname() if options.share else None
         folder = f"The model is in {example.path}\n" if example else ""
         print(printable(f"{session.title}: {server.address_of(view, name)}\n{folder}Ctrl-C ends it."), flush=True)

@@ -34,6 +34,7 @@ LOOKS: tuple[dict[str, Any], ...] = (
     {"marker": "D", "markerfacecolor": "white", "linestyle": (0, (1, 1))},
 )
 """Lines of the curves of sources, in their order."""
+CROSS = {"marker": "x", "markersize": 7}
 LINE = {"marker": "o", "markersize": 3.5}
 
 
@@ -61,12 +62,14 @@ def draw_published(axis: Any, points: Sequence[Published], **look: Any) -> None:
     if not points:
         return
     color = look["color"]
-    cross = {"marker": "x", "markersize": 7} if len(points) == 1 else {}
+    cross = CROSS if len(points) == 1 else {}
     axis.plot([p.point for p in points], [p.mean for p in points], **{**look, **cross})
     known = [p for p in points if p.lowest is not None and p.highest is not None]
     if known:
         band = [p.point for p in known], [p.lowest for p in known], [p.highest for p in known]
         axis.fill_between(*band, color=color, alpha=0.15, linewidth=0)
+        if len(known) == 1:  # a band that has no width
+            axis.vlines(*band, color=color, alpha=0.5, linewidth=1.2)
     adjusted = [(p.point, p.adjusted) for p in points if p.adjusted is not None]
     if adjusted:
         axis.plot(*zip(*adjusted, strict=True), color=color, linestyle=":", linewidth=1.2)
@@ -105,6 +108,8 @@ def draw_panel(
     draw_chance(axis, table, panel)
     axis.set_title(panel, loc="left", fontweight="bold")
     count_along(axis)
+    if len(at := {row[table.point_axis.name] for row in rows}) == 1:
+        axis.set_xticks([*at])
 
 
 def single_trials(
@@ -136,10 +141,14 @@ def draw_legend(
     looks = {curve: {**LINE, **table.looks.get(curve, {})} for curve in colours}
     handles = [line([], [], color=colours[curve], label=label(curve), **look) for curve, look in looks.items()]
     handles.append(line([], [], color=MUTED, label=measured_in_words(table, rows, measures)))
-    if table.compares_with(rows, measures):
-        dashes = {"linestyle": (0, (3, 2)), "linewidth": 1.2}
-        handles.append(line([], [], color=MUTED, label="published: mean,\nband = range of trials", **dashes))
-    if any(point.adjusted is not None for point in table.published_beside(rows, measures)):
+    beside = [*table.published_beside(rows, measures)]
+    if beside:
+        alone = len({point.point for point in beside}) == 1
+        look = {"linestyle": "", **CROSS} if alone else {"linestyle": (0, (3, 2)), "linewidth": 1.2}
+        known = any(point.lowest is not None for point in beside)
+        label = f"published: mean,\n{_around(alone)} = range of trials" if known else "published: mean"
+        handles.append(line([], [], color=MUTED, label=label, **look))
+    if any(point.adjusted is not None for point in beside):
         label = f"published mean less\n{table.adjusted}"
         handles.append(line([], [], color=MUTED, linewidth=1.2, linestyle=":", label=label))
     if table.chance is not None:
@@ -147,12 +156,18 @@ def draw_legend(
     legend_below(figure, handles)
 
 
+def _around(alone: bool) -> str:
+    """The shape that an interval has around means, or around a single one."""
+    return "bar" if alone else "band"
+
+
 def measured_in_words(table: ResultTable, rows: Sequence[Row], measures: Sequence[str]) -> str:
     """The meaning of a line and of what is drawn around it."""
     trials = Counter(tuple(row[axis.name] for axis in table.axes) for row in rows)
     most = max(trials.values())
     if most >= FEWEST_TRIALS and not table.compares_with(rows, measures):
-        return "measured: mean,\nband = 95 % t-interval"
+        alone = len({row[table.point_axis.name] for row in rows}) == 1
+        return f"measured: mean,\n{_around(alone)} = 95 % t-interval"
     return "measured: mean, dots = trials" if most > 1 else "measured: one trial"
 
 

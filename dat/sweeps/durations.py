@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -13,6 +12,7 @@ from typing import Any
 
 import torch
 
+from .._terminal import tell
 from ..training.loop import Trainer
 from ..training.problem import Problem
 from .experiment import AnySwept
@@ -97,7 +97,7 @@ def rates(folder: GridFolder, grid: GridConfig, waiting: Sequence[Cell]) -> dict
             found[curve] = timed_rate(experiment, config) / experiment.cost(config).example_work
             if time.monotonic() - said > SILENCE and number < len(unknown):
                 said = time.monotonic()
-                print(f"dat: timed {number} of {len(unknown)}", file=sys.stderr)
+                tell(f"timed {number} of {len(unknown)}")
     return found
 
 

@@ -12,6 +12,7 @@ from dual_attention._base.extras import require
 from dual_attention._base.files import write_atomically
 from dual_attention._base.words import counted, listed, printable
 
+from .._terminal import tell
 from ..training.interrupt import Interrupted, StopOnSignal
 from ..training.lock import LOCK
 from ..training.tables import show
@@ -61,7 +62,7 @@ def run_grid(folder: GridFolder, grid: GridConfig, every: Sequence[Cell], *, qui
     experiment = folder.experiment
     waiting = folder.left(every)
     for path in folder.forget(waiting):
-        print(printable(f"dat: {path}: damaged or lost; computed again"), file=sys.stderr)
+        tell(f"{path}: damaged or lost; computed again")
     workers = min(worker_count(grid), max(1, len(waiting)))
     if not quiet:
         done = len(every) - len(waiting)

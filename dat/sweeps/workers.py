@@ -25,6 +25,7 @@ from dual_attention._base.words import counted, listed, printable
 from .._errors import in_one_line
 from .._native import use_native
 from .._processes import follow_parent, starting_workers
+from .._terminal import tell
 from ..training.configs import RunConfig
 from ..training.interrupt import Interrupted
 from ..training.loop import Trainer
@@ -185,7 +186,7 @@ def run_cells(
                         raise
                     reason = in_one_line(error)
                     if reason not in map(in_one_line, failed.values()):
-                        print(printable(f"dat: {cell.name} failed: {reason}"), file=sys.stderr)
+                        tell(f"{cell.name} failed: {reason}")
                     failed[cell] = error
                     continue
                 folder.record(cell)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
+from math import isclose
 from typing import Any, TypeVar
 
 import torch
@@ -11,7 +13,8 @@ import torch
 from .average import AVERAGE, DECAY
 from .config_data import differing
 from .config_io import read_config
-from .configs import RunConfig, check
+from .configs import OptimConfig, RunConfig, check
+from .optim import learning_rate
 from .plan import Plan
 from .run_folder import RunFolder
 
@@ -51,6 +54,20 @@ def resolved(kind: type, config: Config) -> tuple[Config, RunFolder | None]:
     check(size == ours, "loop.batch_size", f"{size}, that of the run in {KEY}", ours)
     loop = replace(config.loop, continue_from=str(checkpoint.resolve()))
     return replace(config, loop=loop), folder  # pyright: ignore[reportArgumentType]
+
+
+def rate_jump(state: Mapping[str, Any], config: OptimConfig, plan: Plan) -> str | None:
+    """Sentence on a learning rate that does not go on where it was, as after the end of a schedule; None if it does.
+
+    Args:
+        state: of a checkpoint of another run, from which one with this configuration and plan goes on.
+    """
+    group, step = state["optimizer"]["param_groups"][0], state["step"]
+    before = group["lr"] / group.get("lr_scale", 1.0)
+    expected, now = (learning_rate(config, at, plan.total_steps) for at in (step - 1, step))
+    if step == 0 or isclose(before, expected, rel_tol=0.02, abs_tol=0.002 * config.lr):
+        return None
+    return f"{KEY}: the learning rate jumps from {before:.3g} in step {step:,} there to {now:.3g} in step {step + 1:,}"
 
 
 def rebase(state: dict[str, Any], plan: Plan, optimizer: torch.optim.Optimizer) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any, ClassVar
 import torch
 
 from .._own_code import class_named, what_failed
+from .._terminal import tell
 from .checkpoint import random_state, restore_random_state
 from .configs import OutputConfig, RunConfig
 from .metrics import Row
@@ -88,7 +88,7 @@ class Callbacks:
             except (Exception, SystemExit) as error:
                 self._named.remove(entry)
                 said = what_failed(error, callback)
-                print(f"dat: {name} failed in {method} ({said}); training goes on without it", file=sys.stderr)
+                tell(f"{name} failed in {method} ({said}); training goes on without it")
             self._restore(before, name)
 
     def _state(self) -> tuple[Any, bool, list[int]]:

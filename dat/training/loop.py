@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from .average import averaged, exchange_average, update_average
-from .branch import rebase
+from .branch import rate_jump, rebase
 from .callbacks import Callbacks
 from .checkpoint import Checkpoints, PartsWriter, random_state, restore_random_state
 from .configs import RunConfig, check
@@ -71,6 +71,7 @@ class Trainer:
         step: optimiser steps that are done.
         measured: rows of the spans after which all sets were measured: ``epoch``, ``step`` and ``<set>_<metric>``.
         watched: likewise, of those after which the watched sets were evaluated.
+        jump: sentence on the learning rate, if it does not go on as in the run whose checkpoint this one goes on from.
         metrics_mark: length and checksum of the log at the checkpoint that training continues from, None without one.
     """
 
@@ -100,6 +101,7 @@ class Trainer:
         self.epoch = self.step = 0
         self.seconds = 0.0
         self.metrics_mark: MetricsMark | None = None
+        self.jump: str | None = None
         self.measured: list[dict[str, float]] = []
         self.watched: list[dict[str, float]] = []
         self._running = RunningMeans()
@@ -131,6 +133,7 @@ class Trainer:
             return False
         self._load_state(state)
         self._resumed, self._borrowed = True, source is not None
+        self.jump = rate_jump(state, self.config.optim, self.plan) if self._borrowed else None
         return True
 
     def fit(self, log: MetricsLog | None = None, callbacks: Callbacks | None = None) -> dict[str, float]:

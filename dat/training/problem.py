@@ -74,6 +74,9 @@ class Problem:
     def __post_init__(self) -> None:
         if len(self.train) == 0:
             raise ValueError("train: expected at least one example, got an empty set")
+        for name, examples in self.evaluation.items():
+            if len(examples) == 0:
+                raise ValueError(f"evaluation: expected at least one example in {name}, got an empty set")
 
     @property
     def step_loss(self) -> LossFunction:

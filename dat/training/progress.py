@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from dual_attention._base.extras import require
@@ -12,6 +12,10 @@ from dual_attention._base.extras import require
 from .metrics import Row
 from .plan import Plan
 
+WIDE = 120
+"""Columns of a terminal with room for a long bar."""
+LEFT = 8
+"""Columns of the time left, after a blank."""
 SHOWN = ("loss", "accuracy", "perplexity", "bits_per_byte")
 """Ends of the names of the numbers that are shown."""
 
@@ -70,18 +74,22 @@ class BarProgress(Progress):
 
     def __init__(self) -> None:
         rich = require("rich.progress", extra="train")
+        console = require("rich.console", extra="train").Console()
+        wide = console.width >= WIDE
         self._bar: Any = rich.Progress(
-            rich.TextColumn("[bold]training[/]"),
-            rich.BarColumn(),
-            rich.TextColumn("{task.fields[place]}  {task.fields[text]}"),
+            *([rich.TextColumn("[bold]training[/]")] if wide else []),
+            rich.BarColumn(bar_width=40 if wide else 10),
+            rich.TextColumn("{task.fields[text]}"),
             rich.TimeRemainingColumn(compact=True),
+            console=console,
         )
+        self._room = console.width - (50 if wide else 11) - LEFT
         self._validation = ""
         self._shown = 0.0
 
     def start(self, plan: Plan, step: int) -> None:
         super().start(plan, step)
-        self._task: Any = self._bar.add_task("", total=plan.total_steps, completed=step, place=self.place(0), text="")
+        self._task: Any = self._bar.add_task("", total=plan.total_steps, completed=step, text=self.place(0))
         self._bar.start()
 
     def step(self, *, epoch: int, numbers: Callable[[], dict[str, float]]) -> None:
@@ -91,13 +99,20 @@ class BarProgress(Progress):
             self._bar.advance(self._task)
             return
         self._shown = now
-        text = " ".join(f"{name} {value:.3f}" for name, value in numbers().items())
-        self._bar.update(self._task, advance=1, place=self.place(epoch + 1), text=f"{text}{self._validation}")
+        self._bar.update(self._task, advance=1, text=self.text(epoch + 1, numbers()))
+
+    def text(self, epoch: int, numbers: Mapping[str, float]) -> str:
+        """What has room beside the bar and the time left; of the numbers, the last ones are left out first."""
+        begin, end = self.place(epoch), self._validation and f"  {self._validation}"
+        shown = [f"{name} {value:.3f}" for name, value in numbers.items()]
+        while shown and len(f"{begin}  {' '.join(shown)}{end}") > self._room:
+            shown.pop()
+        return "  ".join(filter(None, (begin, " ".join(shown)))) + f"[green]{end}[/]" * bool(end)
 
     def row(self, row: Row) -> None:
         shown = next((name for name in ("val_accuracy", "val_loss") if name in row), None)
         if shown is not None:
-            self._validation = f"  [green]{shown.replace('_', ' ')} {row[shown]:.3f}[/]"
+            self._validation = f"{shown.replace('_', ' ')} {row[shown]:.3f}"
 
     def close(self) -> None:
         self._bar.stop()

@@ -20,6 +20,7 @@ from dual_attention.checkpoints.weights import filled
 
 from .._native import use_native
 from .._own_code import files_named
+from .._terminal import tell
 from .branch import resolved
 from .callbacks import Callbacks, RunView, callbacks_of, made
 from .config_io import commented_yaml, read_config
@@ -222,6 +223,8 @@ def train_run(
             stop=stop,
         )
         trainer.resume()
+        if trainer.jump is not None and workers.first:
+            tell(trainer.jump)
         log = callbacks = None
         if workers.first:
             log = _open_log(folder, trainer)
@@ -335,7 +338,7 @@ def show_run(experiment: AnyExperiment, folder: RunFolder) -> None:
     show(experiment.describe(result))
     own = f"{table.counted}_per_second"
     speed = result[own if own in result else "examples_per_second"]
-    print(
+    show(
         f"{result['parameters']:,} parameters, {result['steps']:,} steps, {result['seconds']:.0f} s of training "
         f"({speed:,.0f} {table.counted} a second)\nrun folder: {folder.path}"
     )

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from dual_attention._base.extras import require
 from dual_attention._base.words import printable
+
+from .._terminal import at_words
 
 
 @dataclass(frozen=True)
@@ -64,7 +67,7 @@ def show(text: Any) -> None:
     A terminal too narrow for a table breaks its lines; no number is left out.
     """
     if isinstance(text, str):
-        print(printable(text))
+        print(at_words(printable(text), sys.stdout))
         return
     console = require("rich.console", extra="train").Console()
     console.width = max(console.width, console.measure(text, options=console.options.update(width=10_000)).maximum)

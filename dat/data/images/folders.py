@@ -30,7 +30,7 @@ class PictureFolder(NamedTuple):
         classes: their names, in order; the label of a picture is the place of its class.
         train: pictures to train on, by class.
         test: pictures to test on, by class; None if they are not kept apart.
-        left_out: files that are no pictures by their names.
+        left_out: files that are no pictures by their names, or hidden.
     """
 
     classes: tuple[str, ...]
@@ -97,12 +97,18 @@ def pictures_origin(folder: str | None) -> dict[str, Any]:
     return {"classes": list(found.classes), "pictures": len(paths), "digest": digest.hexdigest()[:12]}
 
 
+def _is_hidden(name: str) -> bool:
+    """Whether a file or folder is one of a system's own: ``._cat.png``, ``.thumbnails``, ``__MACOSX``, ``@eaDir``."""
+    return name.startswith((".", "__")) or name == "@eaDir"
+
+
 def _by_class(folder: Path) -> tuple[dict[str, list[Path]], int]:
     """The pictures of each class, and how many files are none."""
     found, left_out = {}, 0
-    for path in sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith(".")):
+    for path in sorted(path for path in folder.iterdir() if path.is_dir() and not _is_hidden(path.name)):
         files = sorted(file for file in path.rglob("*") if file.is_file())
-        found[path.name] = [file for file in files if file.suffix.lower() in SUFFIXES]
+        shown = [file for file in files if not any(map(_is_hidden, file.relative_to(path).parts))]
+        found[path.name] = [file for file in shown if file.suffix.lower() in SUFFIXES]
         left_out += len(files) - len(found[path.name])
     if empty := [name for name, files in found.items() if not files]:
         raise ValueError(f"data.folder: expected pictures ({', '.join(SUFFIXES)}) in {folder / empty[0]}, found none")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
 from dual_attention.configs import Pool, SymbolRetrieval
@@ -229,4 +231,7 @@ class ImageConfig:
     def run_name(self) -> str:
         """Name of the run folder."""
         data = self.data
-        return self.output.name or f"{data.benchmark}-{self.model.folder_name}-n{data.trained}-seed{self.seed}"
+        pictures = Path(data.folder or "").resolve().name[:60] if data.dataset == "folder" else ""
+        begins = re.sub(r"[^\w.]+", "-", f"{data.dataset}-{pictures}".rstrip("-"))
+        sizes = f"n{data.trained}-seed{self.seed}"
+        return self.output.name or f"{begins}-{data.augmentation}-{self.model.folder_name}-{sizes}"

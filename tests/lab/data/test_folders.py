@@ -13,7 +13,7 @@ from transformers import AutoConfig, AutoImageProcessor
 from dat.data.images import find_pictures, folder_images, image_set, split_images
 from dat.data.images.folders import MEAN, STD
 from dat.data.images.pictures import decoded
-from dat.experiments.images.config import ImageSources
+from dat.experiments.images.config import ImageConfig, ImageDataConfig, ImageModelConfig, ImageSources
 from dat.experiments.images.experiment import ImageClassification
 from dat.experiments.images.grid import ImageGrid
 from dat.explorer.images import ImageSession
@@ -64,6 +64,25 @@ def test_a_folder_for_each_class(folder):
     splits = split_images("folder", n_train=10, n_val=4, n_test=6, seed=1, folder=str(folder), size=16)
     rows = torch.cat([part.images.flatten(1) for part in splits.values()])
     assert len(rows.unique(dim=0)) == 20
+
+
+def test_what_systems_hide_is_no_picture(folder):
+    """Files beside those of a Mac, which have their suffix, thumbnails, and folders that an archive brings."""
+    for name in ("cat/._0.png", "dog/more/.thumbnails/0.JPG", "__MACOSX/cat/0.png", "cat/@eaDir/0.png"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(b"\0\5\x16\7")
+    found = find_pictures(str(folder))
+    assert found.classes == ("cat", "dog") and [len(files) for files in found.train.values()] == [8, 12]
+    assert len(folder_images(str(folder), 8)[0].images) == 20
+
+
+def test_a_run_is_called_by_its_folder(folder):
+    """So that two folders are two runs; what a shell or a file system dislikes is left out."""
+    model = ImageModelConfig(patch_size=(4, 4))
+    shutil.copytree(folder, other := folder.with_name("my pets: 2"))
+    data = [ImageDataConfig(dataset="folder", folder=str(place), n_test=4) for place in (folder, other)]
+    names = [ImageConfig(data=one, model=model).run_name for one in data]
+    assert [name.partition("-ViDAT")[0] for name in names] == ["folder-pets-none", "folder-my-pets-2-none"]
 
 
 def test_test_pictures_that_the_folder_keeps_apart(folder):

@@ -72,9 +72,22 @@ def test_a_cool_down_is_the_end_of_a_shorter_run(long, tmp_path):
     assert rows[-1]["train_loss"] == others[-1]["train_loss"]
 
 
-def test_a_run_that_goes_on_as_before_is_the_same_run(long, tmp_path):
+def test_a_run_that_goes_on_as_before_is_the_same_run(long, tmp_path, capsys):
     config = shorter(long, tmp_path, "again", 8, steps=12)
     assert_same_end(start_run(LANGUAGE, config), long)
+    assert "jumps" not in capsys.readouterr().err
+
+
+def test_a_learning_rate_that_jumps_is_told(long, tmp_path, capsys):
+    """After the end of a schedule, which falls again from its peak; not when such a run is resumed."""
+    config = shorter(long, tmp_path, "further", 12, steps=20)
+    with failing_at(15):
+        start_run(LANGUAGE, config)
+    last = learning_rate(config.optim, 11, 12)
+    told = f"the learning rate jumps from {last:.3g} in step 12 there to {config.optim.lr:.3g} in step 13"
+    assert capsys.readouterr().err.count(told) == 1
+    resume_run(LANGUAGE, tmp_path / "further")
+    assert "jumps" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("last", [8, 9, 10])

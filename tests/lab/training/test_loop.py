@@ -265,6 +265,8 @@ def test_learning_rate_schedule():
     assert learning_rate(OptimConfig(lr=0.3), 17, 24) == 0.3
 
 
-def test_an_empty_training_set_is_refused():
+def test_an_empty_set_is_refused():
     with pytest.raises(ValueError, match="train: expected at least one"):
         Problem(nn.Linear(1, 1), Rows(0, 0), squared_error)
+    with pytest.raises(ValueError, match="evaluation: expected at least one example in val, got an empty set"):
+        Problem(nn.Linear(1, 1), Rows(1, 0), squared_error, {"val": Rows(0, 0)})

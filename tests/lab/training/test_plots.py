@@ -11,7 +11,7 @@ import pytest
 
 from dat.experiments.relational_games.experiment import RelationalGames
 from dat.sweeps import curves
-from dat.sweeps.curves import curve_points, draw_curves
+from dat.sweeps.curves import curve_points, draw_curves, measured_in_words
 from dat.training import plots
 from dat.training.plots import plot_run
 from dual_attention._base.plots import legend_below, matplotlib_figure, plain_number, scale_log
@@ -134,6 +134,21 @@ def test_the_interval_of_a_single_point_is_a_bar(tmp_path, drawn):
     [(_, [[axis]])] = drawn
     [bars] = [c for c in axis.collections if type(c).__name__ == "LineCollection"]
     assert bars.get_segments()[0].tolist() == [[n, low], [n, high]]
+
+
+def test_the_legend_of_a_single_size_shows_what_is_drawn(tmp_path, drawn):
+    """Published means are crosses with the range of trials as a bar, and the axis has that size alone."""
+    table = RelationalGames.table
+    rows = [row for row in games_rows(3) if row["n_train"] == 250]
+    draw_curves(table, rows, tmp_path / "c.png", table.figures["learning_curves.png"])
+    [(figure, [[axis]])] = drawn
+    legend = figure.legends[0]
+    published = legend.get_lines()[labels_of(legend.get_texts()).index("published: mean,\nbar = range of trials")]
+    assert (published.get_marker(), published.get_linestyle()) == ("x", "None")
+    assert sum(line.get_marker() == "x" for line in axis.lines) == 2
+    bars = [c for c in axis.collections if type(c).__name__ == "LineCollection"]
+    assert len(bars) == 2 and labels_of(axis.get_xticklabels()) == ["250"]
+    assert "bar = 95 % t-interval" in measured_in_words(replace(table, published=None), rows, ["test"])
 
 
 def test_figures_of_one_task_and_their_legends_are_as_wide(tmp_path, drawn):
