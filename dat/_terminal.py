@@ -1,4 +1,4 @@
-"""What commands say beside their results, broken between words where somebody reads it."""
+"""Lines that commands say beside their results, broken between words where somebody reads them."""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ html_title = "relational-attention"
 html_math_renderer = "mathml"
 html_copy_source = False
 html_show_search_summary = False  # it is fetched, which a browser refuses for files
-html_show_sphinx = False
+html_show_sphinx = html_show_copyright = False
 templates_path = [str(DOCS / "templates")]  # autosummary reads it from the folder of sources
 html_static_path = ["static"]
 html_css_files = ["site.css"]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
+import contextlib
+import importlib.util
 import os
 import warnings
 from typing import TYPE_CHECKING, Any
@@ -57,7 +58,16 @@ def _warn_of_namesake() -> None:
             )
 
 
+def _import_torch_without_numpy() -> None:
+    """Import PyTorch without its warning that NumPy, which no layer or model needs, is not installed."""
+    with warnings.catch_warnings(), contextlib.suppress(ImportError):
+        warnings.filterwarnings("ignore", "Failed to initialize NumPy")
+        importlib.import_module("torch")
+
+
 _warn_of_namesake()
+if importlib.util.find_spec("numpy") is None:  # otherwise PyTorch waits until it is needed
+    _import_torch_without_numpy()
 
 
 if not TYPE_CHECKING:  # a checker would take every name for one of ours

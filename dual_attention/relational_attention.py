@@ -127,6 +127,9 @@ class RelationalAttention(SymbolHeads):
         self.n_relations = n_heads if n_relations is None else n_relations
         check_positive(n_relations=self.n_relations)
         self.rel_proj_dim = self.head_dim * n_heads // self.n_relations if rel_proj_dim is None else rel_proj_dim
+        if rel_proj_dim is None and self.rel_proj_dim == 0:
+            most = self.head_dim * n_heads
+            raise ValueError(f"n_relations: expected at most {most} without rel_proj_dim, got {self.n_relations}")
         check_positive(rel_proj_dim=self.rel_proj_dim)
         activation_function(rel_activation, "rel_activation")
         self.rel_activation = rel_activation

@@ -207,7 +207,8 @@ def unknown(words: list[str]) -> int:
     wrong = words[1] if beginning else words[0]
     hint = suggestion(wrong, choices) or "; see dat --help"
     file = " or FILE.py" if beginning else ""
-    raise ValueError(f"unknown command {wrong!r}: expected {_alternatives(choices)}{file}{hint}")
+    kind = "experiment" if beginning else "command"
+    raise ValueError(f"unknown {kind} {wrong!r}: expected {_alternatives(choices)}{file}{hint}")
 
 
 def _alternatives(names: Iterable[str]) -> str:

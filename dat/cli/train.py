@@ -23,7 +23,7 @@ from ..training.distributed import Workers, launched, restarted
 from ..training.experiment import AnyExperiment
 from ..training.interrupt import Interrupted
 from ..training.loop import Diverged
-from ..training.online import NOTHING, OPTION_HELP, Said, names_of
+from ..training.online import NOTHING, OPTION_HELP, Said, network_names
 from ..training.online import OPTION as ONLINE
 from ..training.run_folder import RunFolder, versions
 from ..training.run_names import settings_that_differ, with_free_name
@@ -83,9 +83,9 @@ def train_together(prog: str, arguments: Sequence[str], experiment: AnyExperimen
         if done:
             return 0
     given = auto or not options.resume  # what the run asks for, on the command line
-    said = None if options.online else names_of(experiment, config) if given else NOTHING
+    said = None if options.online else network_names(experiment, config) if given else NOTHING
     named = [word for name in (options.code if unfinished else own_names(config)) for word in (OPTION, name)]
-    named += [ONLINE] if options.online or (given and names_of(experiment, config, begun=True)) else []
+    named += [ONLINE] if options.online or (given and network_names(experiment, config, begun=True)) else []
     if unfinished is None and workers.first:
         RunFolder(path).refuse_existing()
         for notice in notices(config):
@@ -185,5 +185,5 @@ def resume(experiment: AnyExperiment, path: Path, workers: Workers, said: Said) 
     folder = RunFolder.open(path)
     name = name_in(folder.read_values(), folder.config)
     if not goes_by(experiment, name):
-        raise ValueError(f"{path}: a run of {name}, not of {experiment.source or experiment.name}")
+        raise ValueError(f"{folder.config}: a run of {name}, not of {experiment.source or experiment.name}")
     return resume_run(experiment, path, workers, online=said)

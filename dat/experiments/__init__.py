@@ -80,7 +80,7 @@ EXPERIMENTS: dict[str, Entry] = {
             "images",
             f"{__name__}.images.experiment:ImageClassification",
             {
-                "train": "train a Vision Transformer or ViDAT on CIFAR or on handwritten digits",
+                "train": "train a Vision Transformer or ViDAT on digits, CIFAR, or pictures of yours",
                 "reproduce": "accuracy on images beside the paper's tables",
                 "plot": "accuracy from the results of several grids",
             },

@@ -173,7 +173,8 @@ def made_dictionary(session: Session, request: Mapping[str, Any]) -> Iterator[Js
     def work() -> None:
         try:
             found = build_dictionary(model, documents, settings, layers=session.layers, batch_size=_BATCH, call=call)
-            news.put({"dictionary": dictionary_json(found, session, "the text")})
+            cut = f"It was read in pieces of {WINDOW}, and pairs across two are not seen." if len(documents) > 1 else ""
+            news.put({"dictionary": dictionary_json(found, session, "the text", cut)})
         except Exception as error:
             news.put(error)
 

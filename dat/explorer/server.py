@@ -13,6 +13,7 @@ import io
 import ipaddress
 import json
 import os
+import re
 import secrets
 import socket
 import time
@@ -32,6 +33,8 @@ from .opening import Explored
 from .requests import Answer, Malformed
 from .view_state import View
 
+HOST = re.compile(r"(?P<name>[\w.-]+|\[[\da-fA-F:.]+\])(:\d{1,5})?", re.ASCII)
+"""Name or address, and perhaps a port."""
 MOST_SKIPPED = 64 << 20
 """Bytes of a request that is too large that are read and thrown away."""
 
@@ -240,8 +243,11 @@ class _Handler(BaseHTTPRequestHandler):
         """Refuse requests under a foreign name, which a site may point at this machine."""
         if not self.server.is_local:
             return  # under which names others reach this machine is not known
-        name = _parts(f"//{self.headers.get('Host', '')}").hostname or ""
-        if not is_loopback(name):
+        hosts = self.headers.get_all("Host", [])
+        host = HOST.fullmatch(hosts[0]) if len(hosts) == 1 and _parts(f"//{hosts[0]}").hostname else None
+        site = self.headers.get("Sec-Fetch-Site", "none")  # a link to the page may be anywhere
+        foreign = self.command == "POST" and site not in ("none", "same-origin")
+        if host is None or foreign or not is_loopback(host["name"].strip("[]").lower()):
             raise Refused(HTTPStatus.FORBIDDEN, "This server answers only under the address that dat explore printed.")
 
     def _check_token(self, given: str) -> None:

@@ -1,4 +1,4 @@
-"""What runs ask for on the network. A run folder alone is not enough for it: the user must have said so, too.
+"""Names on the network that runs ask for. A run folder alone is not enough: the user must have said so, too.
 
 So is code, see :mod:`dat._own_code`: opening a stranger's run is safe.
 """
@@ -20,13 +20,13 @@ from .run_folder import RunFolder
 OPTION = "--online"
 """Option by which the user lets a run ask for what its configuration names."""
 Said: TypeAlias = Mapping[str, str] | None
-"""What the user has named beside the folder of a run, as :func:`names_of` gives it; None stands for all."""
+"""Names that the user has given beside the folder of a run, as :func:`network_names` gives it; None stands for all."""
 NOTHING: Said = MappingProxyType({})
 OPTION_HELP = "Let the run ask the network for what its config.yaml names: a tracker, weights or a data set on the hub."
 
 
-def names_of(experiment: AnyExperiment, config: RunConfig, *, begun: bool = False) -> dict[str, str]:
-    """What training asks for on the network, by the keys that name it.
+def network_names(experiment: AnyExperiment, config: RunConfig, *, begun: bool = False) -> dict[str, str]:
+    """Names on the network that training asks for, by their keys.
 
     Args:
         begun: whether there is a checkpoint, so that no other weights are taken.

@@ -102,7 +102,7 @@ class BarProgress(Progress):
         self._bar.update(self._task, advance=1, text=self.text(epoch + 1, numbers()))
 
     def text(self, epoch: int, numbers: Mapping[str, float]) -> str:
-        """What has room beside the bar and the time left; of the numbers, the last ones are left out first."""
+        """The words that have room beside the bar and the time left; the last numbers are left out first."""
         begin, end = self.place(epoch), self._validation and f"  {self._validation}"
         shown = [f"{name} {value:.3f}" for name, value in numbers.items()]
         while shown and len(f"{begin}  {' '.join(shown)}{end}") > self._room:

@@ -32,7 +32,7 @@ from .loop import Trainer
 from .measuring import mean_measures
 from .metrics import MetricsLog
 from .objective import ATTRIBUTE, try_objective, with_objective, without_objective
-from .online import NOTHING, Said, check_said, names_of
+from .online import NOTHING, Said, check_said, network_names
 from .optim import build_optimizer
 from .placement import check_divisible, place_model
 from .plan import make_plan
@@ -118,7 +118,7 @@ def resume_run(
 
     Args:
         workers: the processes that do so together; they may be others than those that began the run.
-        online: what it may ask for on the network, as :func:`.online.names_of` gives it; None: all that it names.
+        online: what it may ask for on the network, as :func:`.online.network_names` gives it; None: all that it names.
 
     Raises:
         FileNotFoundError: if it is not a run folder, or not for all processes.
@@ -133,7 +133,7 @@ def resume_run(
             raise FileExistsError(f"{path}: the run is finished; there is nothing to resume")
         folder.check_beginning()
         config = read_config(experiment.Config, folder.config)
-        check_said(folder, names_of(experiment, config, begun=folder.checkpoints.latest() is not None), online)
+        check_said(folder, network_names(experiment, config, begun=folder.checkpoints.latest() is not None), online)
         wandb_id(folder.path)
         check_divisible(config.loop, config.machine, workers)
         check_trackers(config.output)

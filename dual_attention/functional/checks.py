@@ -74,6 +74,10 @@ def is_number(x: Any) -> bool:
     return isinstance(x, Real) and not isinstance(x, bool)
 
 
+LARGEST = 1 << 1023
+"""An integer that a float holds; twice as much, none does."""
+
+
 def check_finite(**numbers: float) -> None:
     """Raise ``TypeError`` or ``ValueError`` for the first that is not a finite number."""
     for name, number in numbers.items():
@@ -81,6 +85,10 @@ def check_finite(**numbers: float) -> None:
             raise TypeError(f"{name}: expected a number, got {number!r}")
         if not abs(number) < math.inf:  # which compilers can ask of a number that they leave open, too
             raise ValueError(f"{name}: expected a finite number, got {number}")
+        if isinstance(number, int) and not -LARGEST <= number <= LARGEST:
+            raise ValueError(
+                f"{name}: expected a number that floats hold, got an integer of {number.bit_length():,} bits"
+            )
 
 
 def check_dropout(name: str, rate: float) -> float:

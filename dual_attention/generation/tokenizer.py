@@ -303,8 +303,9 @@ VOCABULARY_SIZES = {"bytes": ByteTokenizer.vocab_size, "gpt2": _GPT2_SIZE}
 """Numbers of tokens of the kinds that are not learned."""
 
 
-def load_tokenizer(folder: Path) -> Tokenizer:
+def load_tokenizer(folder: str | Path) -> Tokenizer:
     """The tokenizer that :meth:`Tokenizer.save` wrote; ``FileNotFoundError`` or ``ValueError`` if there is none."""
+    folder = Path(folder)
     about = folder / _ABOUT
     if not about.is_file():
         raise FileNotFoundError(f"{folder}: no tokenizer (it has no {_ABOUT})")

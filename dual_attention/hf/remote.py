@@ -15,7 +15,7 @@ __all__ = ["WritesLoader", "auto_map"]
 
 _FILE = "dual_attention_loader"
 
-_LOADER = '''"""The classes of this checkpoint: pip install "relational-attention[hf]"."""
+_LOADER = '''"""The classes of this checkpoint: pip install '.[hf]' in a clone of relational-attention."""
 
 from dual_attention.hf import {names}
 
@@ -31,7 +31,7 @@ tags:
 # {name}
 
 This folder holds a `{name}` of the package `dual_attention` for transformers. With the package installed
-(`pip install "relational-attention[hf]"`), either of these loads it:
+(`pip install '.[hf]'` in a clone of relational-attention, which is not on the package index yet), either of these loads it:
 
 ```python
 import dual_attention.hf  # tells transformers about such models

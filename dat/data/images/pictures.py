@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from dual_attention._base.extras import require
+from dual_attention._base.files import first_line
 
 MOST_PIXELS = 64_000_000
 """Pixels of an image before it is made smaller; so many take 200 MB of memory for a moment."""
@@ -31,17 +32,16 @@ def decoded(data: bytes, width: int, height: int, *, grey: bool) -> tuple[Tensor
         raise ValueError("image: expected a file with an image in it, got an empty one")
     try:
         with image.open(io.BytesIO(data), formats=FORMATS) as file:  # which reads its head only
-            if file.width * file.height > MOST_PIXELS:
-                raise ValueError(
-                    f"image: expected at most {MOST_PIXELS:,} pixels, got {file.width:,} × {file.height:,}"
-                )
-            picture = _in_colours(ops.exif_transpose(file))
+            read = file.size if file.width * file.height > MOST_PIXELS else ops.exif_transpose(file)
     except image.DecompressionBombError as error:
         raise ValueError(f"image: expected at most {MOST_PIXELS:,} pixels, got many more") from error
     except image.UnidentifiedImageError as error:
         raise ValueError(f"image: expected an image ({', '.join(FORMATS)}), got a file that is none") from error
-    except (OSError, SyntaxError) as error:  # of damaged files
-        raise ValueError(f"image: the file is damaged ({error})") from error
+    except Exception as error:  # of damaged files, by any of many readers
+        raise ValueError(f"image: the file is damaged ({first_line(error)})") from error
+    if isinstance(read, tuple):
+        raise ValueError(f"image: expected at most {MOST_PIXELS:,} pixels, got {read[0]:,} × {read[1]:,}")
+    picture = _in_colours(read)
     before = picture.size
     ground = image.new("RGBA", before, "white")
     ground.alpha_composite(picture)

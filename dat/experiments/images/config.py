@@ -86,7 +86,8 @@ class ImageSources:
         about = self.about(dataset)
         if not about.split:
             check(not self.from_hub, "data.from_hub", f"false with {dataset}, which comes with a package", True)
-            check(self.folder is None, "data.folder", f"null with {dataset}, which comes with a package", self.folder)
+            expected = f"null with {dataset}, which comes with a package (pictures of yours need --data.dataset folder)"
+            check(self.folder is None, "data.folder", expected, self.folder)
         if self.augmentation == "autoaugment":
             check(about.shape[0] == 3, "data.augmentation", f"another than autoaugment with {dataset}, grey", "it")
 

@@ -98,7 +98,7 @@ export class DictionaryPage extends RelationPage {
     const item = element("li", {}, this.pairElement(entry.example, "strong"));
     if (entry.counterexamples.length) {
       const others = element("ul", {}, ...entry.counterexamples.map((one) => element("li", {}, this.pairElement(one, "span"))));
-      item.append(element("details", {}, element("summary", { text: "pairs as far apart, of tokens as frequent" }), others));
+      item.append(element("details", {}, element("summary", { text: "pairs about as far apart, of tokens as frequent" }), others));
     }
     return item;
   }

@@ -19,7 +19,8 @@ pytestmark = pytest.mark.usefixtures("here")
     ("arguments", "message"),
     [
         (["frobnicate"], "unknown command 'frobnicate': expected .*train"),
-        (["train", "chess"], "unknown command 'chess': expected images or .* or relational-games or FILE.py"),
+        (["plot", "runs/mine"], "unknown experiment 'runs/mine': expected babylm or"),
+        (["train", "chess"], "unknown experiment 'chess': expected images or .* or relational-games or FILE.py"),
         (["train", "language", "--model.n_heads_sa=0", "--model.n_heads_ra=0"], "at least 1, got 0"),
         (["train", "language", "--model.n_kv_heads=3"], r"model\.n_kv_heads: expected null or a divisor of 2 and 2"),
         (["train", "language", "--preset=T-tiny", "--model.n_kv_heads=3"], r"model\.n_kv_heads: .* of 4, .*got 3"),

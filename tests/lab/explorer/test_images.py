@@ -158,6 +158,7 @@ BAD = [
     (b"%PDF-1.7 \n", 422, "got a file that is none"),
     (b"<svg xmlns='http://www.w3.org/2000/svg'/>", 422, "got a file that is none"),
     (file_of(Image.new("RGB", (50, 50)))[:-40], 422, "the file is damaged"),
+    (b"P6\n31(24 255\n" + bytes(99), 422, "the file is damaged (invalid literal for int"),
     (huge_png(30_000, 30_000), 422, "expected at most 64,000,000 pixels, got many more"),
     (huge_png(8_001, 8_001), 422, "expected at most 64,000,000 pixels, got 8,001 × 8,001"),
     (huge_png(2_000_000_000, 2_000_000_000), 422, "image: "),
@@ -165,7 +166,9 @@ BAD = [
 
 
 @pytest.mark.parametrize(
-    ("data", "status", "message"), BAD, ids=["empty", "script", "PDF", "SVG", "cut", "enormous", "large", "impossible"]
+    ("data", "status", "message"),
+    BAD,
+    ids=["empty", "script", "PDF", "SVG", "cut", "head", "enormous", "large", "impossible"],
 )
 def test_bad_uploads_get_a_message_and_the_server_lives_on(serve, data, status, message):
     server = serve(vision())

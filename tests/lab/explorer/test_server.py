@@ -75,6 +75,11 @@ def test_the_page(serve):
         (text("x"), {"X-Explorer-Token": None}, 403, "Open the address"),
         (text("x"), {"Host": "evil.example"}, 403, "answers only under"),
         (text("x"), {"Host": "127.0.0.1.evil.example:80"}, 403, "answers only under"),
+        *[
+            (text("x"), {"Host": host}, 403, "answers only under")
+            for host in ("evil.com\\@127.0.0.1", "a@127.0.0.1", "localhost:999999")
+        ],
+        *[(text("x"), {"Sec-Fetch-Site": site}, 403, "answers only under") for site in ("cross-site", "same-site")],
         (text("x"), {"Host": "["}, 400, "no valid address"),
         (text("x"), {"path": "http://[", "Host": "localhost"}, 400, "no valid address"),
     ],

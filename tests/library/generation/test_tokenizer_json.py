@@ -41,7 +41,7 @@ def test_learned_pairs(learned):
 
 def test_learned_pairs_are_kept(learned, tmp_path):
     learned.save(tmp_path / "t")
-    again = load_tokenizer(tmp_path / "t")
+    again = load_tokenizer(str(tmp_path / "t"))
     assert type(again) is BytePairTokenizer and again.ranks == learned.ranks
 
 

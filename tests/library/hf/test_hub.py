@@ -216,7 +216,7 @@ def test_model_card(tmp_path: Path):
     dat().save_pretrained(tmp_path)
     card = (tmp_path / "README.md").read_text()
     assert "arxiv.org/abs/2405.16727" in card and "pipeline_tag: text-generation" in card
-    assert "More Information Needed" not in card and 'pip install "relational-attention[hf]"' in card
+    assert "More Information Needed" not in card and "`pip install '.[hf]'` in a clone of" in card
     code = card.split("```python")[1].split("```")[0].replace("path/to/this/folder", str(tmp_path))
     exec(code, here := {})
     assert type(here["model"]).__name__ in card

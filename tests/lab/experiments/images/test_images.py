@@ -210,7 +210,7 @@ def test_cells_are_the_runs_of_the_tables():
         (["--data.dataset=cifar10"], "data.folder: cifar10 needs the folder that holds cifar-10-python.tar.gz or"),
         (["--data.dataset=cifar100", "--data.folder=none"], "data.folder: expected cifar-100-python.tar.gz or"),
         (["--data.dataset=cifar"], "data.dataset: expected one of 'digits', 'mnist', 'cifar10', 'cifar100'"),
-        (["--data.folder=x"], "data.folder: expected null with digits, which comes with a package, got 'x'"),
+        (["--data.folder=x"], "comes with a package (pictures of yours need --data.dataset folder), got 'x'"),
         (["--data.from_hub=true"], "data.from_hub: expected false with digits"),
         (
             ["--data.dataset=cifar10", "--data.from_hub=true", "--data.folder=x"],

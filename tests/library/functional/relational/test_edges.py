@@ -119,6 +119,7 @@ FULL = (2, 4, 4, 5)  # (B, H, N, M) of draw_inputs()
     ({"scale": None}, TypeError, "^scale: expected a number, got None"),
     ({"rel_scale": "1"}, TypeError, "^rel_scale: expected a number, got '1'"),
     ({"scale": float("nan")}, "^scale: expected a finite number"),
+    ({"scale": 10**400}, r"^scale: expected a number that floats hold, got an integer of 1,329 bits"),
     ({"rel_activation": ["tanh"]}, TypeError, "^rel_activation: expected a name or a function"),
     ({"symbols": None}, TypeError, "^symbols: expected a tensor, got NoneType"),
     ({"symbols": [[1.0]]}, TypeError, "^symbols: expected a tensor, got list"),
