@@ -54,7 +54,8 @@ def _parser_of(prog: str) -> Any:
         help=f"{CHECKPOINT} Without one: a small model that comes with this package, see --example.",
     )
     names = " or ".join(EXAMPLES)
-    add("--example", type=str, metavar="NAME", help=f"Small model of this package: {names} (default: {DEFAULT}).")
+    about = f"Small model of this package: {names} (default: {DEFAULT}, with the extra language)."
+    add("--example", type=str, metavar="NAME", help=about)
     add("--text", type=str, help='First text to show; "-" reads it from standard input.')
     samples = f'"game TASK" ({", ".join(GAMES)}), "digit 0" to "digit {DIGITS - 1}"'
     add("--image", type=str, help=f"First image to show, of an image classifier: a file, or a sample: {samples}.")

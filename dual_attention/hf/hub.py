@@ -37,7 +37,8 @@ _CARD = """---
 # {{ name }}
 
 This repository holds a `{{ name }}` of the package `dual_attention` ([paper]({{ paper_url }})). With the package
-installed (`pip install '.[hf]'` in a clone of relational-attention, which is not on the package index yet), this loads it:
+installed (`pip install '.[hf]'` in a clone of relational-attention, which is not on the package index yet), this loads
+it:
 
 ```python
 from dual_attention.hf import {{ name }}

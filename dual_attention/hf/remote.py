@@ -31,7 +31,8 @@ tags:
 # {name}
 
 This folder holds a `{name}` of the package `dual_attention` for transformers. With the package installed
-(`pip install '.[hf]'` in a clone of relational-attention, which is not on the package index yet), either of these loads it:
+(`pip install '.[hf]'` in a clone of relational-attention, which is not on the package index yet), either of these
+loads it:
 
 ```python
 import dual_attention.hf  # tells transformers about such models

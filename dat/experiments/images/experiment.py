@@ -63,8 +63,8 @@ class ImageClassification(SweptExperiment[ImageConfig, PreparedImages]):
     title = "image classification"
     about: ClassVar = {
         "train": "Train one model to classify images, in a new run folder. Without options: a small ViDAT on 1,797 "
-        "handwritten digits that come with scikit-learn (the extra digits), a minute. CIFAR is taken from an official archive in "
-        "--data.folder, and pictures of yours from one with a folder for each class: --data.dataset folder.",
+        "handwritten digits that come with scikit-learn (the extra digits), a minute. CIFAR is taken from an official "
+        "archive in --data.folder, and pictures of yours from one with a folder for each class: --data.dataset folder.",
         "reproduce": "Accuracy of Vision Transformers and ViDATs. The defaults are small models on handwritten "
         "digits, a few minutes; --scale tables-1-and-3 and --scale table-4 are the published grids on CIFAR, for a "
         "GPU. Cells that are done are skipped, so the same command continues after Ctrl-C. Writes results.csv, "

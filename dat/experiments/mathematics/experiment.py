@@ -63,7 +63,8 @@ class Mathematics(SweptExperiment[MathematicsConfig, PreparedQuestions]):
     title = "mathematics"
     about: ClassVar = {
         "train": "Train an encoder-decoder model to answer questions of school mathematics, in a new run folder. "
-        "Without options: a tiny model on linear equations, which are generated first, a minute or two (the extra mathematics).",
+        "Without options: a tiny model on linear equations, which are generated first (the extra mathematics), a "
+        "minute or two.",
         "reproduce": "Accuracy of answers by length of training, a DAT beside a Transformer. The defaults are 16 runs "
         "of tiny models, a few minutes (--dry_run says how long here); questions are generated first. Cells that "
         "are done are skipped, so the same command continues after Ctrl-C. Writes results.csv, comparison.md "
