@@ -58,7 +58,7 @@ def whose_weights(run: RunFolder, checkpoint: Path | None = None) -> str:
     if checkpoint is None and not result:
         return f"{words}, since the run is not finished"
     if best == step:
-        return f"{words}, the best ones"
+        return f"{words}, the {'best' if checkpoint else 'last and best'} ones"
     if checkpoint is not None:
         return words
     kept = f"; the best ones are of step {int(best):,}, in {run.checkpoints.folder}" if best is not None else ""

@@ -17,6 +17,7 @@ from dat.training.loop import Trainer
 from dat.training.measuring import stream_sizes
 from dat.training.metrics import MetricsLog, read_rows
 from dat.training.runs import resume_run, start_run
+from dat.training.saved_weights import whose_weights
 from dat.training.sharding_groups import blocks_of
 from tests.lab.experiments.language.conftest import named, tiny_config
 from tests.support.processes import together
@@ -132,6 +133,11 @@ def test_training_ends_when_nothing_improves(tmp_path):
     assert (result["best"]["step"], result["best"]["val_loss"]) == (rows[best]["step"], min(losses))
     kept = [int(path.name.rpartition("-")[2]) for path in folder.checkpoints.all()]
     assert result["best"]["step"] in kept and len(kept) <= 2
+    best = result["best"]["step"]
+    told = f"the average of the weights of step {result['steps']}, the last ones; the best ones are of step {best}, in "
+    assert whose_weights(folder).startswith(told)
+    [path] = [path for path in folder.checkpoints.all() if path.name.endswith(f"-{best:08d}")]
+    assert whose_weights(folder, path) == f"the average of the weights of step {best}, the best ones"
     result = start_run(LANGUAGE, named(overfitting(tmp_path, steps=4), "short")).read_result()
     assert (result["ended_early"], result["steps"]) == (False, 4)
 
