@@ -15,7 +15,8 @@ from PIL import Image
 from dat.experiments.images.config import ImageDataConfig, ImageModelConfig
 from studies.emoji import pictures
 from studies.emoji.experiment import Emoji, EmojiConfig, check_identities
-from studies.emoji_games.experiment import TASKS, EmojiDataConfig, drawings, emoji_splits
+from studies.emoji_games.experiment import TASKS, EmojiDataConfig, drawings, emoji_splits, scenes_of
+from studies.emoji_games.rule import FEATURES, fitted_threshold, nearest, rule_accuracy
 from tests.support.refusals import refusals
 
 TREES = 60
@@ -160,3 +161,29 @@ def test_games_with_a_file_that_is_no_picture(folder):
     broken.write_bytes(b"no picture")
     with pytest.raises(ValueError, match=rf"data\.folder: .*both.*{broken.name}: image: expected an image .* none"):
         drawings(str(folder))
+
+
+@pytest.mark.parametrize("kind", FEATURES)
+@pytest.mark.parametrize("task", ("same", "occurs"))
+def test_an_untrained_rule_tells_equal_pictures_and_no_other(kind, task):
+    """It is always right where both vendors draw alike, and by chance where one draws what the other does not."""
+    drawn = torch.randint(1, 256, (2, 40, 3, 12, 12), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
+    alike = torch.stack([drawn[0], drawn[0]])
+    for cells, low, high in ((alike, 100, 100), (drawn, 40, 65)):
+        splits = {name: scenes_of(task, 600, cells, seed) for seed, name in enumerate(("train", "test", "unseen"))}
+        found = rule_accuracy(splits, kind)
+        assert {*found} == {"test", "unseen"} and all(low <= value <= high for value in found.values())
+
+
+def test_the_first_object_is_compared_with_the_nearest_other():
+    images = torch.zeros(1, 3, 36, 36, dtype=torch.uint8)
+    for place, value in ((1, 10), (3, 50), (8, 13)):  # empty cells are no objects
+        row, column = divmod(place, 3)
+        images[0, :, 12 * row : 12 * row + 12, 12 * column : 12 * column + 12] = value
+    assert nearest(images, FEATURES["mean colour"]).item() == pytest.approx(3 * 3**0.5)
+    assert nearest(images, FEATURES["pixels"]).item() == pytest.approx(3 * (3 * 144) ** 0.5)
+
+
+def test_a_threshold_is_where_most_are_right():
+    distances, labels = torch.tensor([4.0, 1.0, 3.0, 2.0, 9.0]), torch.tensor([0, 1, 0, 1, 1])
+    assert fitted_threshold(distances, labels) == 2.5

@@ -12,6 +12,8 @@ from .inference import equivalence_p, half_width, holm, paired_p
 
 Frame: TypeAlias = Any
 """A pandas.DataFrame, whose own annotations leave open whether a selection is one."""
+FAILED = 60.0
+"""Accuracy in percent below which a run on two classes has failed: ten points above chance."""
 
 
 def read_results(*files: Path) -> Frame:
@@ -39,6 +41,11 @@ def mean_text(values: Sequence[float], digits: int = 1, *, sign: bool = False) -
     plus = "+" if sign else ""
     mean = sum(values) / len(values)
     return f"{mean:{plus}.{digits}f}" + (f" ± {half_width(values):.{digits}f}" if len(values) > 1 else "")
+
+
+def failed(values: Sequence[float], bound: float = FAILED) -> str:
+    """How many runs have failed, ``2 of 10``."""
+    return f"{sum(value < bound for value in values)} of {len(values)}"
 
 
 def differences(

@@ -12,11 +12,12 @@ import pandas as pd
 from dat.experiments.relational_games.presets import PRESETS as GAMES
 from dat.sweeps.grid import GridConfig
 from dat.training.metrics import Row
+from dual_attention._base.colours import RED
 from dual_attention._base.plots import house_style, legend_below, matplotlib_figure, save_figure
 from studies._lib.inference import half_width
 from studies._lib.rates import at_rates
 from studies._lib.readings import compared, interval, p_text
-from studies._lib.tables import Frame, by_seed, markdown, read_results
+from studies._lib.tables import Frame, by_seed, failed, markdown, read_results
 from studies.emoji_games.experiment import TEST_SETS, EmojiGamesGrid, EmojiSets
 from studies.relational_games.toolbox import toolbox
 
@@ -60,16 +61,20 @@ def accuracies(measure: str, rows: Frame, *tasks: str) -> Frame:
 
 
 def table_of_accuracy() -> str:
-    """Accuracy by model, task and set."""
-    rows, lines = read_results(RESULTS), []
-    seeds = accuracies("test", rows, *STUDY.tasks).index
-    for model, name in NAMES.items():
-        parameters = rows.loc[rows["model"] == model, "parameters"].iloc[0]
-        line = {"model": name, "parameters": f"{parameters:,}", "seeds": len(seeds)}
+    """Accuracy by model, task and set, and the runs that failed on emoji never trained on; untrained rules first."""
+    rules = read_results(RESULTS.parent / "rule.csv").assign(parameters=1, steps=0)
+    rules["model"] = "untrained rule: " + rules["rule"]
+    rows = pd.concat([rules, read_results(RESULTS).replace({"model": NAMES})])
+    lines = []
+    for name in (*dict.fromkeys(rules["model"]), *NAMES.values()):
+        own = rows[rows["model"] == name]
+        line = {"model": name, **{key: f"{own[key].iloc[0]:,}" for key in ("parameters", "steps")}}
+        line["seeds"] = own["seed"].nunique()
         for task in STUDY.tasks:
+            of = own[own["task"] == task]
             for measure, words in TEST_SETS.items():
-                values = accuracies(measure, rows, task).loc[seeds, model].tolist()
-                line[f"`{task}`, {words}"] = interval(values, sign=False)
+                line[f"`{task}`, {words}"] = interval(of[measure].tolist(), sign=False)
+            line[f"`{task}`, failed"] = failed(of["unseen"].tolist())
         lines.append(line)
     return markdown(pd.DataFrame(lines))
 
@@ -99,7 +104,7 @@ COLOURS = dict(zip(NAMES, ("#8c8c8c", "#1f6fb4", "#08306b", "#7b3fa0"), strict=T
 
 def draw_accuracy(rows: Sequence[Row], path: Path) -> None:
     """Draw accuracies by task and set: means over seeds with their intervals, and every seed."""
-    frame = pd.DataFrame(rows)
+    frame, rule = pd.DataFrame(rows), read_results(RESULTS.parent / "rule.csv").query("rule == 'pixels'")
     with house_style():
         figure, axes = matplotlib_figure(1, len(STUDY.tasks), figsize=(9.2, 3.6), sharey=True)
         for axis, task in zip(axes, STUDY.tasks, strict=True):
@@ -117,6 +122,11 @@ def draw_accuracy(rows: Sequence[Row], path: Path) -> None:
                 look = {"fmt": "o", "color": COLOURS[model], "markersize": 6, "capsize": 3}
                 axis.errorbar(places, means, halves, label=name, **look)
             axis.axhline(50, color="#606060", linewidth=1, linestyle=":")
+            for place, measure in enumerate(TEST_SETS):
+                level = rule.loc[rule["task"] == task, measure].mean()
+                axis.hlines(
+                    level, place - 0.3, place + 0.3, RED, "dashed", label=None if place else "untrained rule: pixels"
+                )
             axis.set_xticks(range(len(TEST_SETS)), list(TEST_SETS.values()))
             axis.set_title(task)
         axes[0].set_ylabel("accuracy (%)")
