@@ -11,6 +11,7 @@ import pandas as pd
 from dat.sweeps.grid import GridConfig
 from dat.training.metrics import Row
 from studies._lib.paired import paired_differences, table
+from studies._lib.tables import failed
 from studies.digit_games.experiment import DigitGamesGrid
 
 EXPERIMENT = "studies/digit_games/experiment.py:DigitGames"
@@ -28,7 +29,7 @@ def table_of_means() -> str:
     rows = pd.read_csv(Path(__file__).parent / "results" / "digits" / "results.csv")
     trials: Any = rows.groupby(["model", "seed"])[["test", "unseen", "fall"]].mean()
     means = trials.groupby("model").mean()
-    columns = ("classes trained on", "never seen", "never seen, less the Transformer", "fall, less the Transformer's")
+    columns = ("classes trained on", "failed", "never seen", "never seen, less the Transformer", "fall, less the Transformer's")
     arms = [model for model in STUDY.models if model != REFERENCE]
     unseen, fall = (paired_differences(trials[measure], REFERENCE, arms) for measure in ("unseen", "fall"))
     lines = [["model", *columns]]
@@ -36,7 +37,8 @@ def table_of_means() -> str:
         beside = ["", f"{means.fall[model]:.1f} in all"]
         if model in arms:
             beside = [f"{found[model].words()} ({probability(found[model].holm)})" for found in (unseen, fall)]
-        lines.append([f"`{model}`", f"{means.test[model]:.1f}", f"{means.unseen[model]:.1f}", *beside])
+        runs = failed(rows.loc[rows["model"] == model, "test"].tolist())
+        lines.append([f"`{model}`", f"{means.test[model]:.1f}", runs, f"{means.unseen[model]:.1f}", *beside])
     return table(lines)
 
 

@@ -17,10 +17,10 @@ from dat.experiments.relational_games.presets import PRESETS as GAMES
 from dat.training.configs import LoopConfig
 from dat.training.metrics import Row
 from dual_attention._base.plots import house_style, legend_below, matplotlib_figure, save_figure
-from studies._lib.inference import half_width, holm, mcnemar_p
+from studies._lib.inference import half_width, holm, mcnemar_p, sign_flip_p
 from studies._lib.rates import RATES, at_rate, at_rates, every_rate, own_rates, table_of_rates
 from studies._lib.readings import Compared, compared, interval, p_text
-from studies._lib.tables import Frame, by_seed, markdown, read_results
+from studies._lib.tables import Frame, by_seed, failed, markdown, read_results
 from studies.relational_games.toolbox import toolbox
 
 EXPERIMENT = "relational-games"
@@ -147,6 +147,12 @@ def slopes(table: Frame, kind: str) -> list[float]:
     return (arms @ centred / sum(value**2 for value in centred)).tolist()
 
 
+def of_arms(rows: Frame, *arms: str) -> str:
+    """How many single runs of some arms have failed, ``0, 1, 0 of 20``."""
+    counts = [failed(rows.loc[rows["model"] == arm, "test"].tolist()).split(" of ") for arm in arms]
+    return f"{', '.join(count for count, _ in counts)} of {counts[0][1]}"
+
+
 def table_of_sizes() -> str:
     """Accuracy by kind and size, the size that validation chose, and the slope over doublings."""
     results, lines = Results(), []
@@ -156,6 +162,7 @@ def table_of_sizes() -> str:
         for kind, table in found.items():
             line = {"kind": f"`{kind}`", "seeds": len(table)}
             line |= {f"size {size:g}": interval(table[f"{kind}-{size:g}"], sign=False) for size in SIZES}
+            line["failed"] = of_arms(results.rows, *(f"{kind}-{size:g}" for size in SIZES))
             line |= {"best (validation)": results.best(kind).rpartition("-")[2]}
             slope = corrected[kind]
             lines.append(line | {"by doubling": interval(slope.values), "p (Holm)": p_text(slope.p)})
@@ -270,19 +277,43 @@ def table_of_confirmation() -> str:
         for (name, one), (arm, other) in zip(found.items(), pairs, strict=True):
             line = {"question": f"{family}: {name}", "points": interval(one.values), "p": p_text(one.p)}
             line |= {f"`{task}`": interval((table[arm] - table[other]).tolist()) for task, table in tasks.items()}
-            lines.append(line | {"outcome": one.verdict()})
+            lines.append(line | {"failed, in this order": of_arms(rows, arm, other), "outcome": one.verdict()})
     return markdown(pd.DataFrame(lines))
 
 
-def rated(measure: str) -> Frame:
-    """A measure, mean over both tasks, by seed and model, for the seeds that have all arms at all rates."""
-    rows = read_results(RESULTS / "size/results.csv", RESULTS / "rates/results.csv")
+RATED_ROWS = RESULTS / "size/results.csv", RESULTS / "rates/results.csv"
+
+
+def rated(measure: str, *tasks: str) -> Frame:
+    """A measure, mean over both tasks or some, by seed and model, for the seeds that have all arms at all rates."""
+    rows = read_results(*RATED_ROWS)
+    rows = rows[rows["task"].isin(tasks or ("same", "occurs"))]
     return every_rate(by_seed(rows, "model", measure, points=["task"]), RATED)
 
 
 def table_by_rate() -> str:
     """Accuracy by kind and learning rate, and the rate that validation chose."""
     return table_of_rates(rated("test"), own_rates(rated("val"), RATED), {arm: f"`{arm}`" for arm in RATED})
+
+
+def table_by_task() -> str:
+    """Squared distances beside inner products by task and rate: means, failed runs, and runs below all of the other."""
+    lines = []
+    for task in ("same", "occurs"):
+        table = rated("test", task)
+        for rate in RATES:
+            distance, symmetric = (table[at_rate(arm, rate)] for arm in ("distance-1", "symmetric-0.5"))
+            less = (distance - symmetric).tolist()
+            line = {"task": f"`{task}`", "rate": f"{rate:g}", "squared distances": interval(distance, sign=False)}
+            line |= {"inner products": interval(symmetric, sign=False), "difference": interval(less)}
+            line |= {"p (flips)": p_text(sign_flip_p(less)), "failed": _both(failed(distance), failed(symmetric))}
+            below = failed(distance, symmetric.min()), failed(symmetric, distance.min())
+            lines.append(line | {"below the other's worst run": _both(*below)})
+    return markdown(pd.DataFrame(lines))
+
+
+def _both(first: str, second: str) -> str:
+    return f"{first.partition(' ')[0]} and {second}"
 
 
 def table_of_own_rates() -> str:
@@ -359,6 +390,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "readings": table_of_readings,
     "confirmation": table_of_confirmation,
     "rates": table_by_rate,
+    "by task": table_by_task,
     "own rates": table_of_own_rates,
     "match pattern": table_of_match_pattern,
 }
