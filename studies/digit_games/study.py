@@ -29,7 +29,13 @@ def table_of_means() -> str:
     rows = pd.read_csv(Path(__file__).parent / "results" / "digits" / "results.csv")
     trials: Any = rows.groupby(["model", "seed"])[["test", "unseen", "fall"]].mean()
     means = trials.groupby("model").mean()
-    columns = ("classes trained on", "failed", "never seen", "never seen, less the Transformer", "fall, less the Transformer's")
+    columns = (
+        "classes trained on",
+        "failed",
+        "never seen",
+        "never seen, less the Transformer",
+        "fall, less the Transformer's",
+    )
     arms = [model for model in STUDY.models if model != REFERENCE]
     unseen, fall = (paired_differences(trials[measure], REFERENCE, arms) for measure in ("unseen", "fall"))
     lines = [["model", *columns]]

@@ -19,7 +19,7 @@ from dat.experiments.sequences.model import SequenceModelKeys
 from dat.experiments.sequences.presets import PRESETS as SEQUENCES
 from dat.training.configs import LoopConfig
 from dat.training.metrics import Row
-from studies._lib.tables import Frame, by_seed, differences, markdown, read_results
+from studies._lib.tables import Frame, by_seed, differences, failed, markdown, read_results
 from studies.relational_games.toolbox import toolbox
 from studies.rivals.models import GamesRival, rival
 
@@ -130,6 +130,8 @@ def compared(family: str, grid: str) -> str:
         for name, arm in (("Transformer", transformer), ("DAT", dat))
     ]
     lines[1]["less Transformer"] = _told(differences(table, [(dat, transformer)]).iloc[0], digits)
+    if family == "games":
+        lines = [line | _by_task(arm) for line, arm in zip(lines, (transformer, dat), strict=True)]
     for arm, ours, theirs in zip(rivals, less_t.to_dict("records"), dat_less.to_dict("records"), strict=True):
         readings = (
             _reading(ours, counts, "helps", "costs"),
@@ -144,8 +146,16 @@ def compared(family: str, grid: str) -> str:
                 "": ", ".join(word for word in readings if word) or "undecided",
             }
             | ({"": "runs again" if arm in CONFIRM[family] else "not read"} if again else {})
+            | (_by_task(arm) if family == "games" else {})
         )
     return markdown(pd.DataFrame(lines))
+
+
+def _by_task(arm: str) -> dict[str, str]:
+    """Mean accuracy of an arm in games by task, and its failed runs."""
+    rows = read_results(FOLDER / "results/games-rivals.csv").query("model == @arm")
+    means = {f"`{task}`": f"{own['test'].mean():.1f}" for task, own in rows.groupby("task")}
+    return {**means, "failed": failed(rows["test"].tolist())}
 
 
 def beside_the_control(grid: str = "confirm") -> str:
