@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import re
+import shutil
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
 import pandas as pd
 import pytest
 
+from dat.cli.main import main
 from dat.experiments import experiment_named
 from dat.sweeps.experiment import swept
 from dat.sweeps.grid import GridConfig, cells
 from dat.sweeps.study import load_module, load_study, with_study
+from studies import rules
 from studies._lib.inference import equivalence_p, half_width, mcnemar_p, paired_p, sign_flip_p
 from studies._lib.matching import matching_width
 from studies._lib.readings import compared
@@ -53,6 +57,69 @@ def test_its_grids_list_their_cells(folder):
     experiment = with_study(swept(experiment_named(study.experiment)), study)
     for grid in study.grids.values():
         assert isinstance(grid, GridConfig) and cells(experiment, grid)
+
+
+# The rule of the house ------------------------------------------------------------------------------------------------
+
+ROWS = {
+    "untrained rule": "pixels, rule.py",
+    "linear gate": "gate",
+    "rotary positions": "every arm",
+    "steps": "1,500",
+    "rates": "own rates",
+    "failed": "below 60 %",
+}
+NEW_STUDY = """
+from dataclasses import replace
+from dat.experiments.language.experiment import LanguageModelling
+
+EXPERIMENT = "language"
+PRESETS = {"gate": replace(LanguageModelling.presets["T-tiny"], name="gate", output_gate="identity")}
+PRESETS["trained"] = replace(PRESETS["gate"], name="trained", pos_enc_type="pos_emb")
+GRIDS = {"new": LanguageModelling.Grid.with_presets(PRESETS)(models=("gate", "T-tiny"), seeds=1)}
+"""
+
+
+def test_only_studies_of_before_the_rule_are_excused(folder, module):
+    older = folder.name in rules.OLDER
+    assert older or any("failed" in make() for make in module.TABLES.values())
+    rules.check(module)
+    assert {*STUDIES} >= rules.OLDER and len(rules.OLDER) == 14
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        *(({row: ""}, f"lacks {row} (") for row in ROWS),
+        ({"linear gate": "T"}, "ROWS['linear gate']: expected a model of its grids, got 'T'"),
+        ({"rotary positions": "no order"}, "ROWS['rotary positions']: expected every arm, got 'no order'"),
+        ({"rates": "tuned"}, "ROWS['rates']: expected own rates or one rate, got 'tuned'"),
+        ({}, None),
+    ],
+)
+def test_a_new_study_without_its_rows_is_refused_by_the_command(change, message, tmp_path, monkeypatch, capsys):
+    file = tmp_path / "studies" / "new" / "study.py"
+    file.parent.mkdir(parents=True)
+    shutil.copy(rules.__file__, file.parents[1])
+    file.write_text(f"{NEW_STUDY}ROWS = {ROWS | change}\n")
+    monkeypatch.chdir(tmp_path)
+    words = ["reproduce", "language", "--study", str(file), "--scale=new", "--dry_run"]
+    assert main(words) == (2 if message else 0)
+    said = capsys.readouterr()
+    assert message in said.err if message else "cells" in said.out
+
+
+def test_an_arm_without_rotary_positions_and_a_study_without_any_row_are_refused(tmp_path):
+    file = tmp_path / "new" / "study.py"
+    file.parent.mkdir()
+    file.write_text(NEW_STUDY)
+    module = load_module(file)
+    with pytest.raises(ValueError, match=r"lacks untrained rule \(.*; linear gate \(.*; failed \("):
+        rules.check(module)
+    module.ROWS, grid = ROWS, module.GRIDS["new"]
+    module.GRIDS["more"] = replace(grid, models=("gate", "trained"))
+    with pytest.raises(ValueError, match="expected them in every arm, not so in trained"):
+        rules.check(module)
 
 
 def test_rivals_are_as_large_as_the_transformers():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
@@ -14,7 +14,7 @@ from ..experiments import EXPERIMENTS, experiment_named
 from ..sweeps.experiment import AnySwept, SweptExperiment, swept
 from ..sweeps.grid import GridFolder
 from ..sweeps.reproduce import reproduce as run_grid
-from ..sweeps.study import load_study, with_study
+from ..sweeps.study import Study, check_rules, load_study, with_study
 from ..training.config_io import OptionParser, build_parser, parse_config, read_config
 from ..training.configs import value_named
 from ..training.interrupt import Interrupted
@@ -37,7 +37,7 @@ def grid_parser(prog: str, experiment: AnySwept) -> OptionParser:
 
 def reproduce(prog: str, arguments: Sequence[str], name: str) -> int:
     """``dat reproduce NAME``."""
-    experiment, arguments = of_study(swept(experiment_named(name)), arguments)
+    experiment, arguments = of_study(swept(experiment_named(name)), arguments, check_rules)
     grid, options = parse_config(grid_parser(prog, experiment), experiment.Grid, arguments)
     check_grid_of(experiment, grid.out)
     try:
@@ -53,8 +53,13 @@ def reproduce(prog: str, arguments: Sequence[str], name: str) -> int:
     return 0
 
 
-def of_study(experiment: AnySwept, arguments: Sequence[str]) -> tuple[AnySwept, list[str]]:
+def of_study(
+    experiment: AnySwept, arguments: Sequence[str], check: Callable[[Study], None] | None = None
+) -> tuple[AnySwept, list[str]]:
     """The experiment with what the last ``--study FILE`` adds to it, and the other arguments.
+
+    Args:
+        check: refuses a study by a ``ValueError``.
 
     Raises:
         ValueError: if the study is of another experiment; as :func:`~dat.sweeps.study.load_study`.
@@ -70,6 +75,8 @@ def of_study(experiment: AnySwept, arguments: Sequence[str]) -> tuple[AnySwept, 
     study = load_study(found.study)
     if (name := experiment_named(study.experiment).name) != experiment.name:
         raise ValueError(f"{study.file}: a study of {name}, not of {experiment.name}")
+    if check is not None:
+        check(study)
     return with_study(experiment, study), others
 
 

@@ -59,6 +59,21 @@ def load_study(file: str | Path) -> Study:
     return Study(path, experiment, grids, presets, figures)
 
 
+def check_rules(study: Study) -> None:
+    """Let ``studies/rules.py`` refuse ``studies/NAME/study.py`` before it is run, if there is such a file.
+
+    Raises:
+        ValueError: naming the file, and what its function ``check(module)`` misses in it.
+    """
+    path = study.file.resolve()
+    rules = path.parents[1] / "rules.py"
+    if rules.parent.name == "studies" and rules.is_file():
+        try:
+            module_of(rules).check(module_of(path))
+        except ValueError as error:
+            raise ValueError(f"{study.file}: {error}") from None
+
+
 def _by_name(path: Path, name: str, found: Any, fits: Callable[[Any], bool], what: str) -> Mapping[str, Any]:
     if isinstance(found, Mapping) and all(isinstance(key, str) and fits(value) for key, value in found.items()):
         return found
