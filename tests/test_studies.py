@@ -16,7 +16,7 @@ from dat.experiments import experiment_named
 from dat.sweeps.experiment import swept
 from dat.sweeps.grid import GridConfig, cells
 from dat.sweeps.study import load_module, load_study, with_study
-from studies import rules
+from studies import hypotheses, rules
 from studies._lib.inference import equivalence_p, half_width, mcnemar_p, paired_p, sign_flip_p
 from studies._lib.matching import matching_width
 from studies._lib.readings import compared
@@ -57,6 +57,24 @@ def test_its_grids_list_their_cells(folder):
     experiment = with_study(swept(experiment_named(study.experiment)), study)
     for grid in study.grids.values():
         assert isinstance(grid, GridConfig) and cells(experiment, grid)
+
+
+def test_all_hypotheses_follow_from_the_results():
+    """What is corrected over all counts every comparison that a table of the pages corrects in its family."""
+    written, found = pd.read_csv(hypotheses.FILE), hypotheses.hypotheses()
+    pd.testing.assert_frame_equal(written, found, check_dtype=False, rtol=1e-9)
+    assert not found.duplicated(["study", "family", "hypothesis"]).any()
+    kept = [(found[p] < 0.05).sum() for p in ("holm_in_family", "benjamini_hochberg_over_all", "holm_over_all")]
+    said = re.search(
+        r"lists (\d+) comparisons in (\d+) families.*?: (\d+) are\s.*?, (\d+) after .*? and (\d+) after",
+        PAGES["studies/README.md"],
+        re.DOTALL,
+    )
+    assert said is not None
+    families = found[["study", "family"]].drop_duplicates()
+    assert [*map(int, said.groups())] == [len(found), len(families), *kept]
+    assert (found["p"] <= found["holm_in_family"]).all() and (found["p"] <= found["benjamini_hochberg_over_all"]).all()
+    assert (found["benjamini_hochberg_over_all"] <= found["holm_over_all"]).all()
 
 
 # The rule of the house ------------------------------------------------------------------------------------------------
