@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import shutil
 from dataclasses import replace
@@ -75,6 +76,13 @@ def test_all_hypotheses_follow_from_the_results():
     assert [*map(int, said.groups())] == [len(found), len(families), *kept]
     assert (found["p"] <= found["holm_in_family"]).all() and (found["p"] <= found["benjamini_hochberg_over_all"]).all()
     assert (found["benjamini_hochberg_over_all"] <= found["holm_over_all"]).all()
+
+
+def test_digests_are_of_all_announcements_as_they_are():
+    files = sorted(ROOT.glob("studies/*/ANNOUNCED.md"))
+    lines = [f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.relative_to(ROOT)}\n" for file in files]
+    assert (ROOT / "studies" / "announcements.sha256").read_text(encoding="utf-8") == "".join(lines)
+    assert {file.parent.name for file in files} >= {*STUDIES} - rules.OLDER
 
 
 # The rule of the house ------------------------------------------------------------------------------------------------
