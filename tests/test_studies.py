@@ -142,7 +142,7 @@ def test_an_arm_without_rotary_positions_and_a_study_without_any_row_are_refused
     module = load_module(file)
     with pytest.raises(ValueError, match=r"lacks untrained rule \(.*; linear gate \(.*; failed \("):
         rules.check(module)
-    module.ROWS, grid = ROWS, module.GRIDS["new"]
+    vars(module)["ROWS"], grid = ROWS, module.GRIDS["new"]
     module.GRIDS["more"] = replace(grid, models=("gate", "trained"))
     with pytest.raises(ValueError, match="expected them in every arm, not so in trained"):
         rules.check(module)

@@ -64,10 +64,10 @@ def table_of_accuracy() -> str:
     """Accuracy by model, task and set, and the runs that failed on emoji never trained on; untrained rules first."""
     rules = read_results(RESULTS.parent / "rule.csv").assign(parameters=1, steps=0)
     rules["model"] = "untrained rule: " + rules["rule"]
-    rows = pd.concat([rules, read_results(RESULTS).replace({"model": NAMES})])
+    rows: Frame = pd.concat([rules, read_results(RESULTS).replace({"model": NAMES})])
     lines = []
     for name in (*dict.fromkeys(rules["model"]), *NAMES.values()):
-        own = rows[rows["model"] == name]
+        own: Frame = rows[rows["model"] == name]
         line = {"model": name, **{key: f"{own[key].iloc[0]:,}" for key in ("parameters", "steps")}}
         line["seeds"] = own["seed"].nunique()
         for task in STUDY.tasks:

@@ -273,7 +273,8 @@ def leads_by_steps() -> str:
     )
     lengths = [(512, 50), (512, 75), (512, 100), (512, 150), (128, 50)]
     lines = []
-    for (task, n), cell in rows.groupby(["task", "n_train"]):
+    cells: Any = rows.groupby(["task", "n_train"])
+    for (task, n), cell in cells:
         line, theirs = [f"`{task}`", f"{n:,}"], []
         for batch, epochs in lengths:
             own = cell[(cell["batch_size"] == batch) & (cell["epochs"] == epochs)]
