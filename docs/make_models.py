@@ -24,6 +24,8 @@ from dual_attention import symbol_retrieval
 PAGE = Path(__file__).resolve().parent / "models.md"
 COLUMNS = ("name", "symbols", "masks", "packing", "cache", "compile", "export", "linear")
 NO = "–"
+MASKED = 1088, 2176
+"""Lengths between which it doubles with a mask too: a smaller mask is built whole."""
 REFUSALS = (TypeError, ValueError, NotImplementedError)
 
 
@@ -134,13 +136,17 @@ class Trial:
         except Exception:  # of whatever kind the tracer's is
             return False
 
-    def is_linear(self) -> bool:
-        """Whether the largest tensor on the way grows with the length, not with its square."""
+    def is_linear(self, **masks: Tensor) -> bool:
+        """Whether the largest tensor on the way grows with the length, not with its square.
+
+        Args:
+            masks: options that it takes, for sequences of the lengths :data:`MASKED`; they may not change that.
+        """
         sizes = []
-        for n in self.entry.lengths:
+        for n in MASKED if masks else self.entry.lengths:
             module, x = self.built(n).float(), self.entry.inputs(n)
             with torch.no_grad(), Largest() as largest:
-                self.entry.call(module, x)
+                self.entry.call(module, x, **{name: mask[:, :n] for name, mask in masks.items()})
             sizes.append(largest.numel)
         return sizes[1] < 3 * sizes[0]
 
@@ -171,8 +177,13 @@ class Largest(TorchDispatchMode):
 def row(name: str) -> str:
     """The line of the page on an entry, as it turns out."""
     trial = Trial(ENTRIES[name])
-    flags = (trial.packs(), trial.caches(), trial.compiles(), trial.exports(), trial.is_linear())
-    cells = (f"`{name}`", trial.symbols(), ", ".join(trial.masks()) or NO, *("yes" if flag else NO for flag in flags))
+    masks, packs, linear = [*trial.masks()], trial.packs(), trial.is_linear()
+    if linear and "padding" in masks:
+        linear = trial.is_linear(padding_mask=torch.arange(MASKED[1]) < torch.tensor([[MASKED[1]], [MASKED[0] // 2]]))
+    if linear and packs:
+        linear = trial.is_linear(segments=torch.arange(MASKED[1])[None] // N)
+    flags = (packs, trial.caches(), trial.compiles(), trial.exports(), linear)
+    cells = (f"`{name}`", trial.symbols(), ", ".join(masks) or NO, *("yes" if flag else NO for flag in flags))
     return f"| {' | '.join(cells)} |"
 
 
@@ -191,7 +202,7 @@ each is built and called; with other arguments it may support more or less.
 - **cache**: decoding in two chunks gives what one call gives.
 - **compile**, **export**: one graph without a break, of `torch.compile` and `torch.export`, with the same numbers.
 - **linear**: on a CPU the largest tensor on the way grows with the length, not with its square: fused kernels, tiles
-  or blocks.
+  or blocks. So it does with padding and with packed sequences, where these are taken.
 """
 
 

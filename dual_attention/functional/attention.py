@@ -13,6 +13,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 from . import reference
 from .checks import (
@@ -28,18 +29,22 @@ from .checks import (
     is_autocast,
     is_open,
 )
-from .derivatives import differentiable_again, needs_plain
+from .derivatives import differentiable_again, is_traced, needs_plain
 from .mask_patterns import MaskPattern, block_of
 from .masks import pattern_and_bias
 from .padding import zero_padding
 
-LARGEST_MASK = 2**22
+LARGEST_MASK = 2**20
 """Entries (receivers times senders) up to which a mask is built whole; beyond, a block of receivers at a time.
 
-Where an export leaves lengths open, it is always built whole."""
+A backward pass computes such a block again, and keeps no mask: memory grows with the length, not with its square. Where
+an export leaves lengths open, the mask is always built whole."""
 
-BLOCK = 512
-"""Receivers in such a block."""
+BLOCK = 192
+"""Receivers in such a block: the fewest that PyTorch's kernel takes 64 at a time."""
+
+BLOCK_ON_GPU = 512
+"""The same on a GPU, where small operations wait for one another."""
 
 
 def attention(
@@ -153,26 +158,34 @@ def _by_kernels(
     """Attention by PyTorch's kernels, a block of receivers at a time if there are many pairs."""
     n, m = q.shape[2], k.shape[2]
     if mask.only_causal and bias is None:
-        out = _fused(q, k, v, (None, None), None, scale, dropout, is_causal=True)
+        out = _fused(q, k, v, (None, None), scale, dropout, is_causal=True)
     elif bias is None and mask.hides_nothing:
-        out = _fused(q, k, v, (None, None), None, scale, dropout)
+        out = _fused(q, k, v, (None, None), scale, dropout)
     elif mask.hides_nothing or is_open(n, m) or n * m <= LARGEST_MASK:
         whole = mask.dense(q.device)
         if bias is None:  # the same in every layer that the pattern serves
-            opened = mask.once(("opened", q.device), lambda: _opened(whole))
+            opened = mask.once(("opened", q.device, q.dtype), lambda: _opened(whole, q.dtype))
         else:
-            opened = _opened(whole, bias)
-        out = _fused(q, k, v, opened, bias, scale, dropout)
+            opened = _opened(whole, q.dtype, bias)
+        out = _fused(q, k, v, opened, scale, dropout)
     else:
-        outs = []
-        for start in range(0, n, BLOCK):
-            rows = slice(start, min(start + BLOCK, n))
-            columns = slice(*mask.senders(rows.start, rows.stop))
-            part_bias = None if bias is None else block_of(bias, rows, columns)
-            opened = _opened(mask.block(rows, columns, q.device), part_bias)
-            outs.append(_fused(q[:, :, rows], k[:, :, columns], v[:, :, columns], opened, part_bias, scale, dropout))
-        out = torch.cat(outs, dim=2)
+        size = BLOCK if q.is_cpu else BLOCK_ON_GPU
+        block = partial(_block, mask, scale, dropout)
+        if torch.is_grad_enabled() and not is_traced():
+            block = partial(checkpoint, block, use_reentrant=False, preserve_rng_state=dropout > 0)
+        blocks = [block(slice(start, min(start + size, n)), q, k, v, bias) for start in range(0, n, size)]
+        out = torch.cat(blocks, dim=2)
     return out
+
+
+def _block(
+    mask: MaskPattern, scale: float, dropout: float, rows: slice, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None
+) -> Tensor:
+    """Attended values of a block of receivers."""
+    columns = slice(*mask.senders(rows.start, rows.stop))
+    part_bias = None if bias is None else block_of(bias, rows, columns)
+    opened = _opened(mask.block(rows, columns, q.device), q.dtype, part_bias)
+    return _fused(q[:, :, rows], k[:, :, columns], v[:, :, columns], opened, scale, dropout)
 
 
 def _fused(
@@ -180,16 +193,12 @@ def _fused(
     k: Tensor,
     v: Tensor,
     opened: tuple[Tensor | None, Tensor | None],
-    bias: Tensor | None,
     scale: float,
     dropout: float,
     is_causal: bool = False,
 ) -> Tensor:
     """PyTorch's attention, given what :func:`_opened` makes of mask and bias."""
     mask, nothing = opened
-    if mask is not None and bias is not None:
-        bias = bias.masked_fill(bias == -torch.inf, 0.0)
-        mask = torch.zeros_like(mask, dtype=q.dtype).masked_fill(~mask, -torch.inf) + bias.to(q.dtype)
     out = F.scaled_dot_product_attention(
         q,
         k,
@@ -203,13 +212,15 @@ def _fused(
     return out if nothing is None else out.masked_fill(nothing, 0.0)
 
 
-def _opened(mask: Tensor | None, bias: Tensor | None = None) -> tuple[Tensor | None, Tensor | None]:
-    """The mask with the rows that have nothing to attend opened to all senders, and which rows those are.
+def _opened(mask: Tensor | None, dtype: torch.dtype, bias: Tensor | None = None) -> tuple[Tensor | None, Tensor | None]:
+    """Mask to add to scores, and the rows that have nothing to attend: they are opened to all senders.
 
     For such a row a fused kernel may return NaN, or NaN gradients: let it attend everything and drop what it receives.
     """
     mask = reference.without_hidden(mask, bias)
     if mask is None:
         return None, None
-    nothing = ~mask.any(dim=-1, keepdim=True)
-    return mask | nothing, nothing
+    shown = torch.zeros((), dtype=dtype, device=mask.device)
+    if bias is not None:
+        shown = bias.masked_fill(bias == -torch.inf, 0.0)
+    return reference.fill_hidden(shown, mask), ~mask.any(dim=-1, keepdim=True)

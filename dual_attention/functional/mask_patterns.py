@@ -137,12 +137,13 @@ class MaskPattern:
             mask = also((self.receiver_segments[:, rows, None] == self.sender_segments[:, None, columns])[:, None])
         if self.window is not None or (self.causal and columns.stop > rows.start + self.offset + 1):
             senders = torch.arange(columns.start, columns.stop, device=device)
-            receivers = torch.arange(rows.start, rows.stop, device=device) + self.offset
-            ahead = (senders - receivers[:, None])[None, None]
+            receivers = (torch.arange(rows.start, rows.stop, device=device) + self.offset)[None, None, :, None]
             if self.causal:
-                mask = also(ahead <= 0)
+                mask = also(senders <= receivers)
+            elif self.window is not None:
+                mask = also(senders < receivers + self.window)
             if self.window is not None:
-                mask = also(ahead.abs() < self.window)
+                mask = also(senders > receivers - self.window)
         return mask
 
     def hide_(self, scores: Tensor, rows: slice, columns: slice) -> None:

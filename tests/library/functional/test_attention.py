@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dual_attention.functional import MaskPattern, attention, causal_mask, reference
+from tests.lab.estimate.measuring import peak
 from tests.support.refusals import refusals
 
 attention_module = importlib.import_module("dual_attention.functional.attention")  # its name is also the function's
@@ -114,12 +115,20 @@ def test_reference_gradients():
     window=st.sampled_from([None, 2]),
     with_mask=st.booleans(),
     with_bias=st.booleans(),
+    padded=st.booleans(),
+    packed=st.booleans(),
     earlier=st.sampled_from([0, 0, 3]),
 )
-def test_blocks_of_long_sequences_are_the_reference(seed, n, block, causal, window, with_mask, with_bias, earlier):
+def test_blocks_of_long_sequences_are_the_reference(
+    seed, n, block, causal, window, with_mask, with_bias, padded, packed, earlier
+):
     m = n + earlier
     inputs, mask, bias = draw_inputs(seed, 2, 4, 2, n, m, 2, 3)
-    pattern = MaskPattern(n, m, mask if with_mask else None, causal=causal, window=window, offset=earlier)
+    real, segments = mask[:, 1, 0], mask[:, 1, 0].long().cumsum(-1) // 2
+    parts = {"padding": real} if padded else {}
+    if packed:
+        parts |= {"receiver_segments": segments[:, earlier:], "sender_segments": segments}
+    pattern = MaskPattern(n, m, mask if with_mask else None, **parts, causal=causal, window=window, offset=earlier)
     arguments = {"scale": 0.7, "bias": bias if with_bias else None}
     wanted, _ = reference.attention(*inputs, mask=pattern.dense(None), **arguments)
     with pytest.MonkeyPatch.context() as patch:
@@ -130,6 +139,21 @@ def test_blocks_of_long_sequences_are_the_reference(seed, n, block, causal, wind
     cotangent = torch.randn_like(wanted)
     for a, b in zip(*(torch.autograd.grad(x, inputs, cotangent) for x in (ours, wanted)), strict=True):
         torch.testing.assert_close(a, b, atol=1e-12, rtol=1e-12)
+
+
+def test_padding_and_packing_need_memory_for_lengths():
+    n = 4096
+    q, k, v = (torch.randn(2, 4, n, 64, requires_grad=True) for _ in range(3))
+    real, segments = torch.arange(n) < torch.tensor([[n], [n // 3]]), torch.arange(n)[None] // 700
+
+    def taken(**parts):
+        pattern = MaskPattern(n, n, causal=True, **parts)
+        return peak(lambda: torch.autograd.grad(attention(q, k, v, scale=0.1, mask=pattern)[0].sum(), (q, k, v)))
+
+    # Behind zeros for padding, whose copies are as large as the keys and values.
+    without = taken(padding=torch.ones_like(real[:1]))
+    assert taken(padding=real) <= 1.1 * without
+    assert taken(receiver_segments=segments, sender_segments=segments) <= 1.1 * without
 
 
 @pytest.mark.parametrize("order", [{}, {"causal": True}, {"causal": True, "window": 9}], ids=str)
