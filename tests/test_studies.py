@@ -11,9 +11,11 @@ from types import ModuleType
 
 import pandas as pd
 import pytest
+import torch
 
 from dat.cli.main import main
 from dat.experiments import experiment_named
+from dat.experiments.relational_games.config import GamesModelConfig
 from dat.sweeps.experiment import swept
 from dat.sweeps.grid import GridConfig, cells
 from dat.sweeps.study import load_module, load_study, with_study
@@ -22,6 +24,7 @@ from studies._lib.inference import equivalence_p, half_width, mcnemar_p, paired_
 from studies._lib.matching import matching_width
 from studies._lib.readings import compared
 from studies._lib.tables import by_seed, differences
+from studies.relational_games.toolbox import ToolboxConfig, toolbox_relation
 from tests.support.documents import PAGES, ROOT, links
 from tests.support.refusals import refused
 
@@ -232,3 +235,16 @@ test_bad_input = refused(
     (lambda: mcnemar_p([True], [True, False]), "second: expected as many outcomes as first, 1, got 2"),
     (lambda: matching_width(parameters, 900), "target: expected a number of parameters that some width has, got 900"),
 )
+
+
+@pytest.mark.parametrize("sharpness", [None, 2.0])
+def test_detached_relations_are_as_sharp_as_those_of_pairs(sharpness: float | None):
+    model = GamesModelConfig(n_relations=3, d_model=12)
+    pair, receiver, sender = (
+        toolbox_relation(model, ToolboxConfig(of=of, sharpness=sharpness)) for of in ("pair", "receiver", "sender")
+    )
+    x = torch.randn(2, 5, 12)
+    own = pair(x, x).diagonal(dim1=1, dim2=2).mT
+    for other, axis in ((receiver, 2), (sender, 1)):
+        other.load_state_dict(pair.state_dict())
+        torch.testing.assert_close(other(x, x), own.unsqueeze(axis).expand(2, 5, 5, 3))

@@ -16,6 +16,10 @@ MaybeNone: TypeAlias = Any
 """Beside a type: or None, of which only the caller can know. A type checker lets both uses pass, as in typeshed."""
 
 
+HALVES = (torch.bfloat16, torch.float16)
+"""Types that are too narrow for the scores of a softmax."""
+
+
 def is_readable(x: Tensor) -> bool:
     """Whether the values of ``x`` can be looked at without waiting for a device or breaking a graph.
 

@@ -34,7 +34,7 @@ from torch import Tensor
 from torch.nn.functional import dropout as drop
 
 from .activations import Activation, activation_function
-from .checks import without_autocast
+from .checks import HALVES, without_autocast
 from .symbols import RelativeSymbols
 
 
@@ -135,13 +135,15 @@ def inner_products(q: Tensor, k: Tensor, scale: float) -> Tensor:
 
 
 def scores_for_softmax(q: Tensor, k: Tensor, scale: float) -> Tensor:
-    """As :func:`inner_products`, but of float16 in float32: a softmax of scores beyond float16 would be NaN.
+    """As :func:`inner_products`, but of float16 and bfloat16 in float32.
+
+    A softmax of scores beyond float16 would be NaN, and one of scores rounded to bfloat16 some hundredths off.
 
     >>> q = torch.ones(1, 1, 2, 4, dtype=torch.float16)
     >>> scores_for_softmax(q, q, scale=1.0).dtype
     torch.float32
     """
-    if q.dtype != torch.float16:
+    if q.dtype not in HALVES:
         return inner_products(q, k, scale)
     with without_autocast(q):
         return inner_products(q.float(), k.float(), scale)

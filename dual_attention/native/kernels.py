@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..functional.checks import HALVES
 from ..functional.relational.blocks import Gradients, LinearArguments
 from ..functional.relational.inputs import RelationalAttentionOutput, RelationalInputs
 from ..functional.relational.operation import linear_arguments, registered
@@ -28,8 +29,6 @@ SOURCE = Path(__file__).with_name("relational_attention.c")
 
 LEVELS = 2**16
 """Number of rates of dropout, to one of which a rate is rounded; the factor of what is kept is that of the rounded."""
-
-HALVES = (torch.bfloat16, torch.float16)
 
 
 def _left_to_pytorch() -> frozenset[torch.dtype]:

@@ -5,6 +5,8 @@
 
 #include "vectors.h"
 
+#define CHAIN 1024 /* terms that are summed one after another, at most: sums of sums are rounded less */
+
 /* Products c = a b of matrices, or added to c, in corners of a few rows and vectors whose sums are in registers.
    Numbers of a are `down` apart from row to row and `along` along a row; rows of b and c are ldb and ldc apart. */
 #define OF_PRODUCT                                                                                            \
@@ -13,7 +15,7 @@
 INLINE void corner(const int rows, const int vectors, OF_PRODUCT) {
   Vector sum[TALL][WIDE];
   UNROLL for (int i = 0; i < rows; i++) UNROLL for (int v = 0; v < vectors; v++)
-    sum[i][v] = add ? load(c + i * ldc + v * LANES) : ALL(0.0f);
+    sum[i][v] = ALL(0.0f);
   for (Size k = 0; k < depth; k++) {
     Vector row[WIDE];
     UNROLL for (int v = 0; v < vectors; v++) row[v] = load(b + k * ldb + v * LANES);
@@ -23,7 +25,7 @@ INLINE void corner(const int rows, const int vectors, OF_PRODUCT) {
     }
   }
   UNROLL for (int i = 0; i < rows; i++) UNROLL for (int v = 0; v < vectors; v++)
-    store(c + i * ldc + v * LANES, sum[i][v]);
+    store(c + i * ldc + v * LANES, add ? load(c + i * ldc + v * LANES) + sum[i][v] : sum[i][v]);
 }
 
 #define CORNER(rows, vectors)                                             \
@@ -62,13 +64,19 @@ PANEL(6, 2)
   for (; width - j >= vectors * LANES; j += vectors * LANES)                             \
     panel_##vectors(height, depth, a, down, along, b + j, ldb, c + j, ldc, add);
 
-/* The product; its width is a multiple of LANES. */
-static void product(Size height, Size width, OF_PRODUCT) {
+static void short_product(Size height, Size width, OF_PRODUCT) {
   Size j = 0;
 #if WIDE == 4
   PANELS(4) PANELS(3)
 #endif
   PANELS(2) PANELS(1)
+}
+
+/* The product; its width is a multiple of LANES. */
+static void product(Size height, Size width, OF_PRODUCT) {
+  short_product(height, width, least(depth, CHAIN), a, down, along, b, ldb, c, ldc, add);
+  for (Size k = CHAIN; k < depth; k += CHAIN)
+    short_product(height, width, least(depth - k, CHAIN), a + k * along, down, along, b + k * ldb, ldb, c, ldc, 1);
 }
 
 /* The same in each of some lanes by itself: c_ij = sum over k of a_ik b_jk, or added to it. Numbers of a are `a_row`
@@ -80,7 +88,7 @@ static void product(Size height, Size width, OF_PRODUCT) {
 INLINE void lane_corner(const int rows, const int columns, OF_LANES) {
   Vector sum[8][4];
   UNROLL for (int i = 0; i < rows; i++) UNROLL for (int j = 0; j < columns; j++)
-    sum[i][j] = add ? load(c + i * c_row + j * c_next) : ALL(0.0f);
+    sum[i][j] = ALL(0.0f);
   for (Size k = 0; k < depth; k++) {
     Vector y[4];
     UNROLL for (int j = 0; j < columns; j++) y[j] = load(b + j * b_row + k * b_next);
@@ -90,7 +98,7 @@ INLINE void lane_corner(const int rows, const int columns, OF_LANES) {
     }
   }
   UNROLL for (int i = 0; i < rows; i++) UNROLL for (int j = 0; j < columns; j++)
-    store(c + i * c_row + j * c_next, sum[i][j]);
+    store(c + i * c_row + j * c_next, add ? load(c + i * c_row + j * c_next) + sum[i][j] : sum[i][j]);
 }
 
 #define LANE_CORNER(rows, columns)                                                                        \

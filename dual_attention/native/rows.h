@@ -24,17 +24,20 @@ static void find_places(const Call *x, int32_t *place, Size i0, Size given, Span
 /* Attended rows, (lanes, ld), of weights (J, lanes): some columns of them, for four receivers at a time. */
 INLINE void some_rows(const int vectors, const float *table, Size ld, const int32_t *place, const float *a, Size lanes,
                       Size seen, float *to) {
-  for (Size i = 0; i < lanes; i += 4) {
-    Vector sum[4][WIDE];
-    UNROLL for (int l = 0; l < 4; l++) UNROLL for (int v = 0; v < vectors; v++) sum[l][v] = ALL(0.0f);
-    for (Size j = 0; j < seen; j++)
-      UNROLL for (int l = 0; l < 4; l++) {
-        const float *row = table + (Size)place[j * lanes + i + l] * ld;
-        UNROLL for (int v = 0; v < vectors; v++) sum[l][v] += a[j * lanes + i + l] * load(row + v * LANES);
+  for (Size first = 0; !first || first < seen; first += CHAIN)
+    for (Size i = 0; i < lanes; i += 4) {
+      Vector sum[4][WIDE];
+      UNROLL for (int l = 0; l < 4; l++) UNROLL for (int v = 0; v < vectors; v++) sum[l][v] = ALL(0.0f);
+      for (Size j = first; j < least(first + CHAIN, seen); j++)
+        UNROLL for (int l = 0; l < 4; l++) {
+          const float *row = table + (Size)place[j * lanes + i + l] * ld;
+          UNROLL for (int v = 0; v < vectors; v++) sum[l][v] += a[j * lanes + i + l] * load(row + v * LANES);
+        }
+      UNROLL for (int l = 0; l < 4; l++) UNROLL for (int v = 0; v < vectors; v++) {
+        float *at = to + (i + l) * ld + v * LANES;
+        store(at, first ? load(at) + sum[l][v] : sum[l][v]);
       }
-    UNROLL for (int l = 0; l < 4; l++) UNROLL for (int v = 0; v < vectors; v++)
-      store(to + (i + l) * ld + v * LANES, sum[l][v]);
-  }
+    }
 }
 static void attend_rows(const float *table, Size ld, const int32_t *place, const float *a, Size lanes, Size seen,
                         float *to) {
@@ -54,12 +57,24 @@ static void add_to_rows(float *table, Size ld, const int32_t *place, const float
       }
     }
 }
+/* The same where a row serves many pairs: their weights, (K, lanes), are summed first, of CHAIN senders at a time. */
+static void add_by_row(const Call *x, float *table, Size ld, const int32_t *place, const float *a, Size seen,
+                       const float *g, float *of_rows) {
+  const Size L = x->block;
+  for (Size first = 0; first < seen; first += CHAIN) {
+    for (Size e = 0; e < x->library * L; e++) of_rows[e] = 0.0f;
+    for (Size j = first; j < least(first + CHAIN, seen); j++)
+      for (Size i = 0; i < L; i++) of_rows[place[j * L + i] * L + i] += a[j * L + i];
+    product(x->library, ld, L, of_rows, L, 1, g, ld, table, ld, 1);
+  }
+}
 /* Adds the gradient of the table, and writes that of the weights, (J, lanes), from that of what was attended:
    (lanes, ld) and, in lanes, (width, lanes). `of_rows` is memory for (K, lanes). */
 static void rows_backward(const Call *x, const float *table, Size ld, const int32_t *place, const float *a, Size seen,
                           const float *g, const float *g_lanes, float *of_rows, float *dtable, float *da) {
   const Size L = x->block;
-  add_to_rows(dtable, ld, place, a, L, seen, g);
+  if (x->library <= 2 * least(seen, CHAIN)) add_by_row(x, dtable, ld, place, a, seen, g, of_rows);
+  else add_to_rows(dtable, ld, place, a, L, seen, g);
   product(x->library, L, x->width, table, ld, 1, g_lanes, L, of_rows, L, 0);
   for (Size j = 0; j < seen; j++)
     for (Size i = 0; i < L; i++) da[j * L + i] = of_rows[place[j * L + i] * L + i];

@@ -107,7 +107,12 @@ INLINE Vector of_seen(const float *gradient, Vector weights) {
 static void through_softmax(const float *a, float *da, Size lanes, Size seen, float factor) {
   for (Size v = 0; v < lanes; v += LANES) {
     Vector mean = ALL(0.0f);
-    for (Size j = v; j < seen * lanes; j += lanes) mean += load(a + j) * of_seen(da + j, load(a + j));
+    for (Size first = 0; first < seen; first += 64) {
+      Vector some = ALL(0.0f);
+      for (Size j = first * lanes + v; j < least(first + 64, seen) * lanes; j += lanes)
+        some += load(a + j) * of_seen(da + j, load(a + j));
+      mean += some;
+    }
     for (Size j = v; j < seen * lanes; j += lanes)
       store(da + j, load(a + j) * (of_seen(da + j, load(a + j)) - mean) * factor);
   }

@@ -45,7 +45,8 @@ class DetachedRelation(Relation):
             return u, w
         if self.of == "shuffled":
             return u, w.gather(1, self._order(w)[..., None, None].expand_as(w))
-        own = (u * w).sum(-1, keepdim=True) / self.proj_dim**0.5
+        # The score will scale products of width one.
+        own = (u * w).sum(-1, keepdim=True) * (self.score.scale_of(self.proj_dim) / self.score.scale_of(1))
         return (own, torch.ones_like(own)) if self.of == "receiver" else (torch.ones_like(own), own)
 
     def _order(self, w: Tensor) -> Tensor:

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ..checks import HALVES
 from ..mask_patterns import MaskPattern, block_of
 from .head_products import add_head_products, multiply_heads
 from .pair_symbols import PairSymbols, pair_index
@@ -96,7 +97,7 @@ class Blocks:
         """Attention weights before dropout, ``(H, B, C, J)``; zero in rows that have nothing to attend."""
         scores = self.memory("scores", rows, columns)
         q, k = self.q[:, :, rows], self.k[:, :, columns].transpose(-2, -1)
-        if q.dtype == torch.float16:  # beyond which a score may lie
+        if q.dtype in HALVES:  # beyond which a score may lie, or which would round it
             q, k, scores = q.float(), k.float(), torch.empty_like(scores, dtype=self.wide)
         multiply_heads(q, k, scores, self.scale)
         if self.bias is not None:

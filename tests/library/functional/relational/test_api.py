@@ -227,6 +227,32 @@ def test_low_precision_is_no_worse_than_dense(dtype):
         assert ours <= 1.5 * theirs + 2 * eps
 
 
+@pytest.mark.parametrize("impl", ["reference", "dense", "linear", "blockwise", "sdpa"])
+@pytest.mark.parametrize("spread", [1, 10, 30])
+def test_bfloat16_is_as_exact_as_attention_of_pytorch(impl, spread):
+    """At scores of that standard deviation, in the output and the gradients of queries and keys."""
+    generator, shape = torch.Generator().manual_seed(0), (1, 4, 128, 64)
+    q, k, s, g, u = (torch.randn(shape, generator=generator).bfloat16() for _ in range(5))
+    q, k, u = q * spread**0.5, k * spread**0.5, u[0].permute(1, 0, 2)[None]
+
+    def errors(attend):
+        exact = attention_of_pytorch(*(wide := [x.double().requires_grad_() for x in (q, k, s)]))
+        ours = attend(*(low := [x.clone().requires_grad_() for x in (q, k, s)]))
+        wanted = exact, *torch.autograd.grad(exact, wide, g.double())
+        found = ours, *torch.autograd.grad(ours, low, g)
+        return [float(((a - b).norm() / b.norm()).detach()) for a, b in zip(found, wanted, strict=True)]
+
+    def attention_of_pytorch(q, k, s):
+        return torch.nn.functional.scaled_dot_product_attention(q, k, s)
+
+    def relational(q, k, s):
+        w_r = q.new_zeros(4, 64, 4)
+        return relational_attention(q, k, u, u, s, w_r, scale=0.125, rel_scale=0.125, impl=impl).output
+
+    for ours, theirs in zip(errors(relational), errors(attention_of_pytorch), strict=True):
+        assert ours < 1.5 * theirs + 5e-4
+
+
 def test_registered_operation():
     """Schema, fake tensors and autograd registration, which torch.compile and torch.export rely on."""
     leaves, _, _ = draw_inputs(n=5, m=5)
