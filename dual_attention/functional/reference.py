@@ -149,6 +149,15 @@ def scores_for_softmax(q: Tensor, k: Tensor, scale: float) -> Tensor:
         return inner_products(q.float(), k.float(), scale)
 
 
+def not_half(x: Tensor) -> Tensor:
+    """Factors of relations: in float32 for float16, in which a relation may be infinite whose mean is not.
+
+    >>> not_half(torch.ones(2, dtype=torch.float16)).dtype
+    torch.float32
+    """
+    return x.float() if x.dtype == torch.float16 else x
+
+
 def without_hidden(mask: Tensor | None, bias: Tensor | None) -> Tensor | None:
     """The mask, less the pairs that a bias of minus infinity hides.
 
@@ -349,11 +358,13 @@ def relational_attention(
     """
     mask = visible_pairs(observe, mask, bias, (q.shape[2], k.shape[2]), q.device)
     alpha = drop(observe("weights", attention_weights(q, k, scale=scale, mask=mask, bias=bias)), dropout)
-    r = observe("relations", relations(u, w, scale=rel_scale, activation=rel_activation, mask=mask, bias=bias))
-    messages = torch.einsum("bnmr,hdr->bhnmd", r, w_r)
-    relational = observe("relational_message", torch.einsum("bhnm,bhnmd->bhnd", alpha, messages))
+    kind = {"scale": rel_scale, "activation": rel_activation}
+    r = observe("relations", relations(not_half(u), not_half(w), **kind, mask=mask, bias=bias))
+    messages = torch.einsum("bnmr,hdr->bhnmd", r, not_half(w_r))
+    relational = torch.einsum("bhnm,bhnmd->bhnd", not_half(alpha), messages).to(alpha.dtype)
+    relational = observe("relational_message", relational)
     symbols = symbol_values(observe, symbols, q.shape[1])
-    return relational + observe("symbol_message", attend_to_symbols(alpha, symbols)), alpha, r
+    return relational + observe("symbol_message", attend_to_symbols(alpha, symbols)), alpha, r.to(u.dtype)
 
 
 def relational_cross_attention(

@@ -39,7 +39,8 @@ def blockwise_relational_attention(x: RelationalInputs) -> RelationalAttentionOu
         weights = attention_weights(q[:, :, rows], k[:, :, columns], scale=x.scale, **masks)
         alpha = F.dropout(weights, x.dropout)
         u, w = u[:, rows], w[:, columns]
-        relate = partial(reference.relations, u, w, scale=x.rel_scale, activation=x.rel_activation, **masks)
+        factors = map(reference.not_half, (u, w))
+        relate = partial(reference.relations, *factors, scale=x.rel_scale, activation=x.rel_activation, **masks)
         symbols = symbols_of_block(x.symbols, table, rows, columns)
         # The choice has looked at the whole: no library here has a row for each pair.
         return attend(alpha, u, w, symbols, rel_scale=x.rel_scale, relate=relate, symbol_per_pair=False)[:2]

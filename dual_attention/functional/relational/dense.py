@@ -48,14 +48,15 @@ def dense_relational_attention(
         alpha = F.dropout(alpha, x.dropout)
     relate = None
     if x.activated or x.need_weights or (observe is not None and observe.watches("relations")):
+        u, w = map(reference.not_half, (x.u, x.w))
         relate = partial(
-            reference.relations, x.u, x.w, scale=x.rel_scale, activation=x.rel_activation, mask=mask, bias=x.bias
+            reference.relations, u, w, scale=x.rel_scale, activation=x.rel_activation, mask=mask, bias=x.bias
         )
     symbols, received, r = attend(alpha, x.u, x.w, x.symbols, rel_scale=x.rel_scale, relate=relate, observe=observe)
     output = messages(symbols, received, x.w_r, observe)
     if r is None or not x.need_weights:
         return RelationalAttentionOutput(output)
-    return RelationalAttentionOutput(output, alpha, x.with_padded(r))
+    return RelationalAttentionOutput(output, alpha, x.with_padded(r.to(x.u.dtype)))
 
 
 def reason_for_dense(x: RelationalInputs, *, in_bfloat16: bool) -> str | None:

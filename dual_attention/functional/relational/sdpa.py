@@ -14,6 +14,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from .. import reference
 from ..activations import activation_name
 from ..attention import attention
 from ..checks import is_open
@@ -34,7 +35,7 @@ def sdpa_relational_attention(x: RelationalInputs) -> RelationalAttentionOutput:
     batch, groups, m, _ = x.k.shape
     n_relations, p = x.u.shape[2:]
     width = symbols.shape[-1]
-    u = (x.rel_scale * x.u)[:, None]
+    u = reference.not_half(x.rel_scale * x.u)[:, None]
     values: list[Tensor] = [symbols.expand(batch, groups, m, width)]
     first, relations, attended_symbols = 0, [], None
     while first < n_relations:
@@ -44,7 +45,7 @@ def sdpa_relational_attention(x: RelationalInputs) -> RelationalAttentionOutput:
         attended, _ = attention(x.q, x.k, torch.cat(values, dim=-1), scale=x.scale, mask=x.pattern, bias=x.bias)
         if first == 0:
             attended_symbols, attended = attended[..., :width], attended[..., width:]
-        relations.append((attended.unflatten(-1, (last - first, p)) * u[..., first:last, :]).sum(-1))
+        relations.append((attended.unflatten(-1, (last - first, p)) * u[..., first:last, :]).sum(-1).to(x.u.dtype))
         values, first = [], last
     assert attended_symbols is not None  # there is a relation at least
     return x.output(attended_symbols, torch.cat(relations, dim=-1))

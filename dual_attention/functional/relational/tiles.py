@@ -75,8 +75,8 @@ _HAS_BFLOAT16 = _has("avx512_bf16") or _HAS_TILES
 
 
 def relations_under_weights(heads: int, u: Tensor, w: Tensor, scale: float, workspace: Workspace) -> Relations:
-    """Relations in the form that suits these sizes."""
-    tiles = prefers_tiles(heads, u.shape[3], in_bfloat16=multiplies_bfloat16(u))
+    """Relations in the form that suits these sizes; in float16 none are built, for one may be infinite."""
+    tiles = u.dtype != torch.float16 and prefers_tiles(heads, u.shape[3], in_bfloat16=multiplies_bfloat16(u))
     return (RelationTiles if tiles else RelationKeys)(u, w, scale, workspace)
 
 
@@ -127,6 +127,8 @@ class RelationKeys(Relations):
 
     def attend(self, alpha: Tensor, rows: slice, columns: slice) -> Tensor:
         keys = self.keys(alpha, columns)
+        if keys.dtype == torch.float16:
+            keys = keys.float()
         return keys.mul_(self.queries(rows)).sum(self.of_width).permute(1, 2, 0, 3)
 
     def backward_(

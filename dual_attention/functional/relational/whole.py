@@ -59,7 +59,10 @@ def attend(
     r = None if relate is None else relate()
     if r is not None and observe is not None:
         r = observe("relations", r)
-    received = attend_to_relations(alpha, u, w, rel_scale) if r is None else torch.einsum("bhnm,bnmr->bhnr", alpha, r)
+    if r is None:
+        received = attend_to_relations(alpha, u, w, rel_scale)
+    else:
+        received = torch.einsum("bhnm,bnmr->bhnr", alpha.to(r.dtype), r).to(alpha.dtype)
     if symbols is None:
         return None, received, r
     if observe is not None:
@@ -92,7 +95,7 @@ def attend_to_relations(alpha: Tensor, u: Tensor, w: Tensor, rel_scale: float) -
         keys = torch.einsum("bhnm,bmrp->bhnrp", alpha, w)
     else:
         keys = (alpha.flatten(1, 2) @ w.flatten(2)).view(*alpha.shape[:3], *w.shape[2:])
-    return (keys * (rel_scale * u).unsqueeze(1)).sum(dim=-1)
+    return (reference.not_half(keys) * (rel_scale * u).unsqueeze(1)).sum(dim=-1).to(alpha.dtype)
 
 
 def attend_to_symbols(

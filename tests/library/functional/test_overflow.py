@@ -80,6 +80,29 @@ def test_relational_cross_attention(activation, need_weights):
     assert_finite(functional.disentangled_relational_cross_attention(*inputs, rel_activation=activation, **how), inputs)
 
 
+@pytest.mark.parametrize("heads", [2, 16])
+@pytest.mark.parametrize("activation", ["identity", "relu"])
+def test_relations_beyond_float16(heads, activation):
+    """A relation may lie beyond if its mean over senders does not. All implementations sum such relations alike."""
+    generator = torch.Generator().manual_seed(0)
+    shapes = [(B, heads, 60, 8)] * 2 + [(B, 60, 3, 16)] * 2 + [(B, heads, 60, 8), (heads, 8, 3)]
+    sizes = 1.0, 1.0, 120.0, 120.0, 1.0, 1e-3
+    leaves = [(a * torch.randn(s, generator=generator)).half() for a, s in zip(sizes, shapes, strict=True)]
+    how = {"scale": 0.3, "rel_scale": 1.0, "rel_activation": activation}
+    exact = [x.double().requires_grad_() for x in leaves]
+    r = functional.reference.relations(exact[2], exact[3], scale=1.0)
+    assert (r.abs() > 65_504).double().mean() > 0.1
+    wanted = functional.relational_attention(*exact, **how, impl="reference").output
+    wanted = [wanted, *torch.autograd.grad(wanted.sum(), exact)]
+    impls = ["reference", "dense", "linear", "blockwise"] + ["sdpa"] * (activation == "identity")
+    for impl in impls:
+        low = [x.clone().requires_grad_() for x in leaves]
+        out = functional.relational_attention(*low, **how, impl=impl).output
+        for ours, theirs in zip([out, *torch.autograd.grad(out.sum(), low)], wanted, strict=True):
+            error = (ours.double() - theirs).abs().max() / theirs.abs().max()
+            assert error < 2e-2 or theirs.abs().max() > 65_504, impl
+
+
 def scored_beyond_float16():
     """Queries and keys whose scores, some 110,000 under a scale of 0.35, lie apart by many units."""
     generator = torch.Generator().manual_seed(0)
