@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dual_attention.mechanisms import Relation
+from dual_attention.mechanisms import Dot, Relation
 
 Relatum = Literal["pair", "receiver", "sender", "shuffled"]
 SEED = 20_240_501
@@ -45,7 +45,7 @@ class DetachedRelation(Relation):
             return u, w
         if self.of == "shuffled":
             return u, w.gather(1, self._order(w)[..., None, None].expand_as(w))
-        # The score will scale products of width one.
+        assert isinstance(self.score, Dot)  # which will scale products of width one
         own = (u * w).sum(-1, keepdim=True) * (self.score.scale_of(self.proj_dim) / self.score.scale_of(1))
         return (own, torch.ones_like(own)) if self.of == "receiver" else (torch.ones_like(own), own)
 

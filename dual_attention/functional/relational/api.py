@@ -72,8 +72,8 @@ def relational_attention(
         observe: sees the steps of :func:`.reference.relational_attention` and may replace them. ``"dense"`` shows them,
             which is what ``"auto"`` takes then, and ``"reference"``; the others raise.
 
-    In float16, a relation beyond 65,504 is infinite where maps return it. Its mean over senders, which messages are made
-    of, is computed in float32 by all implementations, and is infinite only if it lies beyond itself.
+    In float16, a relation beyond 65,504 is infinite where maps return it. Its mean over senders, of which messages are
+    made, is summed in float32 by all implementations, and is infinite only if it lies beyond itself.
 
     Returns:
         :class:`RelationalAttentionOutput` with an output of shape ``(B, H, N, d_h)``; rows with nothing to attend are
