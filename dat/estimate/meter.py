@@ -5,10 +5,10 @@ from __future__ import annotations
 import weakref
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +25,8 @@ from dual_attention.model_analysis.sites import is_tap
 from . import least
 from .counter import counter_formulas
 from .parts import BETWEEN, CHECKPOINTS, LOSS, attends_to_context, headings
+
+T = TypeVar("T")
 
 MOST_PAIRS = 2**20
 """Pairs of as many examples as the inside of a custom operation is followed for; more are taken in turn anyway."""
@@ -113,6 +115,7 @@ class Meter(TorchDispatchMode):
         self.made_in: list[str] = []
         self.is_backward = False
         self.is_inside = False
+        self.makes_gradients = False
         self.within: dict[Any, int] = {}
         self.before_recomputing: int | None = None
         self.is_block = False
@@ -163,6 +166,18 @@ class Meter(TorchDispatchMode):
 
     # ---- operations
 
+    def gradients_at_once(self, make: Callable[..., T]) -> Callable[..., T]:
+        """``make``, which a loss calls in the forward pass, so that its products count as the backward pass's."""
+
+        def made(*args: Any) -> T:
+            self.makes_gradients = True
+            try:
+                return make(*args)
+            finally:
+                self.makes_gradients = False
+
+        return made
+
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         if func is torch.ops.prim.device.default:  # half of all calls
             return args[0].fake_device if isinstance(args[0], FakeTensor) else func(*args)
@@ -187,7 +202,7 @@ class Meter(TorchDispatchMode):
             self.frames[0].part, self.own_products = self.own_products, None
             self._mark(made=1)  # the node of this very operation is there already
         part = self.part
-        if self.is_backward:
+        if self.is_backward or self.makes_gradients:
             self.backward[part] += number
             return
         self.forward[part] += number

@@ -20,6 +20,7 @@ from torch._subclasses.fake_tensor import (
 )
 from torch.utils.checkpoint import checkpoint
 
+from dual_attention.functional import losses
 from dual_attention.functional.relational import choice
 from dual_attention.transformer_blocks import Block
 
@@ -96,7 +97,7 @@ class Run:
         if self.sizes.dtype != self.dtype and any(p.is_floating_point() for p in model.parameters()):
             autocast = torch.autocast(self.sizes.device, dtype=self.dtype)
         hooks = torch.autograd.graph.saved_tensors_hooks(meter.keep, lambda tensor: tensor)
-        with _implementation(self.impl), meter:
+        with _implementation(self.impl), _loss_in(meter), meter:
             with autocast, torch.set_grad_enabled(training), hooks:
                 output = model(*call.args, **call.kwargs)
                 if not training:
@@ -146,3 +147,14 @@ def _implementation(impl: Implementation) -> Iterator[None]:
         yield
     finally:
         choice.choose = choose
+
+
+@contextmanager
+def _loss_in(meter: Meter) -> Iterator[None]:
+    """Let the meter count the gradients that a loss makes at once as the backward pass's; likewise."""
+    products = losses.output_layer_gradients
+    losses.output_layer_gradients = meter.gradients_at_once(products)
+    try:
+        yield
+    finally:
+        losses.output_layer_gradients = products

@@ -171,6 +171,11 @@ def _losses(
     return torch.cat(losses)
 
 
+def output_layer_gradients(errors: Tensor, x: Tensor | None, w: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
+    """Gradients of a chunk's hidden states ``x`` and of the weight ``w``; each if the other is given."""
+    return None if w is None else errors @ w, None if x is None else errors.t() @ x
+
+
 class _LinearCrossEntropy(torch.autograd.Function):
     """:func:`_losses`, of which both passes go through the chunks; nothing but the inputs is kept between them."""
 
@@ -210,11 +215,13 @@ class _LinearCrossEntropy(torch.autograd.Function):
             x = x.to(ctx.precision)
             errors = torch.softmax(_logits(x, w, b), dim=-1) * g[:, None]
             errors = errors.scatter_add(1, y[:, None], -g[:, None])
-            low = errors.to(ctx.precision)
-            if needs_hidden:
-                grad_hidden.append((low @ w).to(hidden.dtype))
+            of_hidden, of_weight = output_layer_gradients(
+                errors.to(ctx.precision), x if needs_weight else None, w if needs_hidden else None
+            )
+            if of_hidden is not None:
+                grad_hidden.append(of_hidden.to(hidden.dtype))
             if grad_weight is not None:
-                grad_weight += low.t() @ x
+                grad_weight += of_weight
             if grad_bias is not None:
                 grad_bias += errors.sum(dim=0)
         return (
@@ -257,14 +264,15 @@ class _ReducedLinearCrossEntropy(torch.autograd.Function):
             errors = torch.log_softmax(F.linear(x, w, b), dim=-1, dtype=wide)
             losses.append(-errors.gather(1, y)[:, 0])
             errors.exp_().scatter_add_(1, y, errors.new_full((1, 1), -1.0).expand(y.shape))
-            if grad_bias is not None:
-                grad_bias += g @ errors
             low = errors if precision == wide else torch.empty_like(errors, dtype=precision)
             torch.mul(errors, g[:, None], out=low)
-            if needs_hidden:
-                grad_hidden.append((low @ w).to(hidden.dtype))
+            if grad_bias is not None:
+                grad_bias += low.sum(dim=0, dtype=wide)
+            of_hidden, of_weight = output_layer_gradients(low, x if needs_weight else None, w if needs_hidden else None)
+            if of_hidden is not None:
+                grad_hidden.append(of_hidden.to(hidden.dtype))
             if grad_weight is not None:
-                grad_weight += low.t() @ x
+                grad_weight += of_weight
         ctx.call = ignore_index, chunk_size, precision
         ctx.reduction = reduction
         ctx.save_for_backward(hidden, weight, bias, targets, torch.cat(grad_hidden), grad_weight, grad_bias)

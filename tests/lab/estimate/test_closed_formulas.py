@@ -54,7 +54,8 @@ def test_costs_are_those_of_the_closed_formulas(case: dict[str, Any]):
 
     Since the formulas were written, a model builds its mask once, projects symmetric relations once, merges heads that
     were rotated without a copy, and repeats neither keys nor symbols for the heads that share them; weights that are
-    built keep the mask itself and its opposite, not that twice.
+    built keep the mask itself and its opposite, not that twice. A loss multiplies by the output layer once less, and
+    keeps the gradients that it made.
     """
     model, arguments = case["model"], case["arguments"]
     config = LANGUAGE_PRESETS.get(model) if isinstance(model, str) else None
