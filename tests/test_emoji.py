@@ -17,6 +17,7 @@ from studies.emoji import pictures
 from studies.emoji.experiment import Emoji, EmojiConfig, check_identities
 from studies.emoji_games.experiment import TASKS, EmojiDataConfig, drawings, emoji_splits, scenes_of
 from studies.emoji_games.rule import FEATURES, fitted_threshold, nearest, rule_accuracy
+from studies.emoji_matched.experiment import OTHERS, TOLERANCE, levelled, matched_scenes, partners
 from tests.support.refusals import refusals
 
 TREES = 60
@@ -171,7 +172,7 @@ def test_an_untrained_rule_tells_equal_pictures_and_no_other(kind, task):
     alike = torch.stack([drawn[0], drawn[0]])
     for cells, low, high in ((alike, 100, 100), (drawn, 40, 65)):
         splits = {name: scenes_of(task, 600, cells, seed) for seed, name in enumerate(("train", "test", "unseen"))}
-        found = rule_accuracy(splits, kind)
+        found = rule_accuracy(splits, FEATURES[kind])
         assert {*found} == {"test", "unseen"} and all(low <= value <= high for value in found.values())
 
 
@@ -187,3 +188,47 @@ def test_the_first_object_is_compared_with_the_nearest_other():
 def test_a_threshold_is_where_most_are_right():
     distances, labels = torch.tensor([4.0, 1.0, 3.0, 2.0, 9.0]), torch.tensor([0, 1, 0, 1, 1])
     assert fitted_threshold(distances, labels) == 2.5
+
+
+@pytest.fixture(scope="module")
+def level() -> torch.Tensor:
+    drawn = torch.randint(256, (2, 40, 3, 12, 12), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
+    return levelled(drawn)
+
+
+def test_levelled_drawings_differ_in_no_mean_colour_and_no_spread(level):
+    grey = level.double()
+    assert (grey[:, :, 0] == grey[:, :, 2]).all() and grey.min() >= 1
+    assert (grey.mean((2, 3, 4)) - 128).abs().max() < 0.5 and (grey[:, :, 0].std((2, 3)) - 40).abs().max() < 0.5
+    assert levelled(torch.zeros(3, 12, 12, dtype=torch.uint8)).unique().tolist() == [128]
+
+
+def test_partners_are_as_far_as_the_same_emoji_and_as_frequent(level):
+    names = [str(i // 2) for i in range(40)]  # two variants of each identity
+    level = level.clone()
+    level[1, 7] = level[0, 7]  # which no other can be as near to
+    keep, others = partners(level[0], level[1], names)
+    first, second = (level[v].double().flatten(1) for v in (0, 1))
+    own = (first - second).norm(dim=1)
+    assert 7 not in keep and others.shape == (len(keep), OTHERS) and len(keep) > 20
+    for column in others.T:
+        assert torch.equal(column.sort().values, keep.sort().values)
+        distance = (first[keep] - second[column]).norm(dim=1)
+        assert ((distance / own[keep] - 1).abs() <= TOLERANCE).all()
+    assert all(names[i] != names[j] for i, row in zip(keep, others, strict=True) for j in row)
+    assert all(len({*row}) == OTHERS for row in others.tolist())
+
+
+@pytest.mark.parametrize("task", ("same", "occurs"))
+def test_scenes_of_matched_emoji_hold_the_first_or_its_partners(level, task):
+    pairs = [partners(level[v], level[1 - v], [*map(str, range(40))]) for v in (0, 1)]
+    images, labels, _ = matched_scenes(task, 200, level, pairs, seed=1)
+    cells = images.unflatten(3, (3, 12)).unflatten(2, (3, 12)).permute(0, 2, 4, 1, 3, 5).flatten(1, 2)
+    for scene, label in zip(cells, labels.tolist(), strict=True):
+        drawn = [(level == cell).all(-1).all(-1).all(-1).nonzero()[0].tolist() for cell in scene if cell.any()]
+        (vendor, first), *others = drawn
+        members, partnered = pairs[vendor]
+        allowed = partnered[members.tolist().index(first)].tolist()
+        beside = [emoji for _, emoji in others if emoji != first]
+        assert {v for v, _ in others} == {1 - vendor} and {*beside} <= {*allowed} and len({*beside}) == len(beside)
+        assert len(others) - len(beside) == label

@@ -46,9 +46,9 @@ def fitted_threshold(distances: Tensor, labels: Tensor) -> float:
     return float(found[place : place + 2].mean())
 
 
-def rule_accuracy(splits: Mapping[str, GameImages], kind: str) -> dict[str, float]:
+def rule_accuracy(splits: Mapping[str, GameImages], features: Callable[[Tensor], Tensor]) -> dict[str, float]:
     """Accuracy in percent on the sets that models are measured on; the threshold is fitted on their training set."""
-    features, train = FEATURES[kind], splits["train"]
+    train = splits["train"]
     threshold = fitted_threshold(nearest(train.images, features), train.labels)
     return {
         name: 100 * float(((nearest(split.images, features) < threshold) == split.labels).double().mean())
@@ -64,7 +64,8 @@ def main() -> None:
         for seed in range(SEEDS):
             data = EmojiDataConfig(n_train=STUDY.sizes[0], **vars(STUDY.data))
             splits = load_splits(task, data, seed)
-            lines += [{"task": task, "rule": kind, "seed": seed, **rule_accuracy(splits, kind)} for kind in FEATURES]
+            about = {"task": task, "seed": seed}
+            lines += [{**about, "rule": kind, **rule_accuracy(splits, of)} for kind, of in FEATURES.items()]
     pd.DataFrame(lines).round(3).to_csv(RESULTS.parent / "rule.csv", index=False)
 
 
