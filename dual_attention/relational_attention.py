@@ -264,8 +264,10 @@ class RelationalAttention(SymbolHeads):
                 dropout=call.dropout,
                 need_weights=need_weights,
             )
-            run = _run_agreeing if u.dtype == q.dtype else _run_like_u
-            attended, weights, relations = run(inputs, call.steps)
+            if u.dtype == q.dtype:
+                attended, weights, relations = run_chosen(inputs.agreeing(), observe=call.steps)
+            else:
+                attended, weights, relations = _run_like_u(inputs, call.steps)
             attended = call.observed("head_output", attended)
             output = self.resid_dropout(self.wo(merge_heads(attended)))
         return RelationalAttentionOutput(output, weights, relations)
@@ -316,10 +318,6 @@ class RelationalAttention(SymbolHeads):
         """
         wk_rel = self.wq_rel if self.symmetric_rels else self.wk_rel
         return self._factors(self.wq_rel(x), wk_rel(y))
-
-
-def _run_agreeing(x: RelationalInputs, observe: Observe | None) -> RelationalAttentionOutput:
-    return run_chosen(x.agreeing(), observe=observe)
 
 
 def _run_like_u(x: RelationalInputs, observe: Observe | None) -> RelationalAttentionOutput:

@@ -128,7 +128,7 @@ def checked_pattern(
     if pattern is None:
         sizes: dict[str, Any] = {"batch": batch, "heads": heads, "n": n, "m": m, "offset": earlier}
         pattern = mask_pattern(attn_mask, padding_mask, is_causal, window=window, segments=segments, **sizes)
-    check_parts(pattern, x, heads, shaped=given is None)
+    check_parts(pattern, x, heads, shaped=given is None, name="the receivers")
     return pattern
 
 
@@ -143,7 +143,7 @@ def shared_pattern(
     receivers = None if segments is None else segments[:, earlier:]
     pattern = MaskPattern(x.shape[1], m, None, padding, receivers, segments, causal, offset=earlier)
     if padding is not None or segments is not None:
-        check_parts(pattern, x, 1, shaped=True)
+        check_parts(pattern, x, 1, shaped=True, name="the receivers")
     return pattern
 
 

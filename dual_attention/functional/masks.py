@@ -27,6 +27,7 @@ All that are given must allow a pair for it to be attended. Additive (float) bia
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Literal
 
@@ -220,18 +221,19 @@ def pattern_and_bias(
         _check_pair_sizes("mask", mask, n, m)
         check_parts(mask, q, heads)
     else:
-        mask = MaskPattern(n, m, None if mask is None else _checked_mask("mask", mask, (batch, heads, n, m), q))
+        mask = MaskPattern(n, m, None if mask is None else _checked_mask("mask", mask, (batch, heads, n, m), {"q": q}))
     bias = check_bias(bias, batch=batch, heads=heads, n=n, m=m, name="bias")
     return mask, None if bias is None else bias.to(q.dtype)
 
 
-def check_parts(pattern: MaskPattern, q: Tensor, heads: int, *, shaped: bool = False) -> None:
+def check_parts(pattern: MaskPattern, q: Tensor, heads: int, *, shaped: bool = False, name: str = "q") -> None:
     """Raise ``TypeError`` or ``ValueError`` unless the parts of a pattern fit receivers ``q`` ``(B, ...)``.
 
     A pattern remembers for which receivers it was checked, so that all layers which it serves check it once.
 
     Args:
         shaped: whether types and shapes have been checked already; only devices are, then.
+        name: what messages call the receivers.
     """
     if pattern.window is not None:
         _check_window(pattern.window)
@@ -240,14 +242,15 @@ def check_parts(pattern: MaskPattern, q: Tensor, heads: int, *, shaped: bool = F
         return
     checked = _check_devices if shaped else _check_parts
     of_heads = None if pattern.attn_mask is None else heads
-    pattern.once((FITS, q.shape[0], of_heads, q.device), lambda: checked(pattern, q, heads))
+    pattern.once((FITS, q.shape[0], of_heads, q.device), lambda: checked(pattern, {name: q}, heads))
 
 
-def _check_parts(pattern: MaskPattern, q: Tensor, heads: int) -> None:
+def _check_parts(pattern: MaskPattern, named: dict[str, Tensor], heads: int) -> None:
+    (q,) = named.values()
     batch, n, m = q.shape[0], pattern.n, pattern.m
     if pattern.attn_mask is not None:
         check_axes(attn_mask=(pattern.attn_mask, 4))
-        _checked_mask("attn_mask", pattern.attn_mask, (batch, heads, n, m), q)
+        _checked_mask("attn_mask", pattern.attn_mask, (batch, heads, n, m), named)
     receivers, senders = pattern.receiver_segments, pattern.sender_segments
     if (receivers is None) != (senders is None):
         given, missing = ("senders", "receivers") if receivers is None else ("receivers", "senders")
@@ -259,18 +262,18 @@ def _check_parts(pattern: MaskPattern, q: Tensor, heads: int) -> None:
         ("segments", receivers, n),
         ("segments", senders, m),
     ):
-        check_same_device(**{"q": q, name: part})
+        check_same_device(**{**named, name: part})
         if part is not None and tuple(part.shape) not in ((batch, length), (1, length)):
             raise ValueError(f"{name}: expected shape {(batch, length)}, got {tuple(part.shape)}")
         if part is not None and part.is_floating_point():
             raise TypeError(f"{name}: expected integers, got dtype {part.dtype}")
 
 
-def _check_devices(pattern: MaskPattern, q: Tensor, heads: int) -> None:
-    check_same_device(q=q, attn_mask=pattern.attn_mask)
-    check_same_device(q=q, padding_mask=pattern.padding)
+def _check_devices(pattern: MaskPattern, named: dict[str, Tensor], heads: int) -> None:
+    check_same_device(**named, attn_mask=pattern.attn_mask)
+    check_same_device(**named, padding_mask=pattern.padding)
     for segments in (pattern.receiver_segments, pattern.sender_segments):
-        check_same_device(q=q, segments=segments)
+        check_same_device(**named, segments=segments)
 
 
 def combine_masks(
@@ -348,10 +351,12 @@ def expand_padding(padding_mask: Tensor | None, x: Tensor) -> Tensor | None:
     return padding_mask.expand(want)
 
 
-def _checked_mask(name: str, mask: Tensor, shape: tuple[int, int, int, int], q: Tensor | None = None) -> Tensor:
-    """A boolean mask with four dimensions, on the device of the queries."""
+def _checked_mask(
+    name: str, mask: Tensor, shape: tuple[int, int, int, int], named: Mapping[str, Tensor] | None = None
+) -> Tensor:
+    """A boolean mask with four dimensions, on the device of the queries, which come with the name they go by."""
     require_boolean(name, mask)
-    check_same_device(**{"q": q, name: mask})
+    check_same_device(**{**(named or {}), name: mask})
     return _broadcastable(name, mask, shape)
 
 
