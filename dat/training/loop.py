@@ -54,6 +54,14 @@ class _Pass(NamedTuple):
     share: float | Tensor
 
 
+def watched_set(problem: Problem, config: RunConfig) -> str | None:
+    """The set whose loss may end training early; ``ValueError`` naming the key, if it shall and there is none."""
+    watched = next((name for name in problem.watch if name in problem.evaluation), None)
+    patience = config.loop.stop_patience
+    check(patience is None or watched is not None, "loop.stop_patience", "null without a validation set", patience)
+    return watched
+
+
 class Trainer:
     """Trains ``problem.model`` from a seed; holds everything that a checkpoint must hold.
 
@@ -94,10 +102,7 @@ class Trainer:
         self.progress = progress or Progress()
         self.optimizer = build_optimizer(problem.model, config.optim, problem.factors)
         self.plan = make_plan(config, len(problem.train), problem.per_step)
-        watched = next((name for name in problem.watch if name in problem.evaluation), None)
-        patience = config.loop.stop_patience
-        check(patience is None or watched is not None, "loop.stop_patience", "null without a validation set", patience)
-        self._watched_loss = f"{watched}_loss"
+        self._watched_loss = f"{watched_set(problem, config)}_loss"
         self.epoch = self.step = 0
         self.seconds = 0.0
         self.metrics_mark: MetricsMark | None = None

@@ -28,7 +28,7 @@ from .configs import MachineConfig, ParallelMachineConfig, RunConfig, StepLoopCo
 from .distributed import ALONE, Workers
 from .experiment import AnyExperiment, Prepared
 from .interrupt import Interrupted, StopOnSignal, Terminated
-from .loop import Trainer
+from .loop import Trainer, watched_set
 from .measuring import mean_measures
 from .metrics import MetricsLog
 from .objective import ATTRIBUTE, try_objective, with_objective, without_objective
@@ -74,6 +74,7 @@ def start_run(experiment: AnyExperiment, config: RunConfig, workers: Workers = A
     callbacks_of(config.output)
     prepared = prepare_together(experiment, config, workers, cache=path.parent, run=kept)
     make_plan(config, len(prepared.problem.train), prepared.problem.per_step)
+    watched_set(prepared.problem, config)
     if prepared.problem.draw is None:
         build_optimizer(prepared.problem.model, config.optim, prepared.problem.factors)
     try_objective(prepared.problem)

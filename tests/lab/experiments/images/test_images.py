@@ -223,6 +223,10 @@ def test_cells_are_the_runs_of_the_tables():
         (["--model.symbols=rel_sym_attn"], "model.symbols: expected positional_symbols, symbolic_attention"),
         (["--optim.min_lr=1"], "optim.min_lr: expected a number from 0 to optim.lr"),
         (["--optim.change_every=0"], "optim.change_every: expected an integer of at least 1"),
+        (
+            [*SMALL, *QUIET, *NARROW, "--data.n_val=0", "--loop.stop_patience=2"],
+            "loop.stop_patience: expected null without a validation set, got 2",
+        ),
         (["--preset=ResNet"], "preset: expected one of ViT, ViDAT"),
     ],
 )
