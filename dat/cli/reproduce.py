@@ -13,7 +13,7 @@ from dual_attention._base.words import printable
 from ..experiments import EXPERIMENTS, experiment_named
 from ..sweeps.experiment import AnySwept, SweptExperiment, swept
 from ..sweeps.grid import GridFolder
-from ..sweeps.reproduce import reproduce as run_grid
+from ..sweeps.reproduce import reproduce as reproduce_grid
 from ..sweeps.study import Study, check_rules, load_study, with_study
 from ..training.config_io import OptionParser, build_parser, parse_config, read_config
 from ..training.configs import value_named
@@ -41,7 +41,7 @@ def reproduce(prog: str, arguments: Sequence[str], name: str) -> int:
     grid, options = parse_config(grid_parser(prog, experiment), experiment.Grid, arguments)
     check_grid_of(experiment, grid.out)
     try:
-        folder = run_grid(experiment, grid, dry_run=options.dry_run, quiet=options.quiet)
+        folder = reproduce_grid(experiment, grid, dry_run=options.dry_run, quiet=options.quiet)
     except Interrupted:
         raise Interrupted(f"the same command continues in {grid.out}") from None
     if not options.dry_run and not options.quiet:

@@ -42,7 +42,7 @@ def reproduce(experiment: AnySwept, grid: GridConfig, *, dry_run: bool = False, 
     with folder.locked():
         folder.open(grid)
         try:
-            run_grid(folder, grid, every, quiet=quiet)
+            run_waiting(folder, grid, every, quiet=quiet)
         except NotPrepared:
             if new:
                 remove_plan(folder)
@@ -57,7 +57,7 @@ def remove_plan(folder: GridFolder) -> None:
         shutil.rmtree(folder.path)
 
 
-def run_grid(folder: GridFolder, grid: GridConfig, every: Sequence[Cell], *, quiet: bool) -> None:
+def run_waiting(folder: GridFolder, grid: GridConfig, every: Sequence[Cell], *, quiet: bool) -> None:
     """Run the cells of an open folder that are not done, and write the table and figures."""
     experiment = folder.experiment
     waiting = folder.left(every)
