@@ -79,14 +79,16 @@ def run_waiting(folder: GridFolder, grid: GridConfig, every: Sequence[Cell], *, 
             ),
             file=sys.stderr,
         )
+    rows = None
     with StopOnSignal() as stop:
         try:
             with GridProgress(experiment, every, waiting, grid, quiet=quiet) as progress:
                 for cell, seconds in run_cells(waiting, grid, folder, workers, stop, quiet=quiet):
-                    folder.write_results()
+                    rows = None  # until those with the cell are written
+                    rows = folder.write_results()
                     progress.done(cell, seconds)
         finally:
-            rows = folder.write_results()
+            rows = folder.write_results() if rows is None else rows
             if rows:
                 write_atomically(folder.comparison, comparison_text(experiment.table, rows))
                 draw_figures(experiment.table, rows, folder.figures)
@@ -182,8 +184,8 @@ class GridProgress:
         rich = require("rich.progress", extra="train")
         self._experiment, self._grid, self._quiet = experiment, grid, quiet
         self._live = not quiet and sys.stdout.isatty()
-        self._cells, self._finished = len(every), len(every) - len(waiting)
-        self._total = self._work(*waiting)
+        self._cells = self._finished = len(every) - len(waiting)
+        self._work: dict[Cell, float] = {}
         self._bar: Any = rich.Progress(
             rich.TextColumn("[bold]cells[/] {task.fields[cells]}"),
             rich.BarColumn(),
@@ -194,10 +196,8 @@ class GridProgress:
             speed_estimate_period=3600,
             disable=not self._live,
         )
-        self._task: Any = self._bar.add_task("", total=self._total, cells=self._count(), last="")
-
-    def _work(self, *cells: Cell) -> float:
-        return sum(self._experiment.cost(self._grid.config(cell)).work for cell in cells)
+        self._task: Any = self._bar.add_task("", total=0, cells=self._count(), last="")
+        self.extend(waiting)
 
     def _count(self) -> str:
         return f"{self._finished}/{self._cells}"
@@ -212,8 +212,8 @@ class GridProgress:
     def extend(self, more: Sequence[Cell]) -> None:
         """Add cells that are going to be run."""
         self._cells += len(more)
-        self._total += self._work(*more)
-        self._bar.update(self._task, total=self._total, cells=self._count())
+        self._work |= {cell: self._experiment.cost(self._grid.config(cell)).work for cell in more}
+        self._bar.update(self._task, total=sum(self._work.values()), cells=self._count())
 
     def done(self, cell: Cell, seconds: float, line: str = "") -> None:
         """Count one more cell; a ``line`` about it stays on the screen."""
@@ -225,6 +225,6 @@ class GridProgress:
             if line:
                 self._bar.console.print(line, highlight=False)
             last = "" if line else text
-            self._bar.update(self._task, advance=self._work(cell), cells=self._count(), last=last)
+            self._bar.update(self._task, advance=self._work[cell], cells=self._count(), last=last)
         elif not self._quiet:
             print(line or f"{self._count()}  {text}", flush=True)

@@ -115,14 +115,17 @@ def run_cell(
     return result["seconds_in_all"]
 
 
-def entries_beside(experiment: AnySwept, grid: GridConfig, cell: Cell) -> dict[str, Any]:
-    """Entries of the result of a cell: the settings of its run and, apart from them, its arm's own learning rate."""
-    config = grid.config(replace(cell, lr=None))
-    entries = {CONFIG: settings_of(config)}
+def entries_beside(experiment: AnySwept, grid: GridConfig, cell: Cell, config: RunConfig) -> dict[str, Any]:
+    """Entries of the result of a cell: the settings of its run and, apart from them, its arm's own learning rate.
+
+    Args:
+        config: the configuration of its run.
+    """
     if cell.lr is None:
-        return entries
+        return {CONFIG: settings_of(config)}
+    common = grid.config(replace(cell, lr=None))
     given = {"changes": {"optim.lr": cell.lr}, "numbers": {LR: cell.lr}}
-    return {**entries, **experiment.identity(config), "given": given}
+    return {CONFIG: settings_of(common), **experiment.identity(common), "given": given}
 
 
 def run_cells(
@@ -161,8 +164,9 @@ def run_cells(
         while not stop():
             while len(running) <= workers and (cell := next(queue, None)) is not None:
                 weights = folder.weights_of(cell) if grid.keep_weights else None
-                arguments = (folder.experiment, grid.config(cell), folder.path_of(cell), weights)
-                options = {"cache": folder.path, "beside": entries_beside(folder.experiment, grid, cell)}
+                config = grid.config(cell)
+                arguments = (folder.experiment, config, folder.path_of(cell), weights)
+                options = {"cache": folder.path, "beside": entries_beside(folder.experiment, grid, cell, config)}
                 with starting_workers():
                     running[executor.submit(run_cell, *arguments, **options)] = cell
                 first = first or cell

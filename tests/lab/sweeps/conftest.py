@@ -16,9 +16,9 @@ def in_process(monkeypatch) -> list[str]:
     def run_cells(waiting, grid, folder, workers, stop, *, quiet):
         for cell in waiting:
             names.append(cell.name)
-            beside = entries_beside(folder.experiment, grid, cell)
-            path = folder.path_of(cell)
-            seconds = run_cell(folder.experiment, grid.config(cell), path, cache=folder.path, beside=beside)
+            config, path = grid.config(cell), folder.path_of(cell)
+            beside = entries_beside(folder.experiment, grid, cell, config)
+            seconds = run_cell(folder.experiment, config, path, cache=folder.path, beside=beside)
             folder.record(cell)
             yield cell, seconds
 
