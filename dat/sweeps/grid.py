@@ -126,10 +126,12 @@ class GridConfig(ABC):
                 check(len(values) > 0, about.name, "a list that is not empty", values)
                 if isinstance(values[0], int):
                     check(min(values) >= 1, about.name, "integers of at least 1", values)
+        self._check_models()
 
-    def check_models(self, names: Sequence[str]) -> None:
-        """Raise ``ValueError`` unless all of these are models that a grid of this kind may name."""
-        for name in (name for name in names if name not in self.presets):
+    def _check_models(self) -> None:
+        """Raise ``ValueError`` unless all models are presets, if a grid of this kind has any."""
+        models = getattr(self, "models", ()) if self.presets else ()
+        for name in (name for name in models if name not in self.presets):
             known = f"{', '.join(self.presets)} (others are of a study: --study FILE)"
             hint = suggestion(str(name), self.presets)
             raise ValueError(f"models: expected names among {known}, got {name!r}{hint}")

@@ -72,7 +72,6 @@ class UnseenGrid(GridConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.check_models(self.models)
         check(max(self.sizes) <= MOST_EXAMPLES, "sizes", f"integers of at most {MOST_EXAMPLES:,}", self.sizes)
 
     def points(self) -> list[dict[str, Any]]:

@@ -43,7 +43,6 @@ class ImageGrid(GridConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.check_models(self.models)
         check_names("datasets", self.datasets, get_args(ImageSetName))
         for dataset in self.datasets:
             self.data.check_source(dataset)

@@ -40,7 +40,6 @@ class LanguageGrid(GridConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.check_models(self.models)
         factors = self.longer or {}
         check_names("longer", factors, self.models)
         check(all(0 < factor < inf for factor in factors.values()), "longer", "positive numbers", self.longer)

@@ -42,7 +42,6 @@ class MathematicsGrid(GridConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.check_models(self.models)
         check(max(self.epochs) <= MOST_EPOCHS, "epochs", f"integers of at most {MOST_EPOCHS:,}", self.epochs)
 
     def points(self) -> list[dict[str, Any]]:

@@ -65,7 +65,6 @@ class GamesGrid(GridConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.check_models(self.models)
         for name in ("sizes", "match_pattern_sizes"):
             sizes = getattr(self, name)
             check(max(sizes) <= MOST_EXAMPLES, name, f"integers of at most {MOST_EXAMPLES:,}", sizes)

@@ -210,7 +210,6 @@ class RecallGrid(GridConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.check_models(self.models)
         for text in self.tasks:
             parsed(text)
         n, given = len(self.tasks), len(self.steps)
@@ -350,7 +349,6 @@ class LengthGrid(GridConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_names("tasks", self.tasks, LENGTH_TASKS)
-        self.check_models(self.models)
         low, high = 2, LONGEST_LENGTH
         check(low <= min(self.longest) and max(self.longest) <= high, "longest", f"{low} to {high:,}", self.longest)
 
