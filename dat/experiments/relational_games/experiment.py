@@ -14,8 +14,8 @@ from ...training.configs import check_integers, check_seed
 from ...training.experiment import Prepared
 from .config import TASK_NAMES, RelationalGamesConfig
 from .grid import GamesGrid
-from .image_games import ImageGames, images_table
-from .problem import prepare_games
+from .image_games import ImageGames, images_table, prepare_images
+from .problem import load_splits
 from .published import published_curve, published_losses
 from .scales import SCALES
 
@@ -116,7 +116,7 @@ class RelationalGames(ImageGames[RelationalGamesConfig]):
         return identity | {"seeding": SEEDING, "epochs": config.loop.epochs, "batch_size": config.loop.batch_size}
 
     def prepare(self, config: RelationalGamesConfig, *, cache: Path, run: Path | None = None) -> Prepared:
-        return prepare_games(config)
+        return prepare_images(config, lambda: load_splits(config))
 
     def headline(self, result: Mapping[str, Any]) -> str:
         return f"{result['task']}, {result['n_train']:,} examples: {result['model']}"

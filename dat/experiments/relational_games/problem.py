@@ -1,4 +1,4 @@
-"""Relational Games as a problem for the training loop."""
+"""The images of a run on Relational Games."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ from typing import Any
 
 from ...data.relational_games import make_splits, official_splits, supported_objects
 from ...data.relational_games.official import official_path
-from ...training.experiment import Prepared
 from .config import GamesDataConfig, RelationalGamesConfig
-from .image_games import prepare_images
 
 
 def load_splits(config: RelationalGamesConfig) -> dict[str, Any]:
@@ -38,8 +36,3 @@ def check_official_folder(folder: str, task: str) -> None:
             f"data.official_folder: expected {', '.join(path.name for path in paths)} in {folder}, which lacks "
             f"{', '.join(missing)} and holds {found}"
         )
-
-
-def prepare_games(config: RelationalGamesConfig) -> Prepared:
-    """Model, data and loss of a run, on its device."""
-    return prepare_images(config, lambda: load_splits(config))

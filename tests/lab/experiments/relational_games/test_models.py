@@ -15,7 +15,6 @@ from dat.experiments.relational_games.config import TASK_NAMES, GamesDataConfig,
 from dat.experiments.relational_games.experiment import RelationalGames
 from dat.experiments.relational_games.model import build_games_model, empty_games_model
 from dat.experiments.relational_games.presets import BASELINES, LABELS, ORDER, PRESETS, corelnet
-from dat.experiments.relational_games.problem import prepare_games
 from dat.training.config_io import read_config
 from dat.training.configs import OptimConfig
 from dat.training.experiment import count_parameters
@@ -87,13 +86,14 @@ def test_weights_depend_on_the_seed_alone():
     assert not torch.equal(first.final_out.weight, other.final_out.weight)
 
 
-def test_weights_of_a_seed_are_others_for_each_task():
+def test_weights_of_a_seed_are_others_for_each_task(tmp_path):
     seeds = {RelationalGamesConfig(task=task, seed=seed).weight_seed for task in TASK_NAMES for seed in range(10)}
     assert len(seeds) == 50
     weights = []
     for task in ("same", "occurs"):
         sizes = {"n_train": 4, "n_val": 1, "n_test": 1, "n_heldout": 1}
-        model = prepare_games(RelationalGamesConfig(task=task, data=GamesDataConfig(**sizes))).problem.model
+        config = RelationalGamesConfig(task=task, data=GamesDataConfig(**sizes))
+        model = RelationalGames().prepare(config, cache=tmp_path).problem.model
         weights.append(model.final_out.weight)
     assert not torch.equal(*weights)
 

@@ -15,7 +15,6 @@ from dat.experiments.relational_games.experiment import RelationalGames
 from dat.experiments.relational_games.image_games import loss_of
 from dat.experiments.relational_games.model import build_games_model
 from dat.experiments.relational_games.presets import PRESETS, SLOT_MODELS
-from dat.experiments.relational_games.problem import prepare_games
 from tests.support.refusals import refused
 
 SMALL = SlotsConfig(n_slots=3, strides=(4, 2))
@@ -59,14 +58,14 @@ def test_names_are_those_of_presets():
     assert all(config.front_end == "patches" for name, config in PRESETS.items() if name not in SLOT_MODELS)
 
 
-def test_a_run_without_a_grid():
+def test_a_run_without_a_grid(tmp_path):
     sizes = {"n_train": 8, "n_val": 4, "n_test": 4, "n_heldout": 4}
     model = replace(PRESETS["slot-abstractor"], slots=SMALL)
     config = RelationalGamesConfig(task="same", data=GamesDataConfig(canvas=40, **sizes), model=model)
-    prepared = prepare_games(config)
+    experiment = RelationalGames()
+    prepared = experiment.prepare(config, cache=tmp_path)
     images, _ = prepared.problem.train.batch(torch.arange(8))
     assert images.shape == (8, 3, 40, 40)
-    experiment = RelationalGames()
     assert experiment.identity(config)["canvas"] == 40
     assert "canvas" not in experiment.identity(replace(config, data=GamesDataConfig(**sizes)))
 

@@ -15,7 +15,6 @@ import torch
 from dat.data.relational_games import generate_images
 from dat.data.relational_games.official import official_path
 from dat.experiments.relational_games.experiment import RelationalGames
-from dat.experiments.relational_games.problem import prepare_games
 from dat.training import runs
 from dat.training.interrupt import Interrupted
 from dat.training.metrics import read_rows
@@ -135,12 +134,12 @@ def test_official_files_are_all_there_and_of_the_task(tmp_path):
     write("hexominoes")
     message = r"data\.official_folder: .* lacks same_stripes\.npz and holds same_hexos"
     with pytest.raises(FileNotFoundError, match=message):
-        prepare_games(config)
+        GAMES.prepare(config, cache=tmp_path)
     write("stripes", "occurs")
     with pytest.raises(ValueError, match=r"same_stripes\.npz: expected images of task 'same', .* another task's file"):
-        prepare_games(config)
+        GAMES.prepare(config, cache=tmp_path)
     write("stripes")
-    assert set(prepare_games(config).problem.evaluation) == {"val", "test", "hexominoes", "stripes"}
+    assert set(GAMES.prepare(config, cache=tmp_path).problem.evaluation) == {"val", "test", "hexominoes", "stripes"}
     assert GAMES.identity(config)["generator"] == 0
 
 
