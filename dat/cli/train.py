@@ -18,7 +18,7 @@ from ..experiments import experiment_named, name_in
 from ..experiments.files import goes_by
 from ..experiments.model_keys import named_by_keys
 from ..training.config_io import OptionParser, build_parser, check_only_resume, commented_yaml, parse_config
-from ..training.configs import RunConfig, StepLoopConfig, check, value_named
+from ..training.configs import RunConfig, StepLoopConfig, check, own_names, value_named
 from ..training.distributed import Workers, launched, restarted
 from ..training.experiment import AnyExperiment
 from ..training.interrupt import Interrupted
@@ -27,7 +27,7 @@ from ..training.online import NOTHING, OPTION_HELP, Said, network_names
 from ..training.online import OPTION as ONLINE
 from ..training.run_folder import RunFolder, versions
 from ..training.run_names import settings_that_differ, with_free_name
-from ..training.runs import own_files, own_names, resume_run, show_run, start_run
+from ..training.runs import own_files, resume_run, show_run, start_run
 
 AUTO = "auto"
 """Value of --resume that names no run."""

@@ -381,3 +381,8 @@ class RunConfig(Protocol):
     def output(self) -> OutputConfig: ...
     @property
     def run_name(self) -> str: ...
+
+
+def own_names(config: RunConfig) -> list[str]:
+    """The classes of the user's own that a configuration names."""
+    return [name for name in (config.loop.objective, *config.output.callbacks) if name is not None]

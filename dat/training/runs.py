@@ -24,7 +24,7 @@ from .._terminal import tell
 from .branch import resolved
 from .callbacks import Callbacks, RunView, callbacks_of, made
 from .config_io import commented_yaml, read_config
-from .configs import MachineConfig, ParallelMachineConfig, RunConfig, StepLoopConfig, check
+from .configs import MachineConfig, ParallelMachineConfig, RunConfig, StepLoopConfig, check, own_names
 from .distributed import ALONE, Workers
 from .experiment import AnyExperiment, Prepared
 from .interrupt import Interrupted, StopOnSignal, Terminated
@@ -105,11 +105,6 @@ def own_files(experiment: AnyExperiment, config: RunConfig) -> list[Path]:
     """
     ours = [Path(inspect.getfile(type(experiment)))] if experiment.source else []
     return files_named(own_names(config), *ours)
-
-
-def own_names(config: RunConfig) -> list[str]:
-    """The classes of the user's own that a configuration names."""
-    return [name for name in (config.loop.objective, *config.output.callbacks) if name is not None]
 
 
 def resume_run(
