@@ -139,6 +139,7 @@ def make_call(setting: Setting, shape: Shape, note: Callable[[Any], None]) -> An
         grad_relations=normal(*rows, s.n_relations),
         log_sum=torch.full(rows, math.log2(s.n) + 1, device=setting.device),
         delta=normal(*rows, dtype=torch.float32),
+        grad_keys=normal(*rows, s.n_relations, s.p),
     )
     return call
 

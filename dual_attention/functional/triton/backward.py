@@ -33,6 +33,7 @@ from .tiles import (
     receiver_range,
     relation_columns,
     sender_range,
+    store_relations,
     store_rows,
     times_relations,
 )
@@ -48,12 +49,14 @@ def q_kernel(
     dq,
     form,
 ):
-    """dq, delta and the tails. One group of relations (GROUPS = 1) keeps G in shared memory for the whole row."""
+    """dq, delta, the tails, and G for the other kernels. One group of relations (GROUPS = 1) keeps G in shared memory
+    for the whole row."""
     head = tl.program_id(0)
     group_of_heads = head // form.REP
     first_i = (tl.num_programs(1) - 1 - tl.program_id(1)) * form.I
     batch = tl.program_id(2).to(tl.int64)
     row = batch * x.heads + head
+    keys_start = x.grad_keys + row * x.n * (form.R * form.P)
     i = first_i + tl.arange(0, form.I)
     k = at(x.k, batch, group_of_heads)
     s = at(x.s, batch, group_of_heads)
@@ -66,10 +69,15 @@ def q_kernel(
     for group in range(0, form.GROUPS):
         g_a = load_of_relations(x.grad_relations, row, i, group * form.GROUP, x, form)
         row_delta += tl.sum(g_a * load_of_relations(x.out_relations, row, i, group * form.GROUP, x, form), 1)
+        columns, valid = relation_columns(group * form.GROUP, form)
+        part = gradient_of_keys(x, batch, row, i, group * form.GROUP, form)
+        store_relations(keys_start, i, x.n, columns, valid, part, form)
     tl.store(x.delta + row * x.n + i, row_delta, mask=i < x.n)
     row_log_sum = load_numbers(x.log_sum, row, i, x)
+    tl.debug_barrier()  # G is read again by other threads than have written it
     if form.GROUPS == 1:
-        g_keys = gradient_of_keys(x, batch, row, i, 0, form)
+        columns, valid = relation_columns(0, form)
+        g_keys = load_relations(keys_start, i, form.R * form.P, x.n, columns, valid)
 
     total = tl.zeros((form.I, form.D_PAD), tl.float32)
     before = tl.zeros((form.I,), tl.float32)
@@ -93,7 +101,7 @@ def q_kernel(
             columns, valid = relation_columns(group * form.GROUP, form)
             w_tile = load_relations(w, j, x.w.row, x.m, columns, valid)
             if form.GROUPS > 1:
-                g_keys = gradient_of_keys(x, batch, row, i, group * form.GROUP, form)
+                g_keys = load_relations(keys_start, i, form.R * form.P, x.n, columns, valid)
             dalpha = product(g_keys, tl.trans(w_tile), dalpha, form)
         dscores = (alpha * (dalpha - row_delta[:, None])).to(k_tile.dtype)
         total = product(dscores, k_tile, total, form)
@@ -169,6 +177,7 @@ def k_kernel(
     for member in range(0, form.REP):
         head = group_of_heads * form.REP + member
         row = batch * x.heads + head
+        keys_start = x.grad_keys + row * x.n * (form.R * form.P)
         for first_i in range(begin, end, form.I):
             i = first_i + tl.arange(0, form.I)
             q_tile = load_rows(at(x.q, batch, head), i, x.q.row, x.n, form.D, form.D_PAD)
@@ -184,10 +193,10 @@ def k_kernel(
                 total_s = product(alpha.to(g_s.dtype), g_s, total_s, form)
                 dalpha = product(s_tile, tl.trans(g_s), dalpha, form)
             for group in range(0, form.GROUPS):
-                g_keys = gradient_of_keys(x, batch, row, i, group * form.GROUP, form)
                 if form.GROUPS > 1:
                     columns, valid = relation_columns(group * form.GROUP, form)
                     w_tile = load_relations(w, j, x.w.row, x.m, columns, valid)
+                g_keys = load_relations(keys_start, i, form.R * form.P, x.n, columns, valid)
                 dalpha = product(w_tile, tl.trans(g_keys), dalpha, form)
             dscores = (alpha * (dalpha - row_delta[None, :])).to(q_tile.dtype)
             total_k = product(dscores, q_tile, total_k, form)
@@ -219,6 +228,7 @@ def w_kernel(
     begin, end = receiver_range(first_j, x, batch, offset, reach, form)
     for head in range(split * heads_of_split, tl.minimum((split + 1) * heads_of_split, x.heads)):
         row = batch * x.heads + head
+        keys_start = x.grad_keys + row * x.n * (form.R * form.P)
         k_tile = load_rows(at(x.k, batch, head // form.REP), j, x.k.row, x.m, form.D, form.D_PAD)
         for first_i in range(begin, end, form.I):
             i = first_i + tl.arange(0, form.I)
@@ -226,14 +236,10 @@ def w_kernel(
             row_log_sum = load_numbers(x.log_sum, row, i, x)
             scores = masked_scores(k_tile, q_tile, i[None, :], j[:, None], x, batch, offset, form)
             alpha = tl.exp2(scores - row_log_sum[None, :])
-            g_keys = gradient_of_keys(x, batch, row, i, first_relation, form)
+            g_keys = load_relations(keys_start, i, form.R * form.P, x.n, columns, valid)
             total = product(alpha.to(g_keys.dtype), g_keys, total, form)
     of_split = split.to(tl.int64) * tl.num_programs(2) + batch
-    tl.store(
-        dw + (of_split * x.m + j)[:, None] * (form.R * form.P) + columns[None, :],
-        total.to(dw.dtype.element_ty),
-        mask=(j[:, None] < x.m) & valid[None, :],
-    )
+    store_relations(dw + of_split * x.m * (form.R * form.P), j, x.m, columns, valid, total, form)
 
 
 @triton.jit(do_not_specialize=PLACES)

@@ -195,6 +195,7 @@ class Call:
             out_relations=out_relations,
             log_sum=log_sum,
             delta=torch.empty_like(log_sum),
+            grad_keys=self.like.new_empty(self.batch, self.heads, self.n, self.n_relations, self.p),
         )
         dq, tails = self.backward_q()
         du = self.backward_u()

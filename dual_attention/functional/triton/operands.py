@@ -33,6 +33,7 @@ class Operands(NamedTuple):
             ``(B, H, N, R)`` and ``(B, H, N)``, the last in float32.
         grad_symbols, grad_relations: gradients of the first two, contiguous.
         delta: as in :mod:`.backward`, ``(B, H, N)`` in float32.
+        grad_keys: G, gradients of the attended relation keys, ``(B, H, N, R, p)``; the kernel of the queries writes it.
     """
 
     q: Strided
@@ -59,6 +60,7 @@ class Operands(NamedTuple):
     grad_symbols: Any = None
     grad_relations: Any = None
     delta: Any = None
+    grad_keys: Any = None
 
 
 class Form(NamedTuple):

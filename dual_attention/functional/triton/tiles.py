@@ -71,6 +71,14 @@ def load_relations(base, rows, stride, n_rows, columns, valid):
 
 
 @triton.jit
+def store_relations(base, rows, n_rows, columns, valid, tile, form):
+    """Counterpart of :func:`load_relations` for a contiguous matrix, ``(n_rows, R p)``."""
+    inside = (rows[:, None] < n_rows) & valid[None, :]
+    places = base + rows[:, None] * (form.R * form.P) + columns[None, :]
+    tl.store(places, tile.to(base.dtype.element_ty), mask=inside)
+
+
+@triton.jit
 def load_of_relations(base, row, i, first, x, form):
     """One number of each receiver and relation of a group, ``(I, GROUP)``, from ``(B, H, N, R)``, in float32."""
     relation = first + tl.arange(0, form.GROUP)
