@@ -29,12 +29,14 @@ from .tiles import (
     load_relations,
     load_rows,
     masked_scores,
+    masked_unless_whole,
     product,
     receiver_range,
     relation_columns,
     sender_range,
     store_relations,
     store_rows,
+    tile_scores,
     times_relations,
 )
 
@@ -86,7 +88,8 @@ def q_kernel(
     for first_j in range(begin, end, form.J):
         j = first_j + tl.arange(0, form.J)
         k_tile = load_rows(k, j, x.k.row, x.m, form.D, form.D_PAD)
-        scores = masked_scores(q_tile, k_tile, i[:, None], j[None, :], x, batch, offset, form)
+        scores = tile_scores(q_tile, k_tile, x, form)
+        scores = masked_unless_whole(scores, i[:, None], j[None, :], first_i, first_j, x, batch, offset, form)
         alpha = tl.exp2(scores - row_log_sum[:, None])
         dalpha = tl.zeros((form.I, form.J), tl.float32)
         if form.RELATIVE:
@@ -133,7 +136,8 @@ def u_kernel(x, offset, reach, du, form):
         for first_j in range(begin, end, form.J):
             j = first_j + tl.arange(0, form.J)
             k_tile = load_rows(k, j, x.k.row, x.m, form.D, form.D_PAD)
-            scores = masked_scores(q_tile, k_tile, i[:, None], j[None, :], x, batch, offset, form)
+            scores = tile_scores(q_tile, k_tile, x, form)
+            scores = masked_unless_whole(scores, i[:, None], j[None, :], first_i, first_j, x, batch, offset, form)
             alpha = tl.exp2(scores - row_log_sum[:, None])
             w_tile = load_relations(w, j, x.w.row, x.m, columns, valid)
             attended = product(alpha.to(w_tile.dtype), w_tile, attended, form)
@@ -184,7 +188,8 @@ def k_kernel(
             row_log_sum = load_numbers(x.log_sum, row, i, x)
             row_delta = load_numbers(x.delta, row, i, x)
             g_s = load_rows(x.grad_symbols + row * x.n * form.DH, i, form.DH, x.n, form.DH, form.DH_PAD)
-            scores = masked_scores(k_tile, q_tile, i[None, :], j[:, None], x, batch, offset, form)
+            scores = tile_scores(k_tile, q_tile, x, form)
+            scores = masked_unless_whole(scores, i[None, :], j[:, None], first_i, first_j, x, batch, offset, form)
             alpha = tl.exp2(scores - row_log_sum[None, :])
             dalpha = tl.zeros((form.J, form.I), tl.float32)
             if form.RELATIVE:
@@ -234,7 +239,8 @@ def w_kernel(
             i = first_i + tl.arange(0, form.I)
             q_tile = load_rows(at(x.q, batch, head), i, x.q.row, x.n, form.D, form.D_PAD)
             row_log_sum = load_numbers(x.log_sum, row, i, x)
-            scores = masked_scores(k_tile, q_tile, i[None, :], j[:, None], x, batch, offset, form)
+            scores = tile_scores(k_tile, q_tile, x, form)
+            scores = masked_unless_whole(scores, i[None, :], j[:, None], first_i, first_j, x, batch, offset, form)
             alpha = tl.exp2(scores - row_log_sum[None, :])
             g_keys = load_relations(keys_start, i, form.R * form.P, x.n, columns, valid)
             total = product(alpha.to(g_keys.dtype), g_keys, total, form)
@@ -287,7 +293,8 @@ def table_kernel(
             k_tile = tl.load(k + j[:, None] * x.k.row + feature[None, :], mask=inside, other=0.0)
             g_s = load_rows(x.grad_symbols + row * x.n * form.DH, i, form.DH, x.n, form.DH, form.DH_PAD)
             row_log_sum = load_numbers(x.log_sum, row, i, x)
-            scores = masked_scores(q_tile, k_tile, i[:, None], j[None, :], x, batch, offset, form)
+            scores = tile_scores(q_tile, k_tile, x, form)
+            scores = masked_scores(scores, i[:, None], j[None, :], x, batch, offset, form)
             alpha = tl.exp2(scores - row_log_sum[:, None])
             beta = tl.gather(alpha, tl.arange(0, form.I)[:, None] + tl.arange(0, form.J)[None, :], 1)
             total = product(tl.trans(beta).to(g_s.dtype), g_s, total, form)

@@ -13,8 +13,8 @@ again, over more useful work: for D = d_h = 64 and R p = 512 two groups cost 1.1
 1.3 times. 128 x 256 sums take 128 registers of each of 256 threads, which leaves room for symbols and scores, but not
 for a second group: that is why only the first group carries symbols.
 
-Every tile is masked. Beside 320 or more multiply-adds for a pair, a handful of comparisons is a small part; a second
-loop for the tiles that need none is worth trying where R p is small.
+Tiles in which every pair may be attended come first, in a loop without a mask; a branch in one loop would keep the
+products from being pipelined.
 """
 
 import triton
@@ -31,6 +31,8 @@ from .tiles import (
     relation_columns,
     sender_range,
     store_rows,
+    tile_scores,
+    whole_senders,
 )
 
 
@@ -64,27 +66,31 @@ def forward_kernel(
     attended = tl.zeros((form.I, form.GROUP * form.P_PAD), tl.float32)
     symbols = tl.zeros((form.I, form.DH_PAD), tl.float32)
     begin, end = sender_range(first_i, x, batch, offset, reach, form)
-    for first_j in range(begin, end, form.J):
-        j = first_j + tl.arange(0, form.J)
-        k_tile = load_rows(k, j, x.k.row, x.m, form.D, form.D_PAD)
-        scores = masked_scores(q_tile, k_tile, i[:, None], j[None, :], x, batch, offset, form)
-        new_top = tl.maximum(top, tl.max(scores, 1))
-        # A row that has seen no sender yet has the maximum minus infinity; subtracting zero keeps its weights zero.
-        shift = tl.where(new_top == float("-inf"), 0.0, new_top)
-        weights = tl.exp2(scores - shift[:, None])
-        shrink = tl.exp2(top - shift)
-        total = total * shrink + tl.sum(weights, 1)
-        top = new_top
-        w_tile = load_relations(w, j, x.w.row, x.m, columns, valid)
-        rounded = weights.to(w_tile.dtype)
-        attended = product(rounded, w_tile, attended * shrink[:, None], form)
-        if SYMBOLS:
-            symbols = symbols * shrink[:, None]
-            if form.RELATIVE:
-                symbols = attend_offsets(symbols, weights, s, first_i + symbol_offset, first_j, x, form)
-            else:
-                s_tile = load_rows(s, j, x.s.row, x.m, form.DH, form.DH_PAD)
-                symbols = product(rounded, s_tile, symbols, form)
+    whole = tl.maximum(begin, whole_senders(first_i, x, offset, form))
+    for MASKED in tl.static_range(1 if form.HOLES else 0, 2):  # first the tiles that need no mask
+        for first_j in range(whole if MASKED else begin, end if MASKED else whole, form.J):
+            j = first_j + tl.arange(0, form.J)
+            k_tile = load_rows(k, j, x.k.row, x.m, form.D, form.D_PAD)
+            scores = tile_scores(q_tile, k_tile, x, form)
+            if MASKED:
+                scores = masked_scores(scores, i[:, None], j[None, :], x, batch, offset, form)
+            new_top = tl.maximum(top, tl.max(scores, 1))
+            # A row that has seen no sender yet has the maximum minus infinity; subtracting zero keeps its weights zero.
+            shift = tl.where(new_top == float("-inf"), 0.0, new_top)
+            weights = tl.exp2(scores - shift[:, None])
+            shrink = tl.exp2(top - shift)
+            total = total * shrink + tl.sum(weights, 1)
+            top = new_top
+            w_tile = load_relations(w, j, x.w.row, x.m, columns, valid)
+            rounded = weights.to(w_tile.dtype)
+            attended = product(rounded, w_tile, attended * shrink[:, None], form)
+            if SYMBOLS:
+                symbols = symbols * shrink[:, None]
+                if form.RELATIVE:
+                    symbols = attend_offsets(symbols, weights, s, first_i + symbol_offset, first_j, x, form)
+                else:
+                    s_tile = load_rows(s, j, x.s.row, x.m, form.DH, form.DH_PAD)
+                    symbols = product(rounded, s_tile, symbols, form)
 
     some = total > 0.0
     total = tl.where(some, total, 1.0)

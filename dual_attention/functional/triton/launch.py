@@ -113,6 +113,7 @@ class Call:
             P_PAD=next_power_of_2(self.p),
             CAUSAL=x.causal,
             WINDOW=x.window is not None,
+            HOLES=x.window is not None or x.padding is not None or self.segments is not None,
             RELATIVE=self.relative,
             PRECISION="ieee" if exact else "tf32",
             WIDEN=INTERPRETED and x.q.dtype == torch.bfloat16,

@@ -68,7 +68,8 @@ class Form(NamedTuple):
 
     Attributes:
         REP: query heads of a key/value head; D, DH, R, P: of the shapes, with DH = d_h and P = p.
-        CAUSAL, WINDOW: order; RELATIVE: whether symbols are those of offsets.
+        CAUSAL, WINDOW: order; HOLES: whether a window, padding or segments hide pairs, and not only order and the ends.
+        RELATIVE: whether symbols are those of offsets.
         PRECISION: of products; WIDEN: whether they take float32 in place of bfloat16.
         I, J: receivers and senders (or offsets) in a tile; T: at least I + J - 1, the diagonals of a tile.
         GROUP: relations in a tile; GROUPS: of so many relations.
@@ -84,6 +85,7 @@ class Form(NamedTuple):
     P_PAD: int
     CAUSAL: bool
     WINDOW: bool
+    HOLES: bool
     RELATIVE: bool
     PRECISION: str
     WIDEN: bool

@@ -107,15 +107,43 @@ def gradient_of_keys(x, batch, row, i, first, form):
 
 
 @triton.jit
-def masked_scores(rows, columns, i, j, x, batch, offset, form):
-    """Scores of a tile, times log2(e), minus infinity where nothing may be attended.
-
-    Takes queries and keys with receivers ``(I, 1)`` and senders ``(1, J)``; or keys and queries with ``(1, I)`` and
-    ``(J, 1)``, for the tile transposed.
-    """
+def tile_scores(rows, columns, x, form):
+    """Scores of a tile, times log2(e): of queries and keys, or of keys and queries for the tile transposed."""
     nothing = tl.zeros((rows.shape[0], columns.shape[0]), tl.float32)
-    scores = product(rows, tl.trans(columns), nothing, form) * x.log2_scale
+    return product(rows, tl.trans(columns), nothing, form) * x.log2_scale
+
+
+@triton.jit
+def masked_scores(scores, i, j, x, batch, offset, form):
+    """Scores, minus infinity where nothing may be attended, for receivers ``(I, 1)`` and senders ``(1, J)``, or
+    ``(1, I)`` and ``(J, 1)`` for the tile transposed."""
     return tl.where(may_attend(i, j, x, batch, offset, form), scores, float("-inf"))
+
+
+@triton.jit
+def masked_unless_whole(scores, i, j, first_i, first_j, x, batch, offset, form):
+    """As :func:`masked_scores`; a tile in which every pair may be attended is left as it is."""
+    if form.HOLES:
+        scores = masked_scores(scores, i, j, x, batch, offset, form)
+    else:
+        whole = (first_i + form.I <= x.n) & (first_j + form.J <= x.m)
+        if form.CAUSAL:
+            whole = whole & (first_j + form.J - 1 <= first_i + offset)
+        if not whole:
+            scores = masked_scores(scores, i, j, x, batch, offset, form)
+    return scores
+
+
+@triton.jit
+def whole_senders(first, x, offset, form):
+    """End of the first tiles of senders, all of which every receiver from ``first`` on may attend; zero if the mask has
+    holes."""
+    end = first * 0
+    if not form.HOLES:
+        end = x.m // form.J * form.J
+        if form.CAUSAL:
+            end = tl.minimum(end, tl.maximum(first + offset + 1, 0) // form.J * form.J)
+    return end
 
 
 @triton.jit

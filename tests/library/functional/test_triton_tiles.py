@@ -6,6 +6,7 @@ import torch
 from hypothesis import given
 
 from dual_attention import PositionRelativeSymbolRetriever, RelationalAttention
+from dual_attention.functional import MaskPattern
 from tests.support.combinations import examples, pairwise
 
 from .fused_problems import (  # noqa: F401 (the fixture is used by every test)
@@ -65,6 +66,36 @@ def test_receivers_that_continue_after_earlier_senders(arguments):
 def test_order_and_symbols_may_be_placed_differently(order, offset, symbol_offset, max_offset):
     places = {"offset": offset, "symbol_offset": symbol_offset, "max_offset": max_offset}
     assert_as_reference(Problem(symbols="offsets", n=18, m=37, **order, **places))
+
+
+@pytest.mark.parametrize(
+    "sides",
+    [
+        {"n": 32, "m": 32, "causal": True},
+        {"n": 32, "m": 47, "causal": True, "offset": 15, "symbols": "offsets"},
+        {"n": 33, "m": 49, "causal": True, "offset": 16},
+        {"n": 17, "m": 49, "causal": True, "offset": 17, "groups": 2},
+        {"n": 34, "m": 32, "causal": True, "offset": -1, "symbols": "offsets"},
+        {"n": 31, "m": 17},
+        {"n": 17, "m": 32, "symbols": "offsets"},
+    ],
+    ids=str,
+)
+def test_tiles_without_a_mask_are_as_under_one_that_hides_nothing(sides):
+    """Such a mask is applied to every tile, while without it only the tiles at the diagonal and the ends need one."""
+    problem = Problem(**sides)
+    wanted = problem.results("triton")
+    n, m = problem.pairs[:2]
+    one_segment = torch.zeros(1, n, dtype=torch.long), torch.zeros(1, m, dtype=torch.long)
+    order = {"causal": problem.pattern.causal, "offset": problem.pattern.offset}
+    for mask in (
+        {"window": n + m},
+        {"padding": torch.ones(1, m, dtype=torch.bool, device=DEVICE)},
+        dict(zip(("receiver_segments", "sender_segments"), (x.to(DEVICE) for x in one_segment), strict=True)),
+    ):
+        problem.pattern = MaskPattern(n, m, **order, **mask)
+        for ours, theirs in zip(problem.results("triton"), wanted, strict=True):
+            assert torch.equal(ours, theirs)
 
 
 OPTIONS = {
