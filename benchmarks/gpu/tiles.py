@@ -130,15 +130,15 @@ def make_call(setting: Setting, shape: Shape, note: Callable[[Any], None]) -> An
     max_offset = s.n if s.relative else None
     masks, order, scales = (None, None, None), (True, None, 0), (s.width**-0.5, s.p**-0.5)
     tiles = sizes(shape, setting).numbers()
-    call = Noted(KernelArguments(q, k, u, w, table, *masks, max_offset, 0, *order, *scales, tiles))
+    call = Noted(KernelArguments(q, k, u, w, table, *masks, max_offset, 0, *order, *scales, tiles, True))
     rows = (s.batch, s.heads, s.n)
     call.operands = call.operands._replace(
         out_symbols=torch.randn_like(q),
-        out_relations=normal(*rows, s.n_relations),
         grad_symbols=torch.randn_like(q),
         grad_relations=normal(*rows, s.n_relations),
         log_sum=torch.full(rows, math.log2(s.n) + 1, device=setting.device),
-        delta=normal(*rows, dtype=torch.float32),
+        delta=normal(1 + s.n_relations, *rows, dtype=torch.float32),
+        attended=normal(*rows, s.n_relations, s.p),
         grad_keys=normal(*rows, s.n_relations, s.p),
     )
     return call

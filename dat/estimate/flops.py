@@ -91,14 +91,14 @@ class RelationalSizes(NamedTuple):
         """One attention whose values are symbols and relation keys, in the fused kernels.
 
         Math: forward  2 B H (pairs (D + R p) + symbol_pairs d_h)
-              backward 2 B H (pairs (5 D + 4 R p) + symbol_pairs 3 d_h)
+              backward 2 B H (pairs (5 D + 3 R p) + symbol_pairs 3 d_h)
 
         Each of the three backward kernels computes the scores again. Relation keys are taken as one group; with more
         groups the scores are computed once for each.
         """
         one, keys = 2 * self.batch * self.heads, self.relations * self.p
         forward = one * (self.pairs * (self.key_width + keys) + self.symbol_pairs * self.head_width)
-        backward = one * (self.pairs * (5 * self.key_width + 4 * keys) + self.symbol_pairs * 3 * self.head_width)
+        backward = one * (self.pairs * (5 * self.key_width + 3 * keys) + self.symbol_pairs * 3 * self.head_width)
         return Flops(forward, backward)
 
     def least(self) -> int:

@@ -8,9 +8,10 @@ of offsets, of a table of relative symbols.
 Weights are computed again from the row log-sum-exp. Nothing is added by atomics: every sum has one owner and one order,
 so gradients are the same in every run.
 
-Math: G_i = [g^a_i,l u^l_i]_l,   dalpha_ij = <g^s_i, s_j> + <G_i, w_j>,   delta_i = <g^s_i, o_i> + <g^a_i, a_i>,
-      dS = alpha (dalpha - delta),   dq = scale dS k,   du^l_i = sum_h g^a_i,l c^l_i,   c_i = sum_j alpha_ij w_j,
-      dk = scale dS^T q,   ds = alpha^T g^s,   dw = sum_h alpha^T G,   dT_t = sum_i alpha_i,i+t g^s_i
+Math: G_i = [rel_scale g^a_i,l u^l_i]_l,   dalpha_ij = <g^s_i, s_j> + <G_i, w_j>,
+      delta_i = <g^s_i, o_i> + sum_l g^a_i,l <u^l_i, C^l_i>,   dS = alpha (dalpha - delta),   dq = scale dS k,
+      du^l_i = sum_h g^a_i,l C^l_i,   dk = scale dS^T q,   ds = alpha^T g^s,   dw = sum_h alpha^T G,
+      dT_t = sum_i alpha_i,i+t g^s_i
 """
 
 # Checkers see neither that a branch on a constexpr is taken at compile time, nor that reductions return tensors.
@@ -48,6 +49,7 @@ def q_kernel(
     symbol_offset,
     reach,
     tails,  # (2, B, H, N): the weight at the first and at the last relative symbol, written if RELATIVE
+    parts,  # of delta
     dq,
     form,
 ):
@@ -68,12 +70,12 @@ def q_kernel(
     g_s = load_rows(x.grad_symbols + row * x.n * form.DH, i, form.DH, x.n, form.DH, form.DH_PAD)
     o_s = load_rows(x.out_symbols + row * x.n * form.DH, i, form.DH, x.n, form.DH, form.DH_PAD)
     row_delta = tl.sum(g_s.to(tl.float32) * o_s.to(tl.float32), 1)
+    for part in range(1, parts + 1):
+        row_delta += load_numbers(x.delta, part * tl.num_programs(2) * x.heads + row, i, x)
     for group in range(0, form.GROUPS):
-        g_a = load_of_relations(x.grad_relations, row, i, group * form.GROUP, x, form)
-        row_delta += tl.sum(g_a * load_of_relations(x.out_relations, row, i, group * form.GROUP, x, form), 1)
         columns, valid = relation_columns(group * form.GROUP, form)
-        part = gradient_of_keys(x, batch, row, i, group * form.GROUP, form)
-        store_relations(keys_start, i, x.n, columns, valid, part, form)
+        g_group = gradient_of_keys(x, batch, row, i, group * form.GROUP, form)
+        store_relations(keys_start, i, x.n, columns, valid, g_group, form)
     tl.store(x.delta + row * x.n + i, row_delta, mask=i < x.n)
     row_log_sum = load_numbers(x.log_sum, row, i, x)
     tl.debug_barrier()  # G is read again by other threads than have written it
@@ -108,46 +110,33 @@ def q_kernel(
             dalpha = product(g_keys, tl.trans(w_tile), dalpha, form)
         dscores = (alpha * (dalpha - row_delta[:, None])).to(k_tile.dtype)
         total = product(dscores, k_tile, total, form)
-    store_rows(dq + row * x.n * form.D, i, x.n, total * x.scale, form.D, form.D_PAD)
+    store_rows(dq + row * x.n * form.D, i, form.D, x.n, total * x.scale, form.D, form.D_PAD)
     if form.RELATIVE:
         tl.store(tails + row * x.n + i, before, mask=i < x.n)
         last = tl.num_programs(2) * x.heads + row
         tl.store(tails + last * x.n + i, after, mask=i < x.n)
 
 
-@triton.jit(do_not_specialize=PLACES)
-def u_kernel(x, offset, reach, du, form):
-    """du of a group of relations: a sum over heads, taken one after another, hence two accumulators as wide as C."""
-    first_relation = tl.program_id(0) * form.GROUP
-    first_i = (tl.num_programs(1) - 1 - tl.program_id(1)) * form.I
+@triton.jit
+def u_kernel(x, du, form):
+    """du of a group of relations, a sum over heads of what the forward kernel has kept, and their part of delta."""
+    group = tl.program_id(0)
     batch = tl.program_id(2).to(tl.int64)
-    i = first_i + tl.arange(0, form.I)
-    columns, valid = relation_columns(first_relation, form)
-    w = at(x.w, batch, 0)
+    i = tl.program_id(1) * form.I + tl.arange(0, form.I)
+    columns, valid = relation_columns(group * form.GROUP, form)
+    u = load_relations(at(x.u, batch, 0), i, x.u.row, x.n, columns, valid).to(tl.float32)
 
     total = tl.zeros((form.I, form.GROUP * form.P_PAD), tl.float32)
-    begin, end = sender_range(first_i, x, batch, offset, reach, form)
     for head in range(0, x.heads):
         row = batch * x.heads + head
-        k = at(x.k, batch, head // form.REP)
-        q_tile = load_rows(at(x.q, batch, head), i, x.q.row, x.n, form.D, form.D_PAD)
-        row_log_sum = load_numbers(x.log_sum, row, i, x)
-        attended = tl.zeros((form.I, form.GROUP * form.P_PAD), tl.float32)
-        for first_j in range(begin, end, form.J):
-            j = first_j + tl.arange(0, form.J)
-            k_tile = load_rows(k, j, x.k.row, x.m, form.D, form.D_PAD)
-            scores = tile_scores(q_tile, k_tile, x, form)
-            scores = masked_unless_whole(scores, i[:, None], j[None, :], first_i, first_j, x, batch, offset, form)
-            alpha = tl.exp2(scores - row_log_sum[:, None])
-            w_tile = load_relations(w, j, x.w.row, x.m, columns, valid)
-            attended = product(alpha.to(w_tile.dtype), w_tile, attended, form)
-        g_a = load_of_relations(x.grad_relations, row, i, first_relation, x, form)
-        total += times_relations(attended, g_a, form)
-    tl.store(
-        du + (batch * x.n + i)[:, None] * (form.R * form.P) + columns[None, :],
-        (total * x.rel_scale).to(du.dtype.element_ty),
-        mask=(i[:, None] < x.n) & valid[None, :],
-    )
+        start = x.attended + row * x.n * (form.R * form.P)
+        attended = load_relations(start, i, form.R * form.P, x.n, columns, valid).to(tl.float32)
+        g_a = load_of_relations(x.grad_relations, row, i, group * form.GROUP, x, form)
+        of_head = times_relations(attended, g_a, form)
+        total += of_head
+        part = (group + 1) * tl.num_programs(2) * x.heads + row
+        tl.store(x.delta + part * x.n + i, tl.sum(of_head * u, 1), mask=i < x.n)
+    store_relations(du + batch * x.n * (form.R * form.P), i, x.n, columns, valid, total, form)
 
 
 @triton.jit(do_not_specialize=PLACES)
@@ -157,7 +146,7 @@ def k_kernel(
     symbol_offset,
     reach,
     dk,
-    ds,  # (B, G, M, d_h), written unless RELATIVE
+    ds,  # (B, M, G, d_h), as layers hold symbols, written unless RELATIVE
     form,
 ):
     """dk and ds of one key/value head. One group of relations (GROUPS = 1) keeps w in shared memory throughout."""
@@ -206,9 +195,11 @@ def k_kernel(
             dscores = (alpha * (dalpha - row_delta[None, :])).to(q_tile.dtype)
             total_k = product(dscores, q_tile, total_k, form)
     of_group = batch * (x.heads // form.REP) + group_of_heads
-    store_rows(dk + of_group * x.m * form.D, j, x.m, total_k * x.scale, form.D, form.D_PAD)
+    store_rows(dk + of_group * x.m * form.D, j, form.D, x.m, total_k * x.scale, form.D, form.D_PAD)
     if not form.RELATIVE:
-        store_rows(ds + of_group * x.m * form.DH, j, x.m, total_s, form.DH, form.DH_PAD)
+        row_width = x.heads // form.REP * form.DH
+        start = batch * x.m * row_width + group_of_heads * form.DH
+        store_rows(ds + start, j, row_width, x.m, total_s, form.DH, form.DH_PAD)
 
 
 @triton.jit(do_not_specialize=PLACES)
@@ -302,6 +293,5 @@ def table_kernel(
     interior = (t > 0) & (t < 2 * x.max_offset)
     rows_in_table = 2 * x.max_offset + 1
     start = (tl.program_id(2).to(tl.int64) * (x.heads // form.REP) + group_of_heads) * rows_in_table
-    store_rows(
-        dtable + start * form.DH, t, rows_in_table, tl.where(interior[:, None], total, 0.0), form.DH, form.DH_PAD
-    )
+    total = tl.where(interior[:, None], total, 0.0)
+    store_rows(dtable + start * form.DH, t, form.DH, rows_in_table, total, form.DH, form.DH_PAD)

@@ -30,6 +30,7 @@ from .tiles import (
     product,
     relation_columns,
     sender_range,
+    store_relations,
     store_rows,
     tile_scores,
     whole_senders,
@@ -94,15 +95,18 @@ def forward_kernel(
 
     some = total > 0.0
     total = tl.where(some, total, 1.0)
-    # Math: a_i,l = rel_scale <u^l_i, c^l_i>, taken here, so that c is never written
+    # Math: a_i,l = <u^l_i, C^l_i>,  C_i = rel_scale sum_j alpha_ij w_j
+    attended = attended * (x.rel_scale / total)[:, None]
+    if x.attended is not None:
+        store_relations(x.attended + row * x.n * (form.R * form.P), i, x.n, columns, valid, attended, form)
     u_tile = load_relations(at(x.u, batch, 0), i, x.u.row, x.n, columns, valid).to(tl.float32)
     relations = tl.sum(tl.reshape(attended * u_tile, (form.I, form.GROUP, form.P_PAD)), 2)
     relation = first_relation + tl.arange(0, form.GROUP)
     tl.store(
         x.out_relations + (row * x.n + i)[:, None] * form.R + relation[None, :],
-        (relations * (x.rel_scale / total)[:, None]).to(x.out_relations.dtype.element_ty),
+        relations.to(x.out_relations.dtype.element_ty),
         mask=(i[:, None] < x.n) & (relation[None, :] < form.R),
     )
     if SYMBOLS:
-        store_rows(x.out_symbols + row * x.n * form.DH, i, x.n, symbols / total[:, None], form.DH, form.DH_PAD)
+        store_rows(x.out_symbols + row * x.n * form.DH, i, form.DH, x.n, symbols / total[:, None], form.DH, form.DH_PAD)
         tl.store(x.log_sum + row * x.n + i, tl.where(some, top + tl.log2(total), 0.0), mask=i < x.n)

@@ -30,6 +30,7 @@ class KernelArguments(NamedTuple):
         max_offset, symbol_offset: of :class:`.OffsetSymbols`, P and the place of the first receiver; None and 0 with
             shared symbols.
         sizes: :meth:`.Tuning.numbers`; by default those for the device.
+        keep: whether the relation keys under the weights are a result, for the backward pass.
     """
 
     q: Tensor
@@ -48,6 +49,7 @@ class KernelArguments(NamedTuple):
     scale: float
     rel_scale: float
     sizes: list[int] | None
+    keep: bool
 
 
 class Call:
@@ -59,7 +61,7 @@ class Call:
         self.n_relations, self.p = x.u.shape[2:]
         self.relative = x.max_offset is not None
         self.head_width = x.table.shape[-1]
-        self.table = x.table
+        self.table, self.keep = x.table, x.keep
         self.like = x.q
         capability = torch.cuda.get_device_capability(self.like.device) if self.like.is_cuda else None
         self.narrowest = NARROWEST if capability is None else narrowest(self.like.dtype, capability)
@@ -171,35 +173,42 @@ class Call:
         size = min(max(tile.columns // padded, least), max(next_power_of_2(self.n_relations), least))
         return size, ceil_div(self.n_relations, size)
 
-    def forward(self) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Attended symbols and relations, the row log-sum-exp, and relation keys under the weights or nothing."""
         new, shape = self.like.new_empty, (self.batch, self.heads, self.n)
         out_symbols, out_relations = new(*shape, self.head_width), new(*shape, self.n_relations)
         log_sum = new(shape, dtype=torch.float32)
+        attended = new((*shape, self.n_relations, self.p) if self.keep else (0,))
         results = {"out_symbols": out_symbols, "out_relations": out_relations, "log_sum": log_sum}
-        self.operands = self.operands._replace(**results)
+        self.operands = self.operands._replace(**results, attended=attended if self.keep else None)
         tile = self.sizes.forward
         groups = self.relation_groups(tile)[1]
         blocks = ceil_div(self.n, tile.receivers)
         for first, count in ((0, 1), (1, groups - 1)):
             grid = (self.heads, blocks, self.batch * count)
             self.launch(forward_kernel, grid, tile, groups=count, first_group=first, SYMBOLS=first == 0)
-        return out_symbols, out_relations, log_sum
+        return out_symbols, out_relations, log_sum, attended
 
     def backward(
-        self, grad_symbols: Tensor, grad_relations: Tensor, out_symbols: Tensor, out_relations: Tensor, log_sum: Tensor
+        self,
+        grad_symbols: Tensor,
+        grad_relations: Tensor,
+        out_symbols: Tensor,
+        log_sum: Tensor,
+        attended: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         """Gradients of q, k, u, w and the symbols, from those of the results."""
         self.operands = self.operands._replace(
             grad_symbols=grad_symbols.contiguous(),
             grad_relations=grad_relations.contiguous(),
             out_symbols=out_symbols,
-            out_relations=out_relations,
             log_sum=log_sum,
-            delta=torch.empty_like(log_sum),
+            attended=attended,
+            delta=log_sum.new_empty(1 + self.relation_groups(self.sizes.relation_queries)[1], *log_sum.shape),
             grad_keys=self.like.new_empty(self.batch, self.heads, self.n, self.n_relations, self.p),
         )
-        dq, tails = self.backward_q()
         du = self.backward_u()
+        dq, tails = self.backward_q()
         dk, dsymbols = self.backward_k()
         dw = self.backward_w()
         if self.relative:
@@ -214,7 +223,8 @@ class Call:
         tails = new((2, *dq.shape[:3]) if self.relative else (0,), dtype=torch.float32)
         tile = self.sizes.queries
         grid = (self.heads, ceil_div(self.n, tile.receivers), self.batch)
-        self.launch(q_kernel, grid, tile, tails=tails, dq=dq)
+        parts = self.relation_groups(self.sizes.relation_queries)[1]
+        self.launch(q_kernel, grid, tile, tails=tails, parts=parts, dq=dq)
         return dq, tails
 
     def backward_u(self) -> Tensor:
@@ -225,16 +235,15 @@ class Call:
         return du
 
     def backward_k(self) -> tuple[Tensor, Tensor]:
-        new, shape = self.like.new_empty, (self.batch, self.groups, self.m)
-        dk = new(*shape, self.like.shape[-1])
+        new = self.like.new_empty
+        dk = new(self.batch, self.groups, self.m, self.like.shape[-1])
         shared = not self.relative and len(self.table) != self.batch  # then summed over the batch, in float32
-        dsymbols = new(
-            (0,) if self.relative else (*shape, self.head_width), dtype=torch.float32 if shared else self.like.dtype
-        )
+        shape = (0, 0, 0) if self.relative else (self.batch, self.m, self.groups, self.head_width)
+        dsymbols = new(shape, dtype=torch.float32 if shared else self.like.dtype)
         tile = self.sizes.keys
         grid = (self.groups, ceil_div(self.m, tile.senders), self.batch)
         self.launch(k_kernel, grid, tile, owns_senders=True, dk=dk, ds=dsymbols)
-        return dk, dsymbols
+        return dk, dsymbols.transpose(1, 2)
 
     def backward_w(self) -> Tensor:
         tile = self.sizes.relation_keys

@@ -31,8 +31,9 @@ class Operands(NamedTuple):
         log2_scale: of the scores, times log2(e): exponentials are powers of two.
         out_symbols, out_relations, log_sum: results of the forward pass, contiguous, ``(B, H, N, d_h)``,
             ``(B, H, N, R)`` and ``(B, H, N)``, the last in float32.
-        grad_symbols, grad_relations: gradients of the first two, contiguous.
-        delta: as in :mod:`.backward`, ``(B, H, N)`` in float32.
+        attended: relation keys under the weights, times rel_scale, ``(B, H, N, R, p)``, contiguous, or None.
+        grad_symbols, grad_relations: gradients of the first two results, contiguous.
+        delta: as in :mod:`.backward`, ``(B, H, N)`` in float32, and after it its parts of each group of relations.
         grad_keys: G, gradients of the attended relation keys, ``(B, H, N, R, p)``; the kernel of the queries writes it.
     """
 
@@ -57,6 +58,7 @@ class Operands(NamedTuple):
     out_symbols: Any = None
     out_relations: Any = None
     log_sum: Any = None
+    attended: Any = None
     grad_symbols: Any = None
     grad_relations: Any = None
     delta: Any = None

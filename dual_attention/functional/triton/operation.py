@@ -21,14 +21,21 @@ from .launch import Call, KernelArguments
 from .tuning import Tuning
 
 
-def fused_relational_attention(x: RelationalInputs, sizes: Tuning | None = None) -> RelationalAttentionOutput:
+def fused_relational_attention(
+    x: RelationalInputs, sizes: Tuning | None = None, keep: bool = True
+) -> RelationalAttentionOutput:
     """Relational attention for inputs in which :func:`.support.obstacle` sees none, in tiles of given or default sizes.
 
     Rows with nothing to attend are zero, and so are their gradients. A second derivative builds all weights, see
     :mod:`..derivatives`.
+
+    The relation keys under the weights of each head, ``(B, H, N, R, p)``, are kept for the backward pass if gradients
+    are wanted: 8 KB a token with 8 heads and R p = 512 in half precision. With ``keep=False`` they are not, and the
+    backward pass runs the forward kernel again.
     """
     symbols = x.symbols
     of_offsets = isinstance(symbols, OffsetSymbols)
+    wanted = torch.is_grad_enabled() and any(t.requires_grad for t in (x.q, x.k, x.u, x.w, symbol_table(symbols)))
     padding_and_segments, order = x.pattern.parts[1:4], x.pattern.parts[4:]
     arguments = KernelArguments(
         x.q,
@@ -43,26 +50,28 @@ def fused_relational_attention(x: RelationalInputs, sizes: Tuning | None = None)
         x.scale,
         x.rel_scale,
         None if sizes is None else sizes.numbers(),
+        keep and wanted,
     )
-    out_symbols, out_relations, _ = _forward_op(*arguments)
+    out_symbols, out_relations, *_ = _forward_op(*arguments)
     return x.output(out_symbols, out_relations)
 
 
 @torch.library.custom_op(
-    "dual_attention::fused_relational_attention", mutates_args=(), schema=op_schema(KernelArguments, 3)
+    "dual_attention::fused_relational_attention", mutates_args=(), schema=op_schema(KernelArguments, 4)
 )
-def _forward_op(*arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
+def _forward_op(*arguments: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     return Call(KernelArguments(*arguments)).forward()
 
 
 @_forward_op.register_fake
-def _empty_of_forward(*arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
+def _empty_of_forward(*arguments: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     x = KernelArguments(*arguments)
     shape, new = x.q.shape[:3], x.q.new_empty
-    return new(*shape, x.table.shape[-1]), new(*shape, x.u.shape[2]), new(shape, dtype=torch.float32)
+    attended = new((*shape, *x.u.shape[2:]) if x.keep else (0,))
+    return new(*shape, x.table.shape[-1]), new(*shape, x.u.shape[2]), new(shape, dtype=torch.float32), attended
 
 
-SAVED = ("grad_symbols", "grad_relations", "out_symbols", "out_relations", "log_sum")
+SAVED = ("grad_symbols", "grad_relations", "out_symbols", "log_sum", "attended")
 """Tensors that the backward pass takes before the arguments."""
 
 
@@ -77,18 +86,18 @@ def _backward_op(*tensors_and_arguments: Any) -> tuple[Tensor, Tensor, Tensor, T
 @_backward_op.register_fake
 def _empty_of_backward(*tensors_and_arguments: Any) -> tuple[Tensor, ...]:
     x = KernelArguments(*tensors_and_arguments[len(SAVED) :])
-    return tuple(like.new_empty(like.shape) for like in (x.q, x.k, x.u, x.w, x.table))
+    *grads, of_symbols = (like.new_empty(like.shape) for like in (x.q, x.k, x.u, x.w, x.table))
+    if x.max_offset is None:  # heads side by side, as layers hold them
+        of_symbols = of_symbols.new_empty(x.table.transpose(1, 2).shape).transpose(1, 2)
+    return (*grads, of_symbols)
 
 
 TENSORS = KernelArguments._fields.index("max_offset")
 """Arguments of the registered operation that are tensors or None; they come first."""
 
 
-RESULTS = 3
-"""Results of the forward pass, which are saved before its arguments."""
-
-
-def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
+def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    ctx.set_materialize_grads(False)  # zeros would be made for what was kept
     ctx.save_for_backward(*output, *inputs[:TENSORS])
     ctx.numbers = inputs[TENSORS:]
 
@@ -102,13 +111,20 @@ def _plain(x: KernelArguments, q: Tensor, k: Tensor, u: Tensor, w: Tensor, table
     return whole_sums(q, k, u, w, symbols, pattern=pattern, scale=x.scale, rel_scale=x.rel_scale)
 
 
-def _backward(ctx: Any, grad_symbols: Tensor, grad_relations: Tensor, _: Any) -> tuple[Tensor | None, ...]:
+def _backward(
+    ctx: Any, grad_symbols: Tensor | None, grad_relations: Tensor | None, *_: None
+) -> tuple[Tensor | None, ...]:
+    out_symbols, out_relations, log_sum, attended, *tensors = ctx.saved_tensors
+    x = KernelArguments(*tensors, *ctx.numbers)
+    grad_symbols = torch.zeros_like(out_symbols) if grad_symbols is None else grad_symbols
+    grad_relations = torch.zeros_like(out_relations) if grad_relations is None else grad_relations
     if torch.is_grad_enabled() and not torch.compiler.is_compiling():
-        x = KernelArguments(*ctx.saved_tensors[RESULTS:], *ctx.numbers)
         tensors = (x.q, x.k, x.u, x.w, x.table)
         grads = gradients_with_graph(partial(_plain, x), tensors, (grad_symbols, grad_relations))
     else:
-        grads = _backward_op(grad_symbols, grad_relations, *ctx.saved_tensors, *ctx.numbers)
+        if not x.keep:
+            attended = _forward_op(*x._replace(keep=True))[-1]
+        grads = _backward_op(grad_symbols, grad_relations, out_symbols, log_sum, attended, *x)
     return (*grads, *[None] * (len(KernelArguments._fields) - len(grads)))
 
 

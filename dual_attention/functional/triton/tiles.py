@@ -38,11 +38,11 @@ def load_rows(base, rows, stride, n_rows, WIDTH: tl.constexpr, PADDED: tl.conste
 
 
 @triton.jit
-def store_rows(base, rows, n_rows, tile, WIDTH: tl.constexpr, PADDED: tl.constexpr):
-    """Counterpart of :func:`load_rows` for a contiguous matrix."""
+def store_rows(base, rows, stride, n_rows, tile, WIDTH: tl.constexpr, PADDED: tl.constexpr):
+    """Counterpart of :func:`load_rows`."""
     columns = tl.arange(0, PADDED)
     inside = (rows[:, None] < n_rows) & (columns[None, :] < WIDTH)
-    tl.store(base + rows[:, None] * WIDTH + columns[None, :], tile.to(base.dtype.element_ty), mask=inside)
+    tl.store(base + rows[:, None] * stride + columns[None, :], tile.to(base.dtype.element_ty), mask=inside)
 
 
 @triton.jit

@@ -94,12 +94,14 @@ def tuning(width: int, columns: int, relative: bool, dtype: torch.dtype, shared_
 
 
 # In each row: forward, queries (dq), relation queries (du), keys (dk and the symbols'), relation keys (dw), table. Each
-# warpgroup (four warps) of a product takes 64 of its rows, receivers in the first three kernels, senders in the next
-# two: more warps than that would split its columns, and read the rows twice.
+# warpgroup (four warps) of a product takes 64 of its rows, receivers in the first two kernels, senders in those of
+# keys: more warps than that would split its columns, and read the rows twice. The third multiplies no matrices; many
+# small programs hide the wait for what it reads.
+SUMS = Tile(32, 16, 128, 4, 1)
 HOPPER = Tuning(
     Tile(64, 64, 512, 8, 2),
     Tile(64, 32, 512, 4, 3),
-    Tile(128, 64, 128, 8, 3),
+    SUMS,
     Tile(32, 64, 512, 4, 3),
     Tile(64, 128, 256, 8, 3),
     Tile(32, 64, 16, 4, 2),
@@ -110,7 +112,7 @@ HOPPER_RELATIVE = HOPPER._replace(
 HOPPER_128 = Tuning(
     Tile(128, 64, 256, 8, 2),
     Tile(64, 32, 256, 4, 2),
-    Tile(128, 64, 128, 8, 3),
+    SUMS,
     Tile(32, 64, 256, 4, 2),
     Tile(32, 128, 256, 8, 3),
     Tile(64, 32, 16, 8, 2),
@@ -118,7 +120,7 @@ HOPPER_128 = Tuning(
 HOPPER_WIDE = Tuning(
     Tile(64, 32, 128, 8, 2),
     Tile(64, 32, 128, 8, 1),
-    Tile(64, 32, 128, 8, 2),
+    SUMS,
     Tile(32, 64, 128, 8, 1),
     Tile(32, 64, 128, 8, 2),
     Tile(32, 32, 16, 8, 1),
@@ -126,7 +128,7 @@ HOPPER_WIDE = Tuning(
 SMALL = Tuning(
     Tile(64, 32, 64, 4, 1),
     Tile(64, 32, 64, 4, 1),
-    Tile(64, 32, 64, 4, 1),
+    SUMS,
     Tile(32, 64, 64, 4, 1),
     Tile(32, 64, 64, 4, 1),
     Tile(32, 32, 16, 4, 1),
@@ -134,7 +136,7 @@ SMALL = Tuning(
 SMALL_WIDE = Tuning(
     Tile(32, 16, 64, 4, 1),
     Tile(32, 16, 64, 4, 1),
-    Tile(32, 16, 64, 4, 1),
+    SUMS,
     Tile(16, 32, 64, 4, 1),
     Tile(16, 32, 64, 4, 1),
     Tile(16, 16, 16, 4, 1),

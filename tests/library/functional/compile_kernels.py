@@ -100,6 +100,7 @@ class Case(NamedTuple):
             0.125,
             0.25,
             None,
+            self.backward,
         )
         return launch.Call(arguments)
 
@@ -182,9 +183,9 @@ def main(chosen: list[str]) -> None:
         launch.tuning = lambda *arguments, limit=case.gpu.shared_memory: tuning(*arguments[:-1], limit)
         triton.runtime.driver.set_active(case.gpu)
         call = case.call()
-        symbols, relations, log_sum = call.forward()
+        symbols, relations, *kept = call.forward()
         if case.backward:
-            call.backward(symbols, relations, symbols, relations, log_sum)
+            call.backward(symbols, relations, symbols, *kept)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ Without a GPU they run in Triton's interpreter, which :mod:`.fused_problems` ask
 compiled.
 """
 
+import functools
 import importlib
 
 import pytest
@@ -169,16 +170,46 @@ def test_second_derivatives_are_those_of_dense(arguments):
         torch.testing.assert_close(fused, dense, atol=1e-3, rtol=1e-3)
 
 
-@pytest.mark.parametrize("symbols", ["shared", "offsets"])
-def test_registered_operation(symbols):
-    """Schema, fake tensors and autograd registration, which torch.compile and torch.export rely on."""
+def test_what_is_kept_for_the_backward_pass(monkeypatch):
+    """Nothing where no gradients are wanted; what is not kept is computed again, to the same gradients."""
+    kept, forward = [], launch.Call.forward
+    monkeypatch.setattr(launch.Call, "forward", lambda call: kept.append(call.keep) or forward(call))
+    problem = Problem(rep=2, causal=True, n_relations=7)
+    wanted = problem.results("triton")
+    problem.run([x.to(DEVICE, torch.float32) for x in problem.leaves], "triton")
+    operation = importlib.import_module("dual_attention.functional.triton.operation")
+    keeps_nothing = functools.partial(operation.fused_relational_attention, keep=False)
+    monkeypatch.setattr(operation, "fused_relational_attention", keeps_nothing)
+    for ours, theirs in zip(problem.results("triton"), wanted, strict=True):
+        assert torch.equal(ours, theirs)
+    assert kept == [True, False, False, True]
+
+
+def call_of_operation(symbols):
+    """The registered operation and its arguments."""
+    importlib.import_module("dual_attention.functional.triton.operation")  # registers it
     problem = Problem(batch=2, n=4, symbols=symbols)
     leaves = [x.to(DEVICE, torch.float32).requires_grad_() for x in problem.leaves[:5]]
     max_offset = 4 if problem.relative else None
-    arguments = (*leaves, None, None, None, max_offset, 2, True, None, 3, 0.5, 0.5, TINY.numbers())
-    importlib.import_module("dual_attention.functional.triton.operation")  # registers it
-    tests = ("test_schema", "test_faketensor", *(("test_aot_dispatch_dynamic",) if problem.relative else ()))
-    operation = torch.ops.dual_attention.fused_relational_attention.default
+    arguments = (*leaves, None, None, None, max_offset, 2, True, None, 3, 0.5, 0.5, TINY.numbers(), True)
+    return torch.ops.dual_attention.fused_relational_attention.default, arguments
+
+
+@pytest.mark.parametrize("used", [0, 1])
+def test_one_result_may_be_used_alone(used):
+    operation, arguments = call_of_operation("shared")
+    leaves, results = arguments[:5], operation(*arguments)[:2]
+    alone = torch.autograd.grad(results[used].sum(), leaves, retain_graph=True)
+    both = torch.autograd.grad(results[used].sum() + 0 * results[1 - used].sum(), leaves)
+    assert all(torch.equal(a, b) for a, b in zip(alone, both, strict=True))
+
+
+@pytest.mark.parametrize("symbols", ["shared", "offsets"])
+def test_registered_operation(symbols):
+    """Schema, fake tensors and autograd registration, which torch.compile and torch.export rely on."""
+    operation, arguments = call_of_operation(symbols)
+    dynamic = ("test_aot_dispatch_dynamic",) if symbols == "offsets" else ()
+    tests = ("test_schema", "test_faketensor", *dynamic)
     torch.library.opcheck(operation, arguments, test_utils=("test_autograd_registration", *tests))
 
 
