@@ -4,7 +4,8 @@
 TRITON_INTERPRET, compiles the cases that are named, every one for ``all``, and without a name the few of
 :data:`TELLING`.
 The first line printed is a JSON list of the package's kernels; then comes one object for each launch: its ``case`` and
-``kernel``, the bytes of shared memory it needs (``shared``) and may have (``limit``), or else its ``error``.
+``kernel``, the bytes of shared memory it needs (``shared``) and may have (``limit``), or else its ``error``. Of a case
+that is ``disassembled`` it also says what :func:`machine_code` tells.
 """
 
 from __future__ import annotations
@@ -12,8 +13,12 @@ from __future__ import annotations
 import importlib
 import json
 import pkgutil
+import re
+import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -75,6 +80,7 @@ class Case(NamedTuple):
     padded: bool = False
     packed: bool = False
     offset: int = 0
+    disassembled: bool = False
 
     def call(self) -> launch.Call:
         def empty(*shape: int, dtype: torch.dtype = self.dtype) -> torch.Tensor:
@@ -116,6 +122,7 @@ CASES = {
     "causal, relative": Case(causal=True, relative=True),
     "every mask, relative": Case(**UNEVEN, **EVERY_MASK, relative=True),
     "every mask, shared, many relations": Case(**UNEVEN, **EVERY_MASK, n_relations=64),
+    "machine code": Case(batch=8, n=1024, m=1024, n_relations=8, p=64, causal=True, disassembled=True),
     "step, shared": Case(**STEP),
     "step, relative": Case(**STEP, relative=True),
     "step, window, fp32": Case(**STEP, window=9, dtype=torch.float32),
@@ -138,6 +145,8 @@ float32. ``all`` compiles every size of tiles too."""
 class CompileOnly:
     """A kernel whose launches are compiled and reported in place of being run."""
 
+    disassembled = False
+
     def __init__(self, kernel: Any, report: Report) -> None:
         self.kernel = kernel
         self.arg_names = kernel.arg_names
@@ -150,9 +159,56 @@ class CompileOnly:
             except Exception as error:  # of any kind: from the front end, from MLIR's passes, from ptxas
                 self.report(kernel=self.kernel.__name__, error=f"{type(error).__name__}: {error}")
             else:
-                self.report(kernel=self.kernel.__name__, shared=compiled.metadata.shared)
+                told = machine_code(compiled) if self.disassembled else {}
+                self.report(kernel=self.kernel.__name__, shared=compiled.metadata.shared, **told)
 
         return compile_for
+
+
+def machine_code(compiled: Any) -> dict[str, float]:
+    """What the machine code of a kernel for Hopper tells of it.
+
+    Returns bytes of ``stack`` for registers that did not fit, ``programs`` that fit on a multiprocessor together, and
+    of the main loop ``waits`` for matrix products, clocks of the ``products`` at their peak, and the clocks that it
+    takes to issue all that is ``beside`` them.
+    """
+    tools = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(compiled.asm["cubin"])
+        file.flush()
+
+        def output_of(tool: str, option: str) -> str:
+            return subprocess.run([tools / tool, option, file.name], capture_output=True, text=True, check=True).stdout
+
+        usage = re.search(r"REG:(\d+) STACK:(\d+)", output_of("cuobjdump", "-res-usage"))
+        loop = main_loop(output_of("nvdisasm", "-c"))
+    assert usage is not None
+    warps, products = compiled.metadata.num_warps, [int(width) for width in re.findall(r"HGMMA\.64x(\d+)x16", loop)]
+    registers = 65536 // (int(usage[1]) * warps * 32)
+    return {
+        "stack": int(usage[2]),
+        "programs": min(registers, HOPPER.shared_memory // max(compiled.metadata.shared, 1)),
+        "waits": loop.count("WARPGROUP."),
+        "products": warps // 4 * sum(64 * width * 16 for width in products) / 2048,
+        "beside": warps / 4 * (len(loop.splitlines()) - len(products)),
+    }
+
+
+def main_loop(disassembly: str) -> str:
+    """The shortest loop with more than half as many matrix products as any, an instruction a line."""
+    instructions: list[str] = []
+    labels: dict[str, int] = {}
+    loops = []
+    for line in disassembly.splitlines():
+        if label := re.match(r"\s*(\.L_\w+):", line):
+            labels[label[1]] = len(instructions)
+        elif found := re.search(r"/\*[0-9a-f]+\*/\s+(.*?);", line):
+            instructions.append(found[1])
+            back = re.search(r"BRA\b.*?(\.L_\w+)", found[1])
+            if back and back[1] in labels:
+                loops.append("\n".join(instructions[labels[back[1]] :]))
+    most = max(loop.count("HGMMA") for loop in loops)
+    return min((loop for loop in loops if 2 * loop.count("HGMMA") >= most), key=len)
 
 
 def replace_kernels(report: Report) -> list[str]:
@@ -182,6 +238,7 @@ def main(chosen: list[str]) -> None:
         torch.set_float32_matmul_precision(case.precision)
         launch.tuning = lambda *arguments, limit=case.gpu.shared_memory: tuning(*arguments[:-1], limit)
         triton.runtime.driver.set_active(case.gpu)
+        CompileOnly.disassembled = case.disassembled
         call = case.call()
         symbols, relations, *kept = call.forward()
         if case.backward:
