@@ -45,6 +45,16 @@ def test_two_writers_of_one_grid(grid):
         reproduce(TOY, grid, quiet=True)
 
 
+def test_results_are_read_once_after_each_cell(grid, in_process, monkeypatch):
+    """And once where no cell is left to run."""
+    write, read = GridFolder.write_results, []
+    monkeypatch.setattr(GridFolder, "write_results", lambda self: read.append(rows := write(self)) or rows)
+    for expected in ([2, 3, 4], [4]):
+        read.clear()
+        reproduce(TOY, grid, quiet=True)
+        assert [*map(len, read)] == expected
+
+
 def test_other_folders_are_left_alone(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(FileExistsError, match="there already and no folder of a grid"):
