@@ -150,7 +150,7 @@ def test_a_run_says_which_experiment_it_is_of(capsys):
     assert dat("train", "mine.py", *QUICK) == 0
     capsys.readouterr()
     assert dat("train", "language", "--resume", "runs/a") == 2
-    assert "runs/a: a run of mine.py:Sums, not of language" in capsys.readouterr().err
+    assert "runs/a/config.yaml: a run of mine.py:Sums, not of language" in capsys.readouterr().err
     assert dat("train", "relational-games", "--config", "runs/a/config.yaml") == 2
     assert "experiment: expected one of 'relational-games', got mine.py:Sums" in capsys.readouterr().err
     shutil.copy("mine.py", "other.py")
