@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ from torch.profiler import ProfilerActivity, profile
 from torch.utils.flop_counter import FlopCounterMode
 
 from dat.estimate import counter_formulas
-from dual_attention.functional import free_workspace
+from dual_attention.functional import free_workspace, losses
 from tests.support.combinations import pairwise
 
 
@@ -64,9 +65,19 @@ def measure(model: nn.Module, loss: Callable[..., Tensor], *, leave_out: tuple[T
         return tensor
 
     with FlopCounterMode(display=False, custom_mapping=counter_formulas()) as counter:
-        with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        early, make = [], losses.output_layer_gradients
+
+        def made(*args: Any) -> Any:
+            """Gradients that a loss makes in the forward pass."""
+            before = counter.get_total_flops()
+            found = make(*args)
+            early.append(counter.get_total_flops() - before)
+            return found
+
+        hooks = torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor)
+        with hooks, patch.object(losses, "output_layer_gradients", made):
             value = loss(model)
-        forward = counter.get_total_flops()
+        forward = counter.get_total_flops() - sum(early)
         value.backward()
         backward = counter.get_total_flops() - forward
     return Measured(forward, backward, sum(tensor.untyped_storage().nbytes() for tensor in kept.values()))
