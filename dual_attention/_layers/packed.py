@@ -20,7 +20,7 @@ def is_watched(module: nn.Module) -> bool:
     """Whether a call does more than the class's ``forward``: there are hooks, or another stands in its place."""
     own = module.__dict__
     hooks = own["_forward_hooks"] or own["_forward_pre_hooks"] or own["_backward_hooks"] or own["_backward_pre_hooks"]
-    return bool(hooks) or "forward" in own or torch.nn.modules.module._has_any_global_hook()
+    return bool(hooks or "forward" in own or torch.nn.modules.module._has_any_global_hook())
 
 
 def project_at_once(
@@ -40,7 +40,8 @@ def project_at_once(
         for layer in layers
         if type(layer) is nn.Linear and type(layer.weight) is nn.Parameter and not is_watched(layer)
     ]
-    weights, biases = [layer.weight for layer in plain], [layer.bias for layer in plain if layer.bias is not None]
+    weights: list[Tensor] = [layer.weight for layer in plain]
+    biases: list[Tensor] = [layer.bias for layer in plain if layer.bias is not None]
     kinds = {(weight.dtype, weight.device, weight.shape[1]) for weight in weights}
     if len(plain) < len(layers) or len(biases) not in (0, len(layers)) or len(kinds) != 1:
         return None

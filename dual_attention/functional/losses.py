@@ -220,7 +220,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
             )
             if of_hidden is not None:
                 grad_hidden.append(of_hidden.to(hidden.dtype))
-            if grad_weight is not None:
+            if grad_weight is not None and of_weight is not None:
                 grad_weight += of_weight
             if grad_bias is not None:
                 grad_bias += errors.sum(dim=0)
@@ -271,7 +271,7 @@ class _ReducedLinearCrossEntropy(torch.autograd.Function):
             of_hidden, of_weight = output_layer_gradients(low, x if needs_weight else None, w if needs_hidden else None)
             if of_hidden is not None:
                 grad_hidden.append(of_hidden.to(hidden.dtype))
-            if grad_weight is not None:
+            if grad_weight is not None and of_weight is not None:
                 grad_weight += of_weight
         ctx.call = ignore_index, chunk_size, precision
         ctx.reduction = reduction

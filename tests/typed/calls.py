@@ -53,7 +53,7 @@ def blocks(x: Tensor, symbols: Tensor, mask: Tensor, encoder: EncoderBlock, deco
     decoder(x, x, symbols, context_mask=mask)
     encoder(x, padding_maks=mask)  # pyright: ignore[reportCallIssue]
     encoder(x, need_weights=True, padding_maks=mask)  # pyright: ignore[reportCallIssue]
-    decoder(x, x)  # pyright: ignore[reportCallIssue]
+    decoder(x)  # pyright: ignore[reportCallIssue]
     decoder(x, x, symbols, contexts_mask=mask)  # pyright: ignore[reportCallIssue]
 
 
