@@ -104,11 +104,12 @@ def _evaluate_language(options: Any, machine: MachineConfig) -> int:
         kind = type(checkpoint.model).__name__
         raise ValueError(f"{options.checkpoint}: expected a causal language model, got a {kind}")
     tokenizer = checkpoint.tokenizer(options.tokenizer)
-    if checkpoint.run is not None:
-        tell(checkpoint.whose)
+    whose = None if checkpoint.run is None else checkpoint.whose
     use_native(checkpoint.model)
     if pairs is not None:
         found = evaluate_pairs(checkpoint.model, tokenizer, pairs, device=device, batch_size=size)
+        if whose is not None:
+            tell(whose)
         print(json_text(found, indent=2)) if options.json else show(table_of_pairs(options.checkpoint, found))
         return 0
     documents = read_as = None
@@ -127,6 +128,8 @@ def _evaluate_language(options: Any, machine: MachineConfig) -> int:
         documents=documents,
         read_as=read_as,
     )
+    if whose is not None:
+        tell(whose)
     if options.json:
         print(json_text({"text": numbers}, indent=2))
     else:

@@ -24,7 +24,10 @@ def test_a_dictionary_is_made(visit, serve, tmp_path):
     page.set_input_files("#corpus", str(tmp_path / "corpus.txt"))
     page.wait_for_function("() => !document.getElementById('dictionary-entries').hidden")
     note = page.inner_text("#dictionary-note").strip()
-    assert note == f"Of corpus.txt: {len(TEXT)} tokens in 6 documents."
+    assert note == (
+        f"Of corpus.txt: {len(TEXT)} tokens in 6 documents. "
+        "It was read in pieces of 128, and pairs across two are not seen."
+    )
     *_, last = made_dictionary(server.session, {"text": TEXT})
     page.click("[aria-label='blocks.1 relation 2']")
     page.select_option("#dictionary-end", "low")

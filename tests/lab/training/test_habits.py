@@ -117,7 +117,7 @@ def test_sizes_in_several_processes(tmp_path, machine):
 def overfitting(folder: Path, **loop: Any) -> Any:
     """A run whose validation loss rises soon: each step is far too large."""
     config = tiny_config(folder)
-    rates = replace(config.optim, lr=0.3, schedule="constant", warmup_steps=0, average_decay=0.1)
+    rates = replace(config.optim, lr=0.5, schedule="constant", warmup_steps=0, average_decay=0.1)
     given = {"steps": 40, "eval_every": 2, "checkpoint_every": 0, "report_every": 0, "stop_patience": 3, **loop}
     return replace(config, optim=rates, loop=replace(config.loop, **given))
 
