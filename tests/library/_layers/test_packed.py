@@ -14,6 +14,7 @@ from dual_attention._layers.packed import is_watched, project_at_once
 from dual_attention.functional.rotary import rotary_tables
 
 D, N = 32, 7
+ROTARY = "freqs_cos", "freqs_sin"
 
 
 @pytest.fixture(autouse=True)
@@ -34,6 +35,7 @@ LAYERS = {
     "distances": {"ra_kwargs": {"symmetric_rels": True, "rel_score": "squared_distance"}},
     "shared": {"share_attn_params": True},
     "groups": {"sa_kwargs": {"n_kv_heads": 1}, "ra_kwargs": {"n_kv_heads": 1, "n_relations": 5, "rel_proj_dim": 3}},
+    "other keys": {"sa_kwargs": {"key_dim": 4}},
     "window": {"sa_kwargs": {"window": 3}, "ra_kwargs": {"window": 3}},
 }
 
@@ -43,8 +45,8 @@ LAYERS = {
 def test_outputs_and_gradients_are_those_of_the_layers(options, rotary):
     layer = DualAttention(D, 2, 2, **options).double()
     twin = called_one_by_one(layer)
-    tables = rotary_tables(D // 4, N) if rotary else ()
-    tables = dict(zip(("freqs_cos", "freqs_sin"), (table.double() for table in tables), strict=False))
+    rotary = rotary and layer.self_attention.key_dim == layer.relational_attention.key_dim
+    tables = dict(zip(ROTARY, (table.double() for table in rotary_tables(D // 4, N)), strict=True)) if rotary else {}
     x, symbols = torch.randn(2, 3, N, D, dtype=torch.float64)
     results = []
     for one in (layer, twin):
@@ -58,17 +60,16 @@ def test_outputs_and_gradients_are_those_of_the_layers(options, rotary):
 
 @torch.no_grad()
 def test_decoding_joins_the_weights_once(monkeypatch):
-    layer = DualAttention(D, 2, 2).eval()
+    layer, tables = DualAttention(D, 2, 2).eval(), dict(zip(ROTARY, rotary_tables(D // 4, N), strict=True))
     x, symbols = torch.randn(2, 3, N, D)
-    whole = called_one_by_one(layer)(x, symbols, is_causal=True).output
+    whole = called_one_by_one(layer)(x, symbols, is_causal=True, **tables).output
     joined, cat = [], torch.cat
     monkeypatch.setattr(
         packed.torch, "cat", lambda tensors, *rest, **kw: joined.append(tensors) or cat(tensors, *rest, **kw)
     )
     cache = layer.new_cache()
-    steps = [
-        layer(a, s, is_causal=True, cache=cache).output for a, s in zip(x.split(1, 1), symbols.split(1, 1), strict=True)
-    ]
+    pairs = zip(x.split(1, 1), symbols.split(1, 1), strict=True)
+    steps = [layer(a, s, is_causal=True, cache=cache, **tables).output for a, s in pairs]
     assert sum(isinstance(tensors[0], nn.Parameter) for tensors in joined) == 1
     torch.testing.assert_close(cat(steps, dim=1), whole)
 
@@ -89,11 +90,20 @@ def _replaced(layer):
     layer.self_attention.wk.forward = lambda x: x[..., : D // 2]
 
 
+class Twice(nn.Linear):
+    def forward(self, x):
+        return 2 * super().forward(x)
+
+
+def _of_another_class(layer):
+    layer.self_attention.wv.__class__ = Twice
+
+
 def _parametrised(layer):
     nn.utils.parametrizations.orthogonal(layer.relational_attention.wk_rel)
 
 
-@pytest.mark.parametrize("change", [_hooked, _hooked_heads, _adapted, _replaced, _parametrised])
+@pytest.mark.parametrize("change", [_hooked, _hooked_heads, _adapted, _replaced, _of_another_class, _parametrised])
 def test_what_stands_in_a_layer_has_its_effect(change, monkeypatch):
     layer = DualAttention(D, 2, 2)
     x, symbols = torch.randn(2, 3, N, D)
@@ -101,6 +111,19 @@ def test_what_stands_in_a_layer_has_its_effect(change, monkeypatch):
     found = layer(x, symbols).output
     monkeypatch.setattr("dual_attention.dual_attention.saves_launches", lambda x: False)
     torch.testing.assert_close(found, layer(x, symbols).output, rtol=0, atol=0)
+
+
+def test_hooks_of_the_backward_pass_are_called():
+    layer, called = DualAttention(D, 2, 2), []
+    layer.self_attention.wq.register_full_backward_pre_hook(lambda module, grads: called.append("before"))
+    layer.relational_attention.wk_rel.register_full_backward_hook(lambda module, *grads: called.append("after"))
+    x, symbols = torch.randn(2, 3, N, D)
+    layer(x, symbols).output.sum().backward()
+    assert sorted(called) == ["after", "before"]
+    layer = DualAttention(D, 2, 2)
+    layer.self_attention.wk.register_full_backward_pre_hook(lambda module, grads: called.append("alone"))
+    layer(x, symbols).output.sum().backward()
+    assert called[2:] == ["alone"]
 
 
 def test_layers_that_cannot_be_joined_are_called():
