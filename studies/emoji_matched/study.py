@@ -36,7 +36,7 @@ AT_RATES = at_rates(MODELS)
 PRESETS: dict[str, Any] = {GATE: toolbox(GATE, carries="objects", gate="identity")}
 PRESETS |= {name: replace((GAMES | PRESETS)[model], name=name) for name, (model, _) in AT_RATES.items()}
 RATES = EmojiMatchedGrid.with_presets(PRESETS)(
-    seeds=SEEDS,
+    seeds=4,
     sizes=(N_TRAIN,),
     models=(*MODELS, *AT_RATES),
     lr_of={name: rate for name, (_, rate) in AT_RATES.items()},
@@ -46,7 +46,9 @@ RATES = EmojiMatchedGrid.with_presets(PRESETS)(
 GRIDS: dict[str, GridConfig] = {
     "rates": RATES,
     # Twice as long: run with --models and the five that validation chose.
-    "longer": replace(RATES, out="runs/emoji-matched-longer", loop=replace(RATES.loop, epochs=100)),
+    "longer": replace(
+        RATES, seeds=SEEDS, out="runs/emoji-matched-longer", loop=replace(RATES.loop, epochs=100, measure_at=(50,))
+    ),
 }
 
 
