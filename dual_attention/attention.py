@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from ._layers.cache import Cache, ContextCache
 from ._layers.call import NO_PAST, HeadsCall, Masks, continue_from, continue_to_attend, transaction
-from ._layers.heads import Heads, merge_heads, split_heads
+from ._layers.heads import Heads, split_heads
 from ._layers.inputs import check_boolean, check_sequence
 from .functional.activations import Activation, activation_function
 from .functional.attention import attend_to_values, attention
@@ -175,8 +175,7 @@ class Attention(Heads):
                 attended = attended + torch.einsum("bhnm,nmd->bhnd", weights, vectors)
             if self.wg is not None and self._gate is not None:
                 attended = attended * split_heads(self._gate(self.wg(query)), self.n_heads)
-            attended = call.observed("head_output", attended)
-            output = self.resid_dropout(self.wo(merge_heads(attended)))
+            output = self._output(attended, call)
         return AttentionOutput(output, weights if need_weights else None)
 
     def _begin(

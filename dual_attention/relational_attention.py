@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from ._layers.cache import Cache
 from ._layers.call import HeadsCall, Masks, transaction
-from ._layers.heads import merge_heads, split_heads
+from ._layers.heads import split_heads
 from ._layers.inputs import check_boolean, check_choice, check_positive
 from ._layers.relation_size import initial_variation, wr_bound
 from ._layers.symbols import SymbolHeads, Symbols, kept_symbols
@@ -268,8 +268,7 @@ class RelationalAttention(SymbolHeads):
                 attended, weights, relations = run_chosen(inputs.agreeing(), observe=call.steps)
             else:
                 attended, weights, relations = _run_like_u(inputs, call.steps)
-            attended = call.observed("head_output", attended)
-            output = self.resid_dropout(self.wo(merge_heads(attended)))
+            output = self._output(attended, call)
         return RelationalAttentionOutput(output, weights, relations)
 
     def _projections(

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from ._layers.cache import Cache
 from ._layers.call import Masks, transaction
-from ._layers.heads import merge_heads, split_heads
+from ._layers.heads import split_heads
 from ._layers.inputs import check_boolean
 from ._layers.symbols import SymbolHeads, Symbols, kept_symbols
 from .attention import AttentionOutput
@@ -130,8 +130,7 @@ class RelationalCrossAttention(SymbolHeads):
                 need_weights=call.need_weights,
                 observe=call.steps,
             )
-            attended = call.observed("head_output", attended)
-            output = self.resid_dropout(self.wo(merge_heads(attended)))
+            output = self._output(attended, call)
         return AttentionOutput(output, weights)
 
 
@@ -249,6 +248,5 @@ class DisentangledRelationalCrossAttention(SymbolHeads):
                 need_weights=call.need_weights,
                 observe=call.steps,
             )
-            attended = call.observed("head_output", attended)
-            output = self.resid_dropout(self.wo(merge_heads(attended)))
+            output = self._output(attended, call)
         return RelationalAttentionOutput(output, weights, relations)

@@ -205,10 +205,6 @@ class HeadsCall(NamedTuple):
             return k
         return rotate(k, self.freqs_cos, self.freqs_sin, self.past.senders)
 
-    def observed(self, name: str, x: Tensor) -> Tensor:
-        """A step of the call, as an observer leaves it if there is one."""
-        return x if self.observe is None else self.observe(name, x)
-
     def with_earlier(self, **new: Any) -> tuple[Any, ...]:
         """Tensors of all senders, earlier ones first; relative symbols name those of a cache already."""
         kept = {name: x for name, x in new.items() if isinstance(x, Tensor)}

@@ -17,6 +17,7 @@ from .cache import TokenCache
 from .call import HeadsCall, Masks, Past, visibility
 from .calls import TypedModule
 from .inputs import check_dropout, check_positive
+from .packed import is_watched
 from .taps import Taps, observer_of
 
 
@@ -108,6 +109,14 @@ class Heads(TypedModule):
         observe = observer_of(self, past.position, past.senders - past.held)
         steps = None if observe is None else observe.steps
         return HeadsCall(batch, n, new, pattern, bias, past, freqs_cos, freqs_sin, rate, need_weights, observe, steps)
+
+    def _output(self, attended: Tensor, call: HeadsCall) -> Tensor:
+        """Output ``(B, N, H * d_h)`` of what the heads attended, ``(B, H, N, d_h)``."""
+        if call.observe is not None:
+            attended = call.observe("head_output", attended)
+        output, dropout = self.wo(merge_heads(attended)), self.resid_dropout
+        idle = not dropout.training and type(dropout) is nn.Dropout and not is_watched(dropout)
+        return output if idle else dropout(output)
 
     def _bias(self, call: HeadsCall, q: Tensor, dtype: torch.dtype) -> Tensor | None:
         """The bias of a call in a type, with the scores of relative positions if these heads have any."""

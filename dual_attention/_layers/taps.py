@@ -48,7 +48,7 @@ def observer_of(layer: Any, first_receiver: int = 0, first_sender: int = 0) -> O
     """Receiver of the tensors of a call; None if nobody watches, or while compiling."""
     if torch.compiler.is_compiling():
         return None
-    taps, watched = layer.taps, []
+    taps, watched = layer._modules["taps"], []  # which is faster than an attribute
     for name, tap in taps._modules.items():
         # A call of a tap does something if it has hooks, or if another forward has taken the place of its own.
         own = tap.__dict__

@@ -67,9 +67,8 @@ def reason_for_dense(x: RelationalInputs, *, in_bfloat16: bool) -> str | None:
     if is_open(n, m):
         few = "an export leaves lengths open, and relations are activated" if x.activated else None
     else:
-        known = 1 if is_open(batch) else batch
-        form = {"on_cpu": x.q.is_cpu, "activated": x.activated, "in_bfloat16": in_bfloat16}
-        few = few_pairs(known, heads, n, m, x.u.shape[3], **form)
+        known, p = 1 if is_open(batch) else batch, x.u.shape[3]
+        few = few_pairs(known, heads, n, m, p, on_cpu=x.q.is_cpu, activated=x.activated, in_bfloat16=in_bfloat16)
     if few is None and has_symbol_per_pair(x.symbols, n, m):
         return "relative symbols have about a row for each pair"
     return few

@@ -95,7 +95,8 @@ def attend_to_relations(alpha: Tensor, u: Tensor, w: Tensor, rel_scale: float) -
         keys = torch.einsum("bhnm,bmrp->bhnrp", alpha, w)
     else:
         keys = (alpha.flatten(1, 2) @ w.flatten(2)).view(*alpha.shape[:3], *w.shape[2:])
-    return (reference.not_half(keys) * (rel_scale * u).unsqueeze(1)).sum(dim=-1).to(alpha.dtype)
+    received = (reference.not_half(keys) * (rel_scale * u).unsqueeze(1)).sum(dim=-1)
+    return received if received.dtype == alpha.dtype else received.to(alpha.dtype)
 
 
 def attend_to_symbols(

@@ -94,3 +94,18 @@ def test_dropout_acts_in_training_alone_and_on_the_output_as_an_option(kind):
     assert (run(x) == 0).double().mean() > 0.8  # with it, nine in ten are zero
     assert (run_without(x) != 0).double().mean() > 0.5
     assert not torch.equal(run_without(x), run_without(x))
+
+
+@pytest.mark.parametrize("kind", [Attention, *RELATIONAL.values()])
+def test_dropout_of_the_output_is_called_in_evaluation_where_it_does_something(kind):
+    layer, x = kind(16, 2, dropout=0.5).eval(), torch.randn(2, 5, 16)
+    call = partial(layer, *[x] * (3 if kind is Attention else 2))
+    plain, seen = call().output, []
+    layer.resid_dropout.train()  # as for samples of a trained model's answers
+    assert (call().output == 0).any() and not (plain == 0).any()
+    layer.resid_dropout.eval()
+    handle = layer.resid_dropout.register_forward_hook(lambda module, args, output: seen.append(output))
+    assert torch.equal(call().output, plain) and torch.equal(seen[0], plain)
+    handle.remove()
+    layer.resid_dropout = torch.nn.Flatten(0, 1).eval()
+    assert torch.equal(call().output, plain.flatten(0, 1))
