@@ -24,6 +24,7 @@ from studies._lib.inference import equivalence_p, half_width, mcnemar_p, paired_
 from studies._lib.matching import matching_width
 from studies._lib.readings import compared
 from studies._lib.tables import by_seed, differences
+from studies.relation_or_product import models as arms
 from studies.relational_games.toolbox import ToolboxConfig, toolbox_relation
 from tests.support.documents import PAGES, ROOT, links
 from tests.support.refusals import refused
@@ -248,3 +249,38 @@ def test_detached_relations_are_as_sharp_as_those_of_pairs(sharpness: float | No
     for other, axis in ((receiver, 2), (sender, 1)):
         other.load_state_dict(pair.state_dict())
         torch.testing.assert_close(other(x, x), own.unsqueeze(axis).expand(2, 5, 5, 3))
+
+
+# Relations of another sender ------------------------------------------------------------------------------------------
+
+
+def test_detached_relations_are_of_a_sender_that_is_no_later():
+    own = torch.nn.Linear(8, 6, bias=False)
+    keys = arms.KeysOfAnother(8, 6, bias=False)
+    keys.weight = own.weight
+    x = torch.randn(64, 5, 8)
+    for training in (False, True):
+        keys.train(training)
+        same = (keys(x)[:, :, None] == own(x)[:, None]).all(-1)  # (example, sender, whose relation)
+        assert (same.sum(-1) == 1).all() and not same.triu(1).any()
+        assert (same.unique(dim=0).shape[0] > 1) == training
+    assert same.any(0).equal(torch.ones(5, 5).bool().tril())
+
+
+@pytest.mark.parametrize(
+    "family", [arms.LANGUAGE, arms.OF_SEQUENCES, arms.OF_MATHEMATICS], ids=["language", "s3", "maths"]
+)
+def test_arms_are_of_one_size_and_detached_ones_of_the_same_parameters(family):
+    def build(keys):
+        if isinstance(keys, arms.MathematicsModelKeys):
+            return keys.build()
+        return keys.build(6, seed=0) if isinstance(keys, arms.SequenceModelKeys) else keys.language_config(257).build()
+
+    models = {name: build(keys) for name, keys in family.items()}
+    sizes = [sum(p.numel() for p in model.parameters() if p.requires_grad) for model in models.values()]
+    assert max(sizes) <= 1.005 * min(sizes)
+    dat, detached = models["DAT"].state_dict(), models["DAT-detached"].state_dict()
+    assert {name: x.shape for name, x in dat.items()} == {name: x.shape for name, x in detached.items()}
+    models["DAT"].load_state_dict(detached)
+    kinds = {type(layer) for layer in models["DAT-detached"].modules()} - {type(x) for x in models["DAT"].modules()}
+    assert kinds == {arms.KeysOfAnother}
