@@ -3,6 +3,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 WORKERS ?= 2
+MARKED ?= not slow
 ARGS ?=
 
 BIN := $(VENV)/bin
@@ -12,7 +13,7 @@ GOLDEN_READY := $(GOLDEN_VENV)/.ready
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types fmt pytest docs golden bench gallery exhibits models reliability versions release-check clean
+.PHONY: help setup demo test test-all lint types fmt pytest docs golden bench gallery exhibits models reliability versions release-check clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do \
@@ -24,8 +25,11 @@ setup: $(READY) ## Make the virtual environment, or bring it up to date
 demo: $(READY) ## Train the Dual Attention Transformer beside a Transformer, a few minutes
 	$(BIN)/dat demo $(ARGS)
 
-test: lint ## Run every check: lint, format, types, tests
+test: lint ## Run the checks that every change must pass: lint, format, types, all tests but the slow ones
 	@$(MAKE) --no-print-directory -j2 types pytest
+
+test-all: ## Run the same with the slow tests, which start many processes, compile, or sweep pages
+	@$(MAKE) --no-print-directory test MARKED=
 
 lint: $(READY) ## Check style and format
 	$(BIN)/ruff check
@@ -40,10 +44,10 @@ fmt: $(READY) ## Repair style and format
 	$(BIN)/ruff check --fix --exit-zero
 	$(BIN)/ruff format
 
-pytest: $(READY) ## Run the tests alone; ARGS="-m 'not slow' tests/test_imports.py" narrows them
+pytest: $(READY) ## Run the tests alone; ARGS="tests/test_imports.py -x" narrows them, MARKED=slow takes the slow ones
 	@$(BIN)/python -m tests.support.chromium
 	@$(BIN)/python -m tests.support.page_tools
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "$(MARKED)" $(ARGS)
 
 docs: $(READY) ## Build the site of these pages and of the reference into build/site (Python >= 3.11), without network
 	rm -rf build/site build/doctrees docs/reference

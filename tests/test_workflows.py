@@ -29,6 +29,17 @@ def test_a_workflow_calls_what_is_there(path: Path):
             assert os.access(ROOT / command, os.X_OK)
 
 
+def test_slow_tests_run_each_night():
+    """They are left out of what every change must pass."""
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "whole.yml").read_text(encoding="utf-8"))
+    (trigger,) = workflow[True]["schedule"]
+    assert trigger["cron"].endswith("* * *")
+    assert workflow["jobs"]["test"]["steps"][-1]["run"] == "make test-all"
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert "MARKED ?= not slow\n" in makefile and 'pytest -n $(WORKERS) --dist worksteal -m "$(MARKED)"' in makefile
+    assert re.search(r"^test-all:.*\n\t.*\$\(MAKE\) .*test MARKED=$", makefile, re.MULTILINE)
+
+
 def test_findings_fail_the_weekly_trials():
     text = next(path for path in WORKFLOWS if path.stem == "reliability").read_text(encoding="utf-8")
     assert re.search(
