@@ -1,7 +1,5 @@
 """Every test: a fixed seed, no network beyond this machine, no more threads than its share, no waiting for a disk."""
 
-from __future__ import annotations
-
 import gc
 import os
 import random

@@ -7,8 +7,6 @@ The last of them installs the sdist and runs tests of the library that it brings
 the newest torch and transformers.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import subprocess

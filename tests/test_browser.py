@@ -1,7 +1,5 @@
 """The browser and checkers of pages: nothing is left out in CI, and what is fetched is what was meant."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.support import chromium, page_tools

@@ -4,8 +4,6 @@ How the Python is checked: tests/support/documents.py. The pages of the gallery 
 pictures.
 """
 
-from __future__ import annotations
-
 import importlib
 import re
 import sys

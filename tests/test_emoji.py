@@ -1,7 +1,5 @@
 """Folders of emoji for the study of that name: how they are split, and what is refused by name."""
 
-from __future__ import annotations
-
 import io
 import json
 import shutil

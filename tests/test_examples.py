@@ -1,7 +1,5 @@
 """The examples do what they say: what is to be learned is learned, in less time than a reader gives them."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -1,7 +1,5 @@
 """The pages of the attention gallery print what they say; the pictures of the documents can be drawn."""
 
-from __future__ import annotations
-
 import importlib
 import re
 from collections.abc import Iterator

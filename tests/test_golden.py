@@ -3,8 +3,6 @@
 The numbers are in tests/golden; see the README there for how they were made.
 """
 
-from __future__ import annotations
-
 import functools
 import importlib
 import inspect

@@ -1,7 +1,5 @@
 """docs/models.md has every layer, mechanism, baseline and model, and says of each what turns out when it is tried."""
 
-from __future__ import annotations
-
 import importlib
 import inspect
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The distribution is relational-attention: nothing here ever asks pip for dual-attention, the authors' package."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

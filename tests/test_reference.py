@@ -3,8 +3,6 @@
 An example takes torch and all that ``dual_attention`` and its own module export as imported.
 """
 
-from __future__ import annotations
-
 import doctest
 import importlib
 import re

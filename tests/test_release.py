@@ -1,7 +1,5 @@
 """What a release consists of, and the files beside it, which say the same as the project does."""
 
-from __future__ import annotations
-
 import io
 import re
 import tarfile

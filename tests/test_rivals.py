@@ -1,7 +1,5 @@
 """The models of studies/rivals: they train in each family, and tokens see none after them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Parameters of everything that the published package has: names, order and defaults; and the options."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import importlib

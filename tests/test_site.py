@@ -1,7 +1,5 @@
 """The site: a build that finds something wrong fails, and says where. `make docs` builds all of it."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import os

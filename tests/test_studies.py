@@ -1,7 +1,5 @@
 """Studies under studies/: their files, and the tables of their pages, which follow from the committed results."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 import shutil

@@ -1,7 +1,5 @@
 """The style of the package that a linter does not hold: lengths, names and first lines of docstrings."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """The versions that `make versions` takes, and what it says of a run."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.support.refusals import refused

@@ -1,7 +1,5 @@
 """Workflows that run elsewhere: they are read, and call what is there."""
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path

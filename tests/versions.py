@@ -4,8 +4,6 @@ Each side gets an environment below ``.venv-versions``, made anew. The extras co
 the tests that need no more run. What ran, and with which versions, is printed and written to a page there.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

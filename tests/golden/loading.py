@@ -1,7 +1,5 @@
 """Read the golden files that `make_golden.py` wrote."""
 
-from __future__ import annotations
-
 import functools
 import json
 import math

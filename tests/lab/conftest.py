@@ -1,7 +1,5 @@
 """Runs of experiments, most of them without the picture that takes longer to draw than they take to train."""
 
-from __future__ import annotations
-
 import pytest
 
 from dat.training import runs

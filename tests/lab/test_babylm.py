@@ -1,7 +1,5 @@
 """Checkpoints of abrsvn/babylm_dat_2026 in the commands of ``dat``: a folder as their export writes it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Opening trained models: the weights that were saved, under any of their names, and nothing else."""
 
-from __future__ import annotations
-
 import json
 import os
 import pickle

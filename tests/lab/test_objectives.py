@@ -1,7 +1,5 @@
 """The objectives under examples/, each beside its formula written out position by position."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

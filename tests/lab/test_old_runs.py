@@ -1,7 +1,5 @@
 """Run folders, grids and exported models that earlier versions made (old_runs/README.md) are opened by this one."""
 
-from __future__ import annotations
-
 import csv
 import json
 import shutil

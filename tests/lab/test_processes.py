@@ -1,7 +1,5 @@
 """How processes of the package start and end."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

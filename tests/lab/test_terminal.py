@@ -1,7 +1,5 @@
 """Lines on a terminal, which end between words."""
 
-from __future__ import annotations
-
 import io
 import sys
 

@@ -1,7 +1,5 @@
 """Wrong arguments of every layer and block: an error that names the argument, never a number or a distant failure."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import pytest

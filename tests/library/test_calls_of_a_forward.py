@@ -1,7 +1,5 @@
 """What a forward pass costs before any mathematics: files and functions of the library that it enters, and checks."""
 
-from __future__ import annotations
-
 import sys
 from collections import Counter
 from pathlib import Path

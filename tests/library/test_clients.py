@@ -1,7 +1,5 @@
 """Tools of PyTorch that take a model apart, or build it without numbers, serve a DAT as they serve a Transformer."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch._dynamo.testing import CompileCounter

@@ -1,7 +1,5 @@
 """Models of which only sizes and heads are given: the rest has the values that are written out here."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """PyTorch's encoder as one of this library: the same outputs from its weights."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

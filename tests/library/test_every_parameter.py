@@ -2,8 +2,6 @@
 none.
 """
 
-from __future__ import annotations
-
 from dataclasses import is_dataclass
 
 import pytest

@@ -1,7 +1,5 @@
 """Language models with a cache: token by token, or in chunks, the same as all at once."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given

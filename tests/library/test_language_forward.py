@@ -1,7 +1,5 @@
 """Language models: what they compute, whatever way the tokens are given."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

@@ -4,8 +4,6 @@ Agreement with the published package is tested in `test_golden.py`, what they co
 decoding with a cache in `test_language_decoding.py`.
 """
 
-from __future__ import annotations
-
 import copy
 import math
 import pickle

@@ -1,7 +1,5 @@
 """Configurations of language models, and those of the paper with their parameter counts."""
 
-from __future__ import annotations
-
 import dataclasses
 import inspect
 import json

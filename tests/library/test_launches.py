@@ -1,7 +1,5 @@
 """What a training step launches and moves on a GPU, counted on tensors without storage: a layer less a plain one."""
 
-from __future__ import annotations
-
 import importlib
 from collections import Counter
 from unittest import mock

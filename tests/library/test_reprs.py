@@ -1,7 +1,5 @@
 """What a notebook shows of an output or a record: its shapes, not its numbers."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

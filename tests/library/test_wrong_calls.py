@@ -3,8 +3,6 @@
 What can be is not refused: an argument may be left out, or hold other numbers.
 """
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor

@@ -3,8 +3,6 @@
 What can be is not refused: a number may be another, and what is optional may be None.
 """
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import re

@@ -3,8 +3,6 @@
 With ``--kills 200``, trainings in several processes are killed so many times instead.
 """
 
-from __future__ import annotations
-
 import argparse
 import faulthandler
 import os

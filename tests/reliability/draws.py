@@ -1,7 +1,5 @@
 """Wrong configurations of ``dat train``, and wrong calls of layers and models."""
 
-from __future__ import annotations
-
 import random
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Run folders from elsewhere: links in the place of files, folders that are only read, checkpoints with holes."""
 
-from __future__ import annotations
-
 import os
 import random
 import shutil

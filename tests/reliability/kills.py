@@ -1,7 +1,5 @@
 """Training that is killed at random moments and resumed, compared with training that is not."""
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 import os

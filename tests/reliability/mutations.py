@@ -1,7 +1,5 @@
 """Folders with one damaged file, and the commands that read them."""
 
-from __future__ import annotations
-
 import csv
 import multiprocessing
 import random

@@ -1,7 +1,5 @@
 """The page that says what was tried and what was found."""
 
-from __future__ import annotations
-
 import datetime
 import platform
 from pathlib import Path

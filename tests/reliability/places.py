@@ -1,7 +1,5 @@
 """Commands in odd places: no home, poor consoles or none, terminals of odd widths, text as other systems write it."""
 
-from __future__ import annotations
-
 import os
 import random
 import shlex

@@ -1,7 +1,5 @@
 """All parts, one after the other, each with its share of the time."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The trials see what they are made to see; `make reliability` runs them in earnest."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal

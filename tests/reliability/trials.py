@@ -1,7 +1,5 @@
 """Trials in processes of their own: what a trial does to its process is a result, too."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import io

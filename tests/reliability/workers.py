@@ -5,8 +5,6 @@ those of a run in one process that nothing happened to. In the other it stays, a
 the bit. In both, every process notes the examples that it takes.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -1,7 +1,5 @@
 """A headless Chromium for tests of pages, with everything that it requests and complains of."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn

@@ -1,7 +1,5 @@
 """Layers with their symbol mechanisms, run with and without a cache."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -6,8 +6,6 @@ fetches one where there is none, as ``make test`` does. It needs no root. Where 
 in CI only, where no test of a page may be left out.
 """
 
-from __future__ import annotations
-
 import hashlib
 import importlib
 import io

@@ -1,7 +1,5 @@
 """Tiny archives of CIFAR in the official layouts."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import pickle

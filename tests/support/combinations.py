@@ -1,7 +1,5 @@
 """Few combinations of options that still hold a lot, and the number of examples that property tests draw."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Costs of deep models, from shallow ones."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

@@ -11,8 +11,6 @@ fails shows ``# ValueError: the message``. ``...`` stands for any text. Output w
 beside a statement that shows nothing is prose.
 """
 
-from __future__ import annotations
-
 import ast
 import contextlib
 import doctest

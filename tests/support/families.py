@@ -1,7 +1,5 @@
 """A small model of every family in float64, with every symbol mechanism, and what it is called with."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

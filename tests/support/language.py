@@ -1,7 +1,5 @@
 """Small language models for tests: float64, in evaluation mode, with parameters that matter."""
 
-from __future__ import annotations
-
 import torch
 
 from dual_attention import DualAttnTransformerLM, TransformerLM

@@ -1,7 +1,5 @@
 """The size of the largest tensor that operations make on their way, except within custom operations."""
 
-from __future__ import annotations
-
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 

@@ -3,8 +3,6 @@
 ``python -m tests.support.notebooks FILE ...`` runs notebooks and writes the outputs into them.
 """
 
-from __future__ import annotations
-
 import ast
 import base64
 import contextlib

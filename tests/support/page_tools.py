@@ -5,8 +5,6 @@
 fetches them where they are not, as ``make test`` does. Where it cannot, it says why; that is an error in CI only.
 """
 
-from __future__ import annotations
-
 import importlib
 import subprocess
 import sys

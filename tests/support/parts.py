@@ -1,7 +1,5 @@
 """Files of checkpoints in parts, written anew with something else in them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Processes that train together, forked by a test as torchrun would start them."""
 
-from __future__ import annotations
-
 import faulthandler
 import importlib
 import multiprocessing

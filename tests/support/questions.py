@@ -1,7 +1,5 @@
 """Files of questions in the official layout of the mathematics data set."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 

@@ -1,7 +1,5 @@
 """Tables of what is refused."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from inspect import Parameter, Signature, signature
 from typing import Any

@@ -1,7 +1,5 @@
 """Runs that are asked to stop, and runs that are to be equal."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager

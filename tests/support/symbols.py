@@ -1,7 +1,5 @@
 """Small symbol mechanisms for models under test."""
 
-from __future__ import annotations
-
 
 def symbols(width: int, longest: int) -> dict[str, dict[str, int]]:
     """Arguments of each symbol mechanism, for models of that width and sequences of that length at most."""

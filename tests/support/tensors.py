@@ -1,7 +1,5 @@
 """Random tensors, modules for exact comparisons, and comparisons that tests of all kinds share."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

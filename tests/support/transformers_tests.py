@@ -3,8 +3,6 @@
 docs/transformers-tests.md says where they come from, what each folder holds, and which of their tests fail here.
 """
 
-from __future__ import annotations
-
 import importlib
 import os
 import sys

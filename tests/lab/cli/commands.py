@@ -1,7 +1,5 @@
 """Commands of ``dat`` in this process."""
 
-from __future__ import annotations
-
 import pytest
 
 from dat.cli import main as cli

@@ -1,7 +1,5 @@
 """A language model trained for a few steps, in a run folder that tests share and leave as it is."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

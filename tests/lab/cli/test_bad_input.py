@@ -1,7 +1,5 @@
 """Wrong commands and wrong files: one line, and status 2."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

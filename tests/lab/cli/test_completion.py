@@ -1,7 +1,5 @@
 """``dat completion``: the script completes what a user has begun."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """The demonstration in a tiny setting, and sentences that say what the numbers say."""
 
-from __future__ import annotations
-
 from contextlib import ExitStack
 from dataclasses import replace
 

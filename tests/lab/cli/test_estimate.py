@@ -1,7 +1,5 @@
 """``dat estimate``: presets, files, folders, times, and errors in one line."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

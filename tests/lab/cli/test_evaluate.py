@@ -1,7 +1,5 @@
 """``dat evaluate --text``: the numbers of a language model on a text, whichever folder it is in."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``dat evaluate --pairs``: minimal pairs, scored by hand, and files that hold none."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

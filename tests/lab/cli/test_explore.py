@@ -1,7 +1,5 @@
 """``dat explore``: the exported page, the server of a process, and bad input in one line."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

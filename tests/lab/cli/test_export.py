@@ -1,7 +1,5 @@
 """``dat export``: the folder goes on as the run does, with its tokenizer, and is written whole or not at all."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

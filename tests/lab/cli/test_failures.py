@@ -1,7 +1,5 @@
 """What goes wrong in several processes that train: one line from one of them, the others end, nothing is lost."""
 
-from __future__ import annotations
-
 import os
 import signal
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``dat generate``: what it prints is what the model generates, and errors are one line."""
 
-from __future__ import annotations
-
 import io
 import shutil
 import sys

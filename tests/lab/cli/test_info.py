@@ -1,7 +1,5 @@
 """``dat info``: numbers that are those of the model, without reading its weights."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

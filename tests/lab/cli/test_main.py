@@ -1,7 +1,5 @@
 """The ``dat`` command itself: help, versions, missing packages, unexpected errors."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os

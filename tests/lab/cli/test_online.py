@@ -1,7 +1,5 @@
 """What a run folder names on the network: asked for only if the user says so, too."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys

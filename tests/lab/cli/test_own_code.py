@@ -1,7 +1,5 @@
 """Objectives in files of the user's own, on the command line: copied, and never run because a run names them."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Presets, and grids by name."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Processes that end in the midst of a training: what is lost is what was trained since the last checkpoint."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal

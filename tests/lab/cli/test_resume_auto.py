@@ -1,7 +1,5 @@
 """``dat train NAME --resume auto``: the same command begins a run, continues it, and finds that it is finished."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Imports of a command until it begins with its work. Modules are counted, since times would depend on the machine."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

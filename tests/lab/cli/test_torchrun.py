@@ -1,7 +1,5 @@
 """`dat train` in several processes: the same command, the same results, and one line for what is wrong."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """``dat train``, and what is done with its runs."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A training of a language model on a short text, as a command, and what comes of it."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Augmentation: what it may change, what it draws from, and pieces pasted over images."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

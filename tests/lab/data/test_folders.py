@@ -1,7 +1,5 @@
 """Folders of labelled pictures: found, read, kept apart, and what is said of those that are not."""
 
-from __future__ import annotations
-
 import io
 import shutil
 

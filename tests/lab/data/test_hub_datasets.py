@@ -1,7 +1,5 @@
 """Data sets of the hub, by one that lies in a folder."""
 
-from __future__ import annotations
-
 import json
 import time
 

@@ -1,7 +1,5 @@
 """Sets of labelled images: splits, CIFAR in its official layouts, and what is said of files that are not."""
 
-from __future__ import annotations
-
 import pickle
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Questions of mathematics: the generator, its cache, the official layout, and the vocabulary."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -1,7 +1,5 @@
 """Text in Parquet files, made here."""
 
-from __future__ import annotations
-
 import pytest
 
 from dat.data.text.files import find_files

@@ -1,7 +1,5 @@
 """Scenes without a grid: the objects of the grid, whole, apart, in order, and otherwise anywhere."""
 
-from __future__ import annotations
-
 from itertools import combinations
 
 import pytest

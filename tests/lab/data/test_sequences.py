@@ -1,7 +1,5 @@
 """Synthetic sequence tasks: their definitions hold, and answers agree with slow, plain solutions."""
 
-from __future__ import annotations
-
 from collections import Counter
 from itertools import permutations
 

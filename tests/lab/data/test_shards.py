@@ -1,7 +1,5 @@
 """Tokens in shards: those of one process, whatever stopped or damaged them."""
 
-from __future__ import annotations
-
 import os
 import threading
 

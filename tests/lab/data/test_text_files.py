@@ -1,7 +1,5 @@
 """Files of text: folders, JSON Lines, byte-order marks, and what is not text."""
 
-from __future__ import annotations
-
 import ast
 import errno
 import gc

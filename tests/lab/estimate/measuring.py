@@ -1,7 +1,5 @@
 """Real runs that estimates are held against: arithmetic, tensors that autograd keeps, bytes that are allocated."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any

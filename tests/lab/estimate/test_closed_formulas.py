@@ -1,7 +1,5 @@
 """Costs of every preset and of many options: those that closed formulas gave, which are kept as facts."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Reports and errors of estimates, any module as input, and that the model is left as it was."""
 
-from __future__ import annotations
-
 import json
 import resource
 from typing import Any

@@ -1,7 +1,5 @@
 """The closed formulas against counts of pairs and against PyTorch's counter running over the plain products."""
 
-from __future__ import annotations
-
 import torch
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Layers over drawn configurations: arithmetic and kept tensors are exactly those of a real call."""
 
-from __future__ import annotations
-
 import inspect
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Whole models: parameters, arithmetic, kept tensors, caches and optimiser state are those of the real ones."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Costs on several devices, compared with what processes hold and send."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Keys of models that go to symbol mechanisms."""
 
-from __future__ import annotations
-
 import inspect
 from dataclasses import fields, replace
 

@@ -1,7 +1,5 @@
 """Names of models in runs and titles: a preset's name is that of its keys, other models say what they are."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Muon and muP in the experiments' configurations: a step of each, and clear words where they do not go."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """An experiment in the user's own file is trained, resumed, evaluated, swept and plotted through the command line."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Arms of one seed are paired: they see the same examples in the same order, changed alike, and the same test sets."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The stream of draws."""
 
-from __future__ import annotations
-
 import torch
 
 from dat.experiments.stream import BLOCK, Stream

@@ -1,7 +1,5 @@
 """The experiments of finished studies are files, as a user's own are: they are trained by file name."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

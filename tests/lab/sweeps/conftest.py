@@ -1,7 +1,5 @@
 """Grids whose cells are run in this process."""
 
-from __future__ import annotations
-
 import pytest
 
 from dat.sweeps import reproduce

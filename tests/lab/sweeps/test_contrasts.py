@@ -1,7 +1,5 @@
 """Differences paired by seed, and grids whose arms have learning rates of their own."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What ``--dry_run`` says of the time that a grid will take, and that it refuses what the grid would refuse."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Folders of grids: one writer, damaged cells named, a killed worker named with its cell."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

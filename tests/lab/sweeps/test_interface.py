@@ -1,7 +1,5 @@
 """How much an experiment has to say at most."""
 
-from __future__ import annotations
-
 from dat.sweeps.experiment import SweptExperiment
 from dat.training.experiment import Experiment
 

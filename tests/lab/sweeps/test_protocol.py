@@ -1,7 +1,5 @@
 """Runs that were made differently are neither added to a folder nor merged; what is not known hinders nothing."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Studies from their files, and folders of grids that earlier versions made."""
 
-from __future__ import annotations
-
 import pickle
 from dataclasses import asdict
 from pathlib import Path

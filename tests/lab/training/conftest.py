@@ -1,7 +1,5 @@
 """Tiny runs of Relational Games: a model of a few thousand parameters on a few images."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The average of the weights: what it is the mean of; training does not see it, evaluations see nothing else."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Runs that go on from another run's checkpoint: what a shorter run would have given, and nothing else."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Callbacks and trackers see a training and change nothing of it; one that fails is left out, and one line says so."""
 
-from __future__ import annotations
-
 import json
 import sys
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Checkpoints and files: complete or absent, safe to load, and clear when they do not fit."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -1,7 +1,5 @@
 """Configurations as data: what a file may hold, and what it says of what it may not."""
 
-from __future__ import annotations
-
 import dataclasses
 from dataclasses import dataclass, field
 from typing import Literal

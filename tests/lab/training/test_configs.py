@@ -1,7 +1,5 @@
 """Configurations: checked values, every key explained, text and back."""
 
-from __future__ import annotations
-
 import dataclasses
 from dataclasses import replace
 from typing import get_args

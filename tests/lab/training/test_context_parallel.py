@@ -1,7 +1,5 @@
 """Processes that share each sequence compute what one does: losses, logits and every gradient."""
 
-from __future__ import annotations
-
 import warnings
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Models that are only counted."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import get_args
 

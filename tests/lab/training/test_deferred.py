@@ -1,7 +1,5 @@
 """Models made without values have, once these are drawn, the values of a model that is made at once."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 

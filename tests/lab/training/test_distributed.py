@@ -1,7 +1,5 @@
 """Processes of one training: what they say to each other, and that one of them says what went wrong."""
 
-from __future__ import annotations
-
 import gc
 import os
 import signal

@@ -1,7 +1,5 @@
 """Configurations of runs and grids that a stranger may have written: no module is imported, no file is followed."""
 
-from __future__ import annotations
-
 import pytest
 
 from dat.sweeps.experiment import AnySwept

@@ -1,7 +1,5 @@
 """What is noted of a training, and when it ends early."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The first signal is obeyed between two steps, and what a second one does depends on its kind."""
 
-from __future__ import annotations
-
 import os
 import signal
 

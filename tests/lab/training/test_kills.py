@@ -1,7 +1,5 @@
 """A process killed at any operation on files leaves a run that resumes to the same bytes."""
 
-from __future__ import annotations
-
 import itertools
 import multiprocessing
 import os

@@ -1,7 +1,5 @@
 """One writer at a time, whatever becomes of it."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import signal

@@ -1,7 +1,5 @@
 """The training loop on a toy problem that knows nothing of Relational Games."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Checkpoints that are kept: after steps, tokens or words, beside the newest two; opened and gone on from by name."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Muon beside AdamW: which parameters are whose, PyTorch's steps to the bit, resuming, and states that do not fit."""
 
-from __future__ import annotations
-
 import copy
 import functools
 import shutil

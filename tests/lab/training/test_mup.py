@@ -1,7 +1,5 @@
 """muP: initial sizes and rates by kind of parameter, and the coordinate check, which standard parametrisation fails."""
 
-from __future__ import annotations
-
 import math
 import re
 from dataclasses import replace

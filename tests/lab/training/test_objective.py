@@ -1,7 +1,5 @@
 """Objectives of the user's own: trained, stopped, resumed and divided among processes as the loss of the experiment."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """The optimisers are PyTorch's, to the bit, without what surrounds them."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest

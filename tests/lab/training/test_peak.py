@@ -1,7 +1,5 @@
 """Operations a second of a device, and MFU, their share that a training reaches."""
 
-from __future__ import annotations
-
 import time
 from types import SimpleNamespace
 from typing import Any

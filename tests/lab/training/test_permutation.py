@@ -1,7 +1,5 @@
 """A permutation without a list: every integer once, random, the same everywhere."""
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 

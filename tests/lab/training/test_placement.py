@@ -1,7 +1,5 @@
 """One process and several train alike: the loss of every step, the gradients, the weights, and what is saved."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The look that all plots share."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

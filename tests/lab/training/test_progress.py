@@ -1,7 +1,5 @@
 """What a run shows of its progress: lines where there is no terminal, and a bar on one."""
 
-from __future__ import annotations
-
 import io
 import re
 import sys

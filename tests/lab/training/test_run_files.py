@@ -1,7 +1,5 @@
 """Files of a run: locked while they are written, on the disk in time, checked before they are used."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -1,7 +1,5 @@
 """The state of a checkpoint: nothing that does not fit is used, and no bytes make a process crash."""
 
-from __future__ import annotations
-
 import copy
 import random
 import shutil

@@ -1,7 +1,5 @@
 """Checkpoints that processes write in parts: beside training, checked, visible at once, read by any number of them."""
 
-from __future__ import annotations
-
 import copy
 import errno
 import json

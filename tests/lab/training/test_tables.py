@@ -1,7 +1,5 @@
 """Tables on the screen: every number, whatever the width of the terminal."""
 
-from __future__ import annotations
-
 import pytest
 
 from dat.training.tables import numbers_table, show

@@ -1,7 +1,5 @@
 """Runs that begin with the weights of a trained model: what is taken, what stays as drawn, and what is refused."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The folder of what is kept between calls."""
 
-from __future__ import annotations
-
 import pwd
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Tests of few trials, and intervals."""
 
-from __future__ import annotations
-
 import pytest
 
 from dual_attention._base.intervals import half_width, paired_p

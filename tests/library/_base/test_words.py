@@ -1,7 +1,5 @@
 """Names that are near to a wrong one, and texts that are safe to print."""
 
-from __future__ import annotations
-
 import pytest
 
 from dual_attention._base.words import printable, suggestion

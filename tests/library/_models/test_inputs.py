@@ -1,7 +1,5 @@
 """Models refuse bad arguments, and say why."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

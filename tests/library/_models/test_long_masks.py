@@ -1,7 +1,5 @@
 """Padded and packed sequences take about the memory of others: a mask is of lengths, not of pairs."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -3,8 +3,6 @@
 Symbols are those of positions: symbolic attention is an attention of its own, to a library.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

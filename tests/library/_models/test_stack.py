@@ -1,7 +1,5 @@
 """A stack of blocks in every family of models: computed again, recorded, and given symbols."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor, nn

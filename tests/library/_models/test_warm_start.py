@@ -1,7 +1,5 @@
 """Dual Attention Transformers that begin with the weights of a Transformer, in every family."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Abstractors: their steps, what passes the relational bottleneck, masks."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

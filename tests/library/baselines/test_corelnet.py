@@ -1,7 +1,5 @@
 """CoRelNet and the normalisation over objects."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given

@@ -1,7 +1,5 @@
 """The emergent symbol binding network against its algorithm, and what its controller can know."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given

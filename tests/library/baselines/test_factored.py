@@ -1,7 +1,5 @@
 """The Slot Abstractor and OCRA: their equations, and what passes of features and positions."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given

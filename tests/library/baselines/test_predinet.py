@@ -1,7 +1,5 @@
 """PrediNet against its equations."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given

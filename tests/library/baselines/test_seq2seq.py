@@ -1,7 +1,5 @@
 """Abstractors from tokens to tokens: their arrangements; what they share with others is in `test_seq2seq_models.py`."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode

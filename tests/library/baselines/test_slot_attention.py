@@ -1,7 +1,5 @@
 """Slot Attention against its algorithm, and how slots share the positions."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Slots from images."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """The architectures on images."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -8,8 +8,6 @@ The first line printed is a JSON list of the package's kernels; then comes one o
 that is ``disassembled`` it also says what :func:`machine_code` tells.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import pkgutil

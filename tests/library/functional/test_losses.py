@@ -1,7 +1,5 @@
 """Cross-entropy: the plain form against torch's, the form without all logits against the plain one."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 import torch.nn.functional as F

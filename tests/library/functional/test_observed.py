@@ -1,7 +1,5 @@
 """Operations are the same with an observer, which may replace what it sees."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import pytest

@@ -1,7 +1,5 @@
 """NaN and infinity in padded senders reach nothing that is real, forward or backward, whatever computes."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

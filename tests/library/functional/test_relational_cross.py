@@ -1,7 +1,5 @@
 """Relational cross-attention in blocks and through fused attention, against the reference."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """Marks of transformers' own tests, see test_transformers_suite.py."""
 
-from __future__ import annotations
-
 import pytest
 
 MARKS = """

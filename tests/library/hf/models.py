@@ -1,7 +1,5 @@
 """Small models for transformers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

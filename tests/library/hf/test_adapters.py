@@ -1,7 +1,5 @@
 """Adapters of PEFT in place of weights that learn."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -3,8 +3,6 @@
 The equations stand here in float64, from the paper (arXiv 2609.20530) and from arXiv 2405.16727, which it follows.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from itertools import product

@@ -1,7 +1,5 @@
 """The base of each model as clients of transformers call it, and what is built on it."""
 
-from __future__ import annotations
-
 import copy
 from pathlib import Path
 

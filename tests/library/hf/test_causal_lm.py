@@ -1,7 +1,5 @@
 """Causal language models for transformers: outputs, losses, caches, configurations."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Generation by transformers' own methods: as by this library, with and without a cache, and compiled."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

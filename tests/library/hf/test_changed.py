@@ -1,7 +1,5 @@
 """Models that change after they are made: resized, with other embeddings, with gradient checkpointing."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

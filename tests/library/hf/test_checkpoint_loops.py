@@ -3,8 +3,6 @@
 A cell is a model and a way to save and to load it. The model that loads is built anew, with other weights.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any

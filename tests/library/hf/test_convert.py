@@ -1,7 +1,5 @@
 """Language models from one format into another, both ways."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Encoders and image classifiers for transformers."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from transformers.loss.loss_utils import ForMaskedLMLoss, ForSequenceClassificationLoss

@@ -1,7 +1,5 @@
 """Models for transformers as programs of other formats: torch.export, ONNX, and traces."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import warnings

@@ -1,7 +1,5 @@
 """What the room imports, and what it says when something is missing."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Where files come from: a folder, a hub that answers (a small one on this machine), and one that cannot be reached."""
 
-from __future__ import annotations
-
 import hashlib
 import shutil
 import socket

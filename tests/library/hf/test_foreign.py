@@ -1,7 +1,5 @@
 """GPT-2 and Llama of transformers as models of this library: the same outputs, and what has no counterpart refused."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

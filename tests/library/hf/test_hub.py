@@ -1,7 +1,5 @@
 """Models of the hub: what the published package wrote, what we write, and what cannot be loaded."""
 
-from __future__ import annotations
-
 import copy
 import json
 import pickle

@@ -1,7 +1,5 @@
 """What models for transformers have in common: the implementation of attention, and sizes of relations."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

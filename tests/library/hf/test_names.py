@@ -1,7 +1,5 @@
 """Arguments of other models for transformers: told in ours, or refused, but never kept without use."""
 
-from __future__ import annotations
-
 import json
 import warnings
 from dataclasses import fields

@@ -1,7 +1,5 @@
 """Weights that are not in memory while nothing needs them: accelerate's offloading and its empty models."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import accelerate

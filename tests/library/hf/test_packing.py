@@ -1,7 +1,5 @@
 """Sequences packed into one row, in every way in which transformers' collators tell of them, are those one by one."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor

@@ -1,7 +1,5 @@
 """Saving and loading, by the models' own classes and by the Auto classes."""
 
-from __future__ import annotations
-
 import json
 import re
 import warnings

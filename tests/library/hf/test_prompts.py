@@ -1,7 +1,5 @@
 """Learned prompts of PEFT: vectors in front of the embedded tokens."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import peft

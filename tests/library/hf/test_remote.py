@@ -1,7 +1,5 @@
 """Checkpoints that transformers opens before this package is imported, and what their folders say."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """From text to text: pipelines, stop strings, the evaluation harness."""
 
-from __future__ import annotations
-
 import json
 import string
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Training through transformers' Trainer is training."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """transformers' own tests of pipelines, run with our models; see docs/transformers-tests.md."""
 
-from __future__ import annotations
-
 import json
 import tempfile
 import unittest

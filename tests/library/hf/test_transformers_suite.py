@@ -1,7 +1,5 @@
 """transformers' own tests of a model and of its generation, run on ours; see docs/transformers-tests.md."""
 
-from __future__ import annotations
-
 import unittest
 from typing import Any
 

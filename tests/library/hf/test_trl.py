@@ -1,7 +1,5 @@
 """TRL's trainers train these models as they do any other."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

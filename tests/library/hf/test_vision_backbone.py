@@ -1,7 +1,5 @@
 """Vision models as backbones of transformers, of other sizes of images, and with other classes than a folder has."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Every score and alignment as a module, for tests over their combinations."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

@@ -1,7 +1,5 @@
 """Tensors on another device than the parameters are named, before anything is computed."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Models of every family, in float64 and evaluation mode, with a call of each."""
 
-from __future__ import annotations
-
 import torch
 
 from dual_attention import DualAttnTransformerEncoder, TransformerEncoder, VisionDualAttnTransformer, VisionTransformer

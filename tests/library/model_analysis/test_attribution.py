@@ -1,7 +1,5 @@
 """Logit attribution: parts add up to the logits, and each is what taking it away changes while scales are held."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

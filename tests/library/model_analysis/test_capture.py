@@ -1,7 +1,5 @@
 """Captures: what they hold, and what they refuse."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Captures of several calls: kept apart, and joined."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

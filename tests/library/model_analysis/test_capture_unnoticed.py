@@ -1,7 +1,5 @@
 """Captures leave alone what they look at: memory, modes, gradients, generators, compiled code."""
 
-from __future__ import annotations
-
 import gc
 import weakref
 

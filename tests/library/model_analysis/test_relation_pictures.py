@@ -1,7 +1,5 @@
 """The script that draws Figures 5 and 9 chooses what it says, and draws it."""
 
-from __future__ import annotations
-
 import importlib.util
 from types import ModuleType, SimpleNamespace
 

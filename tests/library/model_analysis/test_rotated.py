@@ -1,7 +1,5 @@
 """The control of an intervention: as large a change, in another direction."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Image classification: the paper's models, batches and losses, and runs through the command line."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tiny runs of language modelling: a model of a few thousand parameters on a page of text."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

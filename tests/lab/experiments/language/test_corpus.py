@@ -1,7 +1,5 @@
 """One clean file of text from folders."""
 
-from __future__ import annotations
-
 import gzip
 import json
 

@@ -1,7 +1,5 @@
 """Text to tokens to sequences: nothing lost, nothing repeated, the same each time."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

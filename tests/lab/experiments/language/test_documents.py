@@ -1,7 +1,5 @@
 """DocumentMask that a sequence holds are trained on as if each stood alone."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The grid of small language models: its cells, its table and its figure."""
 
-from __future__ import annotations
-
 import csv
 from dataclasses import replace
 from math import exp

@@ -1,7 +1,5 @@
 """Published numbers: consistent with each other, of models that are there, and beside measured ones."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from math import exp
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Training language models: the recipe, a complete folder, the same numbers again after any stop."""
 
-from __future__ import annotations
-
 import json
 import math
 import shutil

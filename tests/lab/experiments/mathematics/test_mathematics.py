@@ -1,7 +1,5 @@
 """Mathematics: the paper's models, what is learned from a batch, answers, and the command line."""
 
-from __future__ import annotations
-
 import csv
 import json
 import sys

@@ -1,7 +1,5 @@
 """Measured learning curves beside the published ones."""
 
-from __future__ import annotations
-
 import pytest
 
 from dat.experiments.relational_games.experiment import RelationalGames

@@ -1,7 +1,5 @@
 """The grid of learning curves: its cells, its files, its processes and its figures."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from dataclasses import replace

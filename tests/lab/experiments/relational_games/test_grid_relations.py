@@ -1,7 +1,5 @@
 """Reading relations off a model, and how well they detect equal objects."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """The models of the comparison: published sizes, and weights that depend on the seed alone."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import get_args, get_type_hints
 

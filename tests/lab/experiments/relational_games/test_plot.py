@@ -1,7 +1,5 @@
 """Tables and figures from the results of several grids."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Models over slots, and runs on images without a grid."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import get_args, get_type_hints
 

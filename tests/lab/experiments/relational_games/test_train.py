@@ -1,7 +1,5 @@
 """Runs of Relational Games: a complete folder, the same numbers again, and nothing overwritten."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Length: models, runs and grids."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Recall: models, where heads look, runs and grids."""
 
-from __future__ import annotations
-
 import csv
 import json
 from collections import namedtuple

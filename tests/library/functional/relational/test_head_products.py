@@ -1,7 +1,5 @@
 """Products of heads against the sums they stand for."""
 
-from __future__ import annotations
-
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Relative symbols under weights: sums in float32, indices that are checked, no symbol for every pair."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Relations built in tiles against the sums that define them."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """Memory that is kept between calls."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

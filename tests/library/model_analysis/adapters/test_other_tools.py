@@ -3,8 +3,6 @@
 Each test needs the package itself: pip install "relational-attention[lens]".
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -3,8 +3,6 @@
 They need the package itself: pip install "relational-attention[lens]".
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

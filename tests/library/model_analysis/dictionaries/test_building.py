@@ -1,7 +1,5 @@
 """Dictionaries of models: what capturing everything at once gives, in any batches."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

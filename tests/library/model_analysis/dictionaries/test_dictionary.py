@@ -1,7 +1,5 @@
 """Files of dictionaries."""
 
-from __future__ import annotations
-
 import json
 import os
 from dataclasses import asdict

@@ -1,7 +1,5 @@
 """The largest pairs and the stratified sample: what a sort of everything gives, in any order of reading."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import torch

@@ -1,7 +1,5 @@
 """Models under interventions: what they give, what is captured, and one intervention of each kind."""
 
-from __future__ import annotations
-
 import torch
 
 from dual_attention.model_analysis.capture import capture

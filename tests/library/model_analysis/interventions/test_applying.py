@@ -1,7 +1,5 @@
 """Interventions together: their order, caches, cross-attention, low precision."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Wrong interventions, and applications where they do not fit."""
 
-from __future__ import annotations
-
 import pytest
 
 from dual_attention.baselines import ESBN, PrediNet

@@ -1,7 +1,5 @@
 """Effects of interventions: exact, direct and to first order, against other computations."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np

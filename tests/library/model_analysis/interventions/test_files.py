@@ -1,7 +1,5 @@
 """Interventions in files."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Kinds of interventions, against computations of another kind."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import pytest

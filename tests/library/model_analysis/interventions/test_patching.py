@@ -1,7 +1,5 @@
 """Patching from a second input, one mediator at a time."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

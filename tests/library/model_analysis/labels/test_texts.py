@@ -1,7 +1,5 @@
 """Texts with labelled pairs of words."""
 
-from __future__ import annotations
-
 import pytest
 
 from dual_attention.model_analysis.labels import LabelledText, find_words, label_same_words

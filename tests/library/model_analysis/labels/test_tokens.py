@@ -1,7 +1,5 @@
 """Labels of tokens: words at their last tokens, whatever the tokenizer makes of them."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

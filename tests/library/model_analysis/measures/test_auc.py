@@ -1,7 +1,5 @@
 """AUC, plain and matched, against scikit-learn and against a loop over pairs."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

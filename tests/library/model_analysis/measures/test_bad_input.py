@@ -1,7 +1,5 @@
 """Measures refuse what they cannot compute from."""
 
-from __future__ import annotations
-
 import torch
 
 from dual_attention.model_analysis.interventions import Ablate, Target

@@ -1,7 +1,5 @@
 """Controls: scores without training, untrained twins, and comparisons on held-out examples."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

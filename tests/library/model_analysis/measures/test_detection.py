@@ -1,7 +1,5 @@
 """Detection of labels: agreement with the plain AUC, and p-values that are what they claim."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

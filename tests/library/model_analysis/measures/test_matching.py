@@ -1,7 +1,5 @@
 """Strata and matched negatives."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import torch

@@ -1,7 +1,5 @@
 """Measures of captures: the pure measures of what was captured, and readings that add up to messages."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

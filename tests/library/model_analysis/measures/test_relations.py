@@ -1,7 +1,5 @@
 """Message share, rank, asymmetry and contributions of relations, against numpy and against loops."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

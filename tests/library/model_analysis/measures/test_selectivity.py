@@ -1,7 +1,5 @@
 """Selectivity, as arithmetic and of interventions on a model."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from scipy import stats

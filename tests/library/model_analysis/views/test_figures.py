@@ -1,7 +1,5 @@
 """Figures: what is in them is what was given, and nobody's pyplot hears of them."""
 
-from __future__ import annotations
-
 import io
 
 import matplotlib.pyplot as plt

@@ -1,7 +1,5 @@
 """Labels of tokens: every character can be told, wherever tokens cut it."""
 
-from __future__ import annotations
-
 import warnings
 
 import pytest
