@@ -37,6 +37,7 @@ def test_games():
     assert min(found["CoRelNet"]) > 0.85  # chance: 0.5
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*gradient_checkpointing.* is deprecated:FutureWarning")
 def test_text_to_server(tmp_path: Path):
     """The adapter lowers the loss, is part of what is served, and the server answers."""
@@ -83,12 +84,14 @@ def check_outputs(name: str) -> dict[str, Any]:
     return namespace
 
 
+@pytest.mark.slow
 def test_padded_classifier():
     """Both models learn, and the block is ahead of the layer that it replaces."""
     accuracy = check_outputs("padded_classifier.ipynb")["accuracy"]
     assert fmean(accuracy["after"]) > fmean(accuracy["before"]) > 0.7  # the more frequent class: 0.52
 
 
+@pytest.mark.slow
 def test_own_relation_and_symbols():
     """The relation is of use, and only symbols say where a partner stands."""
     accuracy = check_outputs("own_relation_and_symbols.ipynb")["accuracy"]

@@ -95,6 +95,7 @@ def test_compiled_models_are_of_like_sizes():
     assert [work.compiled for work in works.values()] == [True, False, True, False]
 
 
+@pytest.mark.slow
 def test_a_compiled_model_generates_what_the_model_itself_does(monkeypatch: pytest.MonkeyPatch):
     pytest.importorskip("transformers", reason="transformers is not installed")
     compile_with_inductor, graphs = torch.compile, []

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import hypothesis
+import pytest
 import torch
 from hypothesis import strategies as st
 
@@ -13,6 +14,12 @@ def examples(usual: int, explore: int = 100) -> hypothesis.settings:
     """Settings that draw ``usual`` examples, or ``explore`` under the profile of that name (see ``conftest.py``)."""
     exploring = not hypothesis.settings().derandomize
     return hypothesis.settings(max_examples=explore if exploring else usual)
+
+
+def mostly_slow(values: Iterable[Any], *, quick: int) -> list[Any]:
+    """The values of a parameter, all but the first ``quick`` of which are left to the slow tests."""
+    values = list(values)
+    return [*values[:quick], *(pytest.param(value, marks=pytest.mark.slow) for value in values[quick:])]
 
 
 def each_once(options: Mapping[str, Iterable[Any]]) -> list[dict[str, Any]]:

@@ -246,6 +246,7 @@ def serving(run):
         assert (process.returncode, err) == (0, "")
 
 
+@pytest.mark.slow
 def test_the_command_serves_until_it_is_interrupted(run):
     """Also while it computes."""
     with serving(run) as address:

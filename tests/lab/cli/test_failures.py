@@ -34,8 +34,11 @@ def checkpoints(run: Path) -> list[str]:
     return sorted(path.name for path in (run / "checkpoints").iterdir())
 
 
+FULL = [("replicate", "model.safetensors"), pytest.param("shard", "state.pt", marks=pytest.mark.slow)]
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is always full")
-@pytest.mark.parametrize(("parallel", "name"), [("replicate", "model.safetensors"), ("shard", "state.pt")])
+@pytest.mark.parametrize(("parallel", "name"), FULL)
 def test_a_full_disk(folder, expected, monkeypatch, parallel, name):
     """At the second checkpoint; the first stays, and training goes on from it when there is room."""
     opened = files.opened_without_links
@@ -53,18 +56,17 @@ def test_a_full_disk(folder, expected, monkeypatch, parallel, name):
     assert losses(run) == pytest.approx(expected, rel=1e-6)
 
 
-@pytest.mark.parametrize("parallel", ["replicate"])
-def test_a_loss_that_is_no_number(folder, parallel):
+def test_a_loss_that_is_no_number(folder):
     """The line says where and what to try; what was saved before can be trained on."""
-    wrong = words(machine__parallel=parallel, optim__lr=1e25, optim__grad_clip=None, optim__warmup_steps=5)
+    wrong = words(optim__lr=1e25, optim__grad_clip=None, optim__warmup_steps=5)
     message = one_line(dat_together(wrong, wrong, folder=folder))
     assert message.startswith("dat: error: the loss became nan in step") and "try a smaller optim.lr" in message
     run = folder / "runs" / "run"
     assert not (run / "result.json").exists() and not list(run.glob("checkpoints/.*"))
 
 
-@pytest.mark.parametrize("parallel", ["shard"])
-def test_weights_that_are_no_numbers_are_not_saved(folder, monkeypatch, parallel):
+@pytest.mark.slow
+def test_weights_that_are_no_numbers_are_not_saved(folder, monkeypatch):
     """After a step whose loss was finite; in one of two processes."""
     train_step = Trainer.train_step
 
@@ -76,12 +78,14 @@ def test_weights_that_are_no_numbers_are_not_saved(folder, monkeypatch, parallel
 
     with monkeypatch.context() as patch:
         patch.setattr(Trainer, "train_step", spoilt)
-        message = one_line(dat_together(*[words(machine__parallel=parallel)] * 2, folder=folder))
+        message = one_line(dat_together(*[words(machine__parallel="shard")] * 2, folder=folder))
     assert message.startswith("dat: error: weights became infinite or NaN in step 6: try a smaller optim.lr")
     assert checkpoints(folder / "runs" / "run") == ["report-00003-step-00000003"]
 
 
-@pytest.mark.parametrize("place", ["before the first step", "while the first one saves"])
+@pytest.mark.parametrize(
+    "place", ["before the first step", pytest.param("while the first one saves", marks=pytest.mark.slow)]
+)
 def test_a_lost_process(folder, expected, monkeypatch, place):
     """The second of two is killed; the first says so in one line, as long as it lives."""
 

@@ -98,6 +98,7 @@ def test_the_same_command_again(capsys):
     assert not Path("runs/other").exists()
 
 
+@pytest.mark.slow
 def test_two_processes_that_share_the_model(folder):
     """Begun by two, each with a part of its parameters, which are made without values; ended by one."""
     command = words(machine__parallel="shard", loop__objective=OBJECTIVE)

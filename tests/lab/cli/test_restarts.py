@@ -58,6 +58,7 @@ def test_killed_processes_and_other_numbers_of_them(folder, expected):
     assert losses(run) == pytest.approx(expected, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_the_notice_of_a_scheduler_to_one_process(folder, expected):
     """All save at the same step, none trains again, and the status asks for a restart."""
     run = folder / "runs" / "run"

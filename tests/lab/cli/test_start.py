@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.support.questions import write_official
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -72,6 +74,7 @@ COMMANDS = (
 )
 
 
+@pytest.mark.slow
 def test_the_first_training_step_waits_for_little(tmp_path: Path):
     """Neither PyTorch's compiler nor anything that is for later, such as pictures."""
     (tmp_path / "text.txt").write_text("one two three four five\n" * 500)

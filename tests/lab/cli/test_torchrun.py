@@ -31,7 +31,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place / "runs" / "run"
 
 
-@pytest.mark.parametrize("parallel", ["replicate", "shard"])
+@pytest.mark.parametrize("parallel", ["replicate", pytest.param("shard", marks=pytest.mark.slow)])
 def test_the_same_command_in_two_processes(folder, alone, parallel, monkeypatch):
     """A complete run folder, written by the first process, with the numbers of one process."""
     monkeypatch.undo()  # the picture is a part of it
@@ -61,6 +61,7 @@ def test_what_it_prints(folder):
     assert second.out == "" and "dat" not in second.err
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_in_other_numbers_of_processes(folder):
     """Begun by two processes, continued by three, ended by one, which has no part but the whole model."""
     sharded = words(loop__batch_size=12, machine__parallel="shard")
@@ -136,7 +137,10 @@ def test_processes_with_different_code(folder, monkeypatch):
 
 @pytest.mark.parametrize(
     ("size", "parallel", "expected"),
-    [(1, "replicate", "state.pt: optimizer"), (2, "shard", "shards: the weights do not fit DualAttnTransformerLM")],
+    [
+        (1, "replicate", "state.pt: optimizer"),
+        pytest.param(2, "shard", "shards: the weights do not fit DualAttnTransformerLM", marks=pytest.mark.slow),
+    ],
 )
 def test_a_checkpoint_of_another_model(folder, size, parallel, expected):
     for name, width in (("run", 16), ("other", 32)):
@@ -170,6 +174,7 @@ SMALL = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SMALL)
 def test_other_experiments(folder, name):
     common = ["train", name, *SMALL[name], "--machine.device=cpu", "--machine.threads=1", "--output.tensorboard=false"]

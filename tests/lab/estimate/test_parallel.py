@@ -39,6 +39,7 @@ CASES = {
     "sharded in twos, in passes": (4, replace(SHARDED, shard_size=2), "hsdp", {"micro": 1}),
 }
 """Processes, where the model is, its name in estimates, and what else differs."""
+QUICK = ("copied, in passes", "sharded, recomputed")
 
 
 class Traffic(TorchDispatchMode):
@@ -95,7 +96,7 @@ def step(workers: Workers, machine: ParallelMachineConfig, changes: dict[str, An
     return traffic.sent, [sum(local(tensor).nbytes for tensor in tensors) for tensors in kept]
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (CASES[n][0] > 2)) for n in CASES])
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n not in QUICK)) for n in CASES])
 def test_what_processes_hold_and_send(name):
     size, machine, shard, changes = CASES[name]
     own = BATCH // size

@@ -193,7 +193,9 @@ LOOP = StepLoopConfig(steps=6, batch_size=4, eval_every=0, checkpoint_every=2, r
 
 
 @pytest.mark.parametrize(
-    "stages", [((1, COPIED), (2, COPIED)), ((2, SHARDED), (2, SHARDED))], ids=["copies", "sharded"]
+    "stages",
+    [((1, COPIED), (2, COPIED)), pytest.param(((2, SHARDED), (2, SHARDED)), marks=pytest.mark.slow)],
+    ids=["copies", "sharded"],
 )
 def test_any_number_of_processes(tmp_path, stages, endless):
     """Of the source, and of the branch, which then begins with a checkpoint of its own."""

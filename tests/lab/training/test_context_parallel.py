@@ -87,8 +87,8 @@ CASES = [
     pytest.param(2, list(PACKED), True, False, id="two, packed"),
     pytest.param(2, ["learned positions"], "positions go on", False, id="two, positions go on"),
     pytest.param(2, ["DAT", "windows"], False, True, id="two, recomputed"),
-    pytest.param(4, list(MODELS), False, False, id="four"),
-    pytest.param(4, list(PACKED), True, True, id="four, packed, recomputed"),
+    pytest.param(4, list(MODELS), False, False, id="four", marks=pytest.mark.slow),
+    pytest.param(4, list(PACKED), True, True, id="four, packed, recomputed", marks=pytest.mark.slow),
 ]
 
 

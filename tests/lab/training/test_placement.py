@@ -158,10 +158,10 @@ class Endless(Texts):
         return super().batch(indices % len(self))
 
 
-SLOW = [name for name, (size, _, changes) in CASES.items() if size > 2 and "loop" not in changes]
+QUICK = ("copies", "sharded in a torchrun of one", "sharded, in parts", "sequences shared by two", "copies, uneven")
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in CASES])
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n not in QUICK)) for n in CASES])
 def test_several_processes_train_as_one_does(name, monkeypatch):
     """Every step, the evaluations and the weights, to rounding; clipping is by the norm of the whole gradient."""
     size, machine, changes = CASES[name]
@@ -214,14 +214,13 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 STAGES = {
+    "sharded in two, one": ((2, SHARDED, 2), (1, COPIED, None)),
     "sharded in one, two, four": ((1, SHARDED, 2), (2, SHARDED, 4), (4, SHARDED, None)),
     "sharded in four, two, one": ((4, HYBRID, 2), (2, SHARDED, 4), (1, COPIED, None)),
 }
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[pytest.mark.slow] * (n == "sharded in one, two, four")) for n in STAGES]
-)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * ("four" in n)) for n in STAGES])
 def test_training_goes_on_in_any_number_of_processes(name, tmp_path, whole):
     """Each example is taken once in each epoch, whoever takes it, and the numbers are those of one process."""
     parts = stopped_and_resumed(tmp_path, *STAGES[name])
@@ -234,7 +233,7 @@ def test_training_goes_on_in_any_number_of_processes(name, tmp_path, whole):
     assert counts == Counter(list(range(21)) * LOOP.epochs)
 
 
-@pytest.mark.parametrize("machine", [COPIED, SHARDED], ids=["copies", "sharded"])
+@pytest.mark.parametrize("machine", [COPIED, pytest.param(SHARDED, marks=pytest.mark.slow)], ids=["copies", "sharded"])
 def test_the_same_number_of_processes_gives_the_same_bits(machine, tmp_path):
     """Dropout included, whose masks follow from seed, step and process, and the average of the weights."""
     changes: dict[str, Any] = {"model": replace(MODEL, dropout_rate=0.2), "dtype": torch.float32}
@@ -278,8 +277,7 @@ class Two(nn.Module):
         return (self.weight * x).sum()
 
 
-@pytest.mark.parametrize("size", [1, 2, 3])
-@pytest.mark.parametrize("kind", [Replicated, Sharded])
+@pytest.mark.parametrize(("size", "kind"), [(1, Sharded), (2, Replicated), (3, Sharded)])
 def test_gradients_are_means_over_processes(size, kind):
     """A known fault of some versions on gloo, and in a world of one."""
 

@@ -129,6 +129,7 @@ def state_of(trainer: Trainer) -> dict[int, dict[str, torch.Tensor]]:
     return trainer.placement.values(trainer.optimizer.state_dict())["state"]
 
 
+@pytest.mark.slow
 def test_parts_are_read_by_other_numbers_of_processes(tmp_path):
     """Weights and state of the optimiser are equal to the bit, however they are divided."""
 

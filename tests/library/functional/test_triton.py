@@ -6,6 +6,7 @@ compiled.
 
 import functools
 import importlib
+import itertools
 
 import pytest
 import torch
@@ -15,6 +16,7 @@ from dual_attention.functional import MaskPattern, RelativeSymbols, relational_a
 from dual_attention.functional.relational.table import IMPLEMENTATIONS
 from dual_attention.functional.triton import support
 from dual_attention.functional.triton.tuning import Tile, Tuning, tuning
+from tests.support.combinations import mostly_slow
 from tests.support.refusals import refusals
 
 from .fused_problems import (  # noqa: F401 (the fixture is used by every test)
@@ -41,53 +43,52 @@ UNEQUAL = Tuning(
 )
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        {"batch": 2, "groups": 2, "rep": 2, "n": 5, "m": 18},
-        {"causal": True, "rep": 2},
-        {"n": 5, "m": 21, "batch": 2},
-        {"n": 33, "m": 1},
-        {"n": 16, "m": 16, "key_dim": 16, "width": 16, "n_relations": 4, "p": 8},
-        {"groups": 2, "rep": 3, "causal": True, "n": 5},
-        {"n_relations": 7, "p": 5},
-        {"n_relations": 1, "p": 1, "n": 5},
-        {"n_relations": 5, "p": 1, "causal": True},
-        {"n_relations": 2, "p": 17, "n": 5},
-        {"key_dim": 17, "width": 1, "n": 5},
-        {"symbols": "one batch", "batch": 2},
-        {"symbols": "one batch", "n": 7},
-        {"padded": True, "causal": True, "n": 20, "batch": 2},
-        {"packed": True, "batch": 2},
-        {"packed": True, "causal": True, "padded": True, "groups": 2, "batch": 2, "n": 12},
-        {"packed": True, "n": 19, "m": 6, "batch": 2},
-        {"window": 3, "n": 37},
-        {"window": 17, "causal": True, "n": 20},
-        {"window": 1, "rep": 2, "n": 5},
-        {"window": 5, "causal": True, "padded": True, "packed": True, "n": 20, "batch": 2},
-    ],
-    ids=str,
-)
+SHARED = [
+    {"groups": 2, "rep": 3, "causal": True, "n": 5},
+    {"n_relations": 7, "p": 5},
+    {"n_relations": 1, "p": 1, "n": 5},
+    {"n_relations": 2, "p": 17, "n": 5},
+    {"key_dim": 17, "width": 1, "n": 5},
+    {"window": 5, "causal": True, "padded": True, "packed": True, "n": 20, "batch": 2},
+    {"batch": 2, "groups": 2, "rep": 2, "n": 5, "m": 18},
+    {"causal": True, "rep": 2},
+    {"n": 5, "m": 21, "batch": 2},
+    {"n": 33, "m": 1},
+    {"n": 16, "m": 16, "key_dim": 16, "width": 16, "n_relations": 4, "p": 8},
+    {"n_relations": 5, "p": 1, "causal": True},
+    {"symbols": "one batch", "batch": 2},
+    {"symbols": "one batch", "n": 7},
+    {"padded": True, "causal": True, "n": 20, "batch": 2},
+    {"packed": True, "batch": 2},
+    {"packed": True, "causal": True, "padded": True, "groups": 2, "batch": 2, "n": 12},
+    {"packed": True, "n": 19, "m": 6, "batch": 2},
+    {"window": 3, "n": 37},
+    {"window": 17, "causal": True, "n": 20},
+    {"window": 1, "rep": 2, "n": 5},
+]
+"""The first with sizes that :mod:`.test_triton_tiles` leaves as they are; it takes every pair of options."""
+
+
+@pytest.mark.parametrize("arguments", mostly_slow(SHARED, quick=6), ids=str)
 def test_shared_symbols(arguments):
     assert_as_reference(Problem(**arguments))
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        {"batch": 2, "rep": 2, "n": 5, "m": 18},
-        {"causal": True, "n": 20, "groups": 2},
-        {"max_offset": 0},
-        {"max_offset": 1, "n": 35},  # tiles far from the diagonal on both sides
-        {"max_offset": 2, "n": 20, "causal": True},
-        {"max_offset": 40, "n": 20},  # some offsets never occur
-        {"n": 6, "m": 23, "batch": 2},
-        {"n": 23, "m": 6, "padded": True, "batch": 2},
-        {"window": 6, "n": 20},
-        {"packed": True, "causal": True, "width": 17, "batch": 2},
-    ],
-    ids=str,
-)
+OF_OFFSETS = [
+    {"max_offset": 1, "n": 35},  # tiles far from the diagonal on both sides
+    {"max_offset": 40, "n": 20},  # some offsets never occur
+    {"packed": True, "causal": True, "width": 17, "batch": 2},
+    {"batch": 2, "rep": 2, "n": 5, "m": 18},
+    {"causal": True, "n": 20, "groups": 2},
+    {"max_offset": 0},
+    {"max_offset": 2, "n": 20, "causal": True},
+    {"n": 6, "m": 23, "batch": 2},
+    {"n": 23, "m": 6, "padded": True, "batch": 2},
+    {"window": 6, "n": 20},
+]
+
+
+@pytest.mark.parametrize("arguments", mostly_slow(OF_OFFSETS, quick=3), ids=str)
 def test_symbols_of_offsets(arguments):
     assert_as_reference(Problem(**{"symbols": "offsets", **arguments}))
 
@@ -299,19 +300,18 @@ def test_the_interpreter_is_never_entered_unasked(monkeypatch):
         relational_attention(*leaves, **SCALES, impl="triton")
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
 @pytest.mark.parametrize("width, columns", [(16, 8), (64, 512), (64, 4096), (128, 128), (128, 2048), (256, 64)])
-@pytest.mark.parametrize("shared_memory", [None, 99 * 1024, 227 * 1024])
-@pytest.mark.parametrize("relative", [False, True])
-def test_sizes_are_powers_of_two_that_products_can_take(dtype, width, columns, shared_memory, relative):
-    sizes = tuning(width, columns, relative, dtype, shared_memory)
-    for tile in sizes[:-1]:
-        assert all(side >= 16 and side & (side - 1) == 0 for side in tile[:3])
-    for n in (0, 1, 16, 17, 60, 10**6):
-        side, changed = sizes.forward.receivers, sizes.for_receivers(n)
-        assert changed.forward.receivers == next(rows for rows in (16, 32, 64, 128) if rows >= min(n, side))
-        assert changed._replace(forward=sizes.forward) == sizes
-    assert Tuning.from_numbers(sizes.numbers()) == sizes
+def test_sizes_are_powers_of_two_that_products_can_take(width, columns):
+    memories, dtypes = (None, 99 * 1024, 227 * 1024), (torch.bfloat16, torch.float32)
+    for shared_memory, dtype, relative in itertools.product(memories, dtypes, (False, True)):
+        sizes = tuning(width, columns, relative, dtype, shared_memory)
+        for tile in sizes[:-1]:
+            assert all(side >= 16 and side & (side - 1) == 0 for side in tile[:3])
+        for n in (0, 1, 16, 17, 60, 10**6):
+            side, changed = sizes.forward.receivers, sizes.for_receivers(n)
+            assert changed.forward.receivers == next(rows for rows in (16, 32, 64, 128) if rows >= min(n, side))
+            assert changed._replace(forward=sizes.forward) == sizes
+        assert Tuning.from_numbers(sizes.numbers()) == sizes
 
 
 def test_tiles_larger_than_the_problem(monkeypatch):

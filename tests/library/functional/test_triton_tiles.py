@@ -7,7 +7,7 @@ from hypothesis import given
 
 from dual_attention import PositionRelativeSymbolRetriever, RelationalAttention
 from dual_attention.functional import MaskPattern
-from tests.support.combinations import examples, pairwise
+from tests.support.combinations import examples, mostly_slow, pairwise
 
 from .fused_problems import (  # noqa: F401 (the fixture is used by every test)
     DEVICE,
@@ -26,30 +26,29 @@ pytestmark = [needs_kernels, pytest.mark.filterwarnings("ignore:All-NaN slice:Ru
 CONTINUED = {"n": 18, "m": 37, "offset": 19}
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        {"causal": True},
-        {"causal": True, "symbols": "offsets"},
-        {"causal": True, "groups": 2, "rep": 2, "n_relations": 5, "p": 4, "n": 3, "m": 18, "offset": 15},
-        {"window": 5, "symbols": "offsets"},
-        {"causal": True, "window": 20},
-        {"causal": True, "padded": True, "batch": 2, "n": 5, "m": 24},
-        {"causal": True, "packed": True, "batch": 2, "n": 5, "m": 24, "symbols": "offsets"},
-        {"window": 7, "packed": "in order"},
-        {"n": 1, "m": 40, "offset": 39, "causal": True},  # a step of decoding
-        {"n": 1, "m": 40, "offset": 39, "causal": True, "symbols": "offsets"},
-        {"n": 1, "m": 40, "offset": 39, "window": 3, "packed": "in order", "symbols": "offsets"},
-        {"n": 3, "m": 40, "offset": 20, "causal": True},  # fewer receivers than senders that follow
-        {"n": 20, "m": 18, "offset": -18, "causal": True, "symbols": "offsets"},  # receivers before all senders
-        {"n": 25, "m": 18, "offset": -18, "window": 4},
-        {"n": 20, "m": 20, "offset": 15, "window": 4, "symbols": "offsets"},  # receivers after all senders
-        {"n": 19, "m": 20, "offset": -50, "causal": True},  # nobody sees anybody
-        {"n": 19, "m": 20, "offset": 70, "window": 2, "symbols": "offsets"},
-        {"window": 2**40, "causal": True, "n": 3},
-    ],
-    ids=str,
-)
+CONTINUING = [
+    {"n": 1, "m": 40, "offset": 39, "causal": True, "symbols": "offsets"},  # a step of decoding
+    {"n": 3, "m": 40, "offset": 20, "causal": True},  # fewer receivers than senders that follow
+    {"n": 20, "m": 18, "offset": -18, "causal": True, "symbols": "offsets"},  # receivers before all senders
+    {"n": 20, "m": 20, "offset": 15, "window": 4, "symbols": "offsets"},  # receivers after all senders
+    {"n": 19, "m": 20, "offset": -50, "causal": True},  # nobody sees anybody
+    {"window": 2**40, "causal": True, "n": 3},
+    {"causal": True},
+    {"causal": True, "symbols": "offsets"},
+    {"causal": True, "groups": 2, "rep": 2, "n_relations": 5, "p": 4, "n": 3, "m": 18, "offset": 15},
+    {"window": 5, "symbols": "offsets"},
+    {"causal": True, "window": 20},
+    {"causal": True, "padded": True, "batch": 2, "n": 5, "m": 24},
+    {"causal": True, "packed": True, "batch": 2, "n": 5, "m": 24, "symbols": "offsets"},
+    {"window": 7, "packed": "in order"},
+    {"n": 1, "m": 40, "offset": 39, "causal": True},
+    {"n": 1, "m": 40, "offset": 39, "window": 3, "packed": "in order", "symbols": "offsets"},
+    {"n": 25, "m": 18, "offset": -18, "window": 4},
+    {"n": 19, "m": 20, "offset": 70, "window": 2, "symbols": "offsets"},
+]
+
+
+@pytest.mark.parametrize("arguments", mostly_slow(CONTINUING, quick=6), ids=str)
 def test_receivers_that_continue_after_earlier_senders(arguments):
     assert_as_reference(Problem(**CONTINUED | arguments))
 
@@ -68,19 +67,20 @@ def test_order_and_symbols_may_be_placed_differently(order, offset, symbol_offse
     assert_as_reference(Problem(symbols="offsets", n=18, m=37, **order, **places))
 
 
-@pytest.mark.parametrize(
-    "sides",
-    [
-        {"n": 32, "m": 32, "causal": True},
-        {"n": 32, "m": 47, "causal": True, "offset": 15, "symbols": "offsets"},
-        {"n": 33, "m": 49, "causal": True, "offset": 16},
-        {"n": 17, "m": 49, "causal": True, "offset": 17, "groups": 2},
-        {"n": 34, "m": 32, "causal": True, "offset": -1, "symbols": "offsets"},
-        {"n": 31, "m": 17},
-        {"n": 17, "m": 32, "symbols": "offsets"},
-    ],
-    ids=str,
-)
+SIDES = [
+    {"n": 17, "m": 32, "causal": True, "offset": 15},
+    {"n": 31, "m": 17, "symbols": "offsets"},
+    {"n": 32, "m": 32, "causal": True},
+    {"n": 32, "m": 47, "causal": True, "offset": 15, "symbols": "offsets"},
+    {"n": 33, "m": 49, "causal": True, "offset": 16},
+    {"n": 17, "m": 49, "causal": True, "offset": 17, "groups": 2},
+    {"n": 34, "m": 32, "causal": True, "offset": -1, "symbols": "offsets"},
+    {"n": 31, "m": 17},
+    {"n": 17, "m": 32, "symbols": "offsets"},
+]
+
+
+@pytest.mark.parametrize("sides", mostly_slow(SIDES, quick=2), ids=str)
 def test_tiles_without_a_mask_are_as_under_one_that_hides_nothing(sides):
     """Such a mask is applied to every tile, while without it only the tiles at the diagonal and the ends need one."""
     problem = Problem(**sides)
@@ -224,6 +224,7 @@ def everything(own, other, block):
     return whole.expand(max(own.shape[0], other.shape[0]), blocks, 2).contiguous()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("symbols, packed", [("shared", True), ("offsets", "in order")])
 def test_skipping_changes_nothing(symbols, packed, monkeypatch):
     problem = Problem(symbols=symbols, packed=packed, n=40, max_offset=20)
@@ -248,7 +249,7 @@ def before(results, first):
     return [out[:, :, :first], dq[:, :, :first], dk[:, :, :first], du[:, :first], dw[:, :first], ds[:, :, :first]]
 
 
-@pytest.mark.parametrize("arguments", [{}, {"causal": True, "groups": 2}], ids=str)
+@pytest.mark.parametrize("arguments", mostly_slow([{}, {"causal": True, "groups": 2}], quick=1), ids=str)
 def test_tiles_in_which_no_pair_shares_a_segment_are_not_visited(arguments, monkeypatch):
     """A weight of zero times NaN is NaN, so a tile that is visited shows."""
 
@@ -263,6 +264,7 @@ def test_tiles_in_which_no_pair_shares_a_segment_are_not_visited(arguments, monk
     assert all(x.isnan().any() for x in (visited if not arguments.get("causal") else visited[2:3]))
 
 
+@pytest.mark.slow
 def test_offsets_that_no_segment_reaches_are_not_visited(monkeypatch):
     """Rows of the table for offsets -40 to -25 while segments have 16 senders; the last row of a block, t = 15."""
 
