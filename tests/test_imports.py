@@ -22,9 +22,7 @@ tomllib = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else 
 PACKAGE = "dual_attention"
 ROOT = Path(__file__).resolve().parent.parent
 
-# ---------------------------------------------------------------------------------------------------------------------
-# The walls, the rooms, and the one direction of imports
-# ---------------------------------------------------------------------------------------------------------------------
+# ---- The walls, the rooms, and the one direction of imports
 
 WALLS = (PACKAGE, "dat", "studies")
 """The library, the lab and finished studies: each may import those before it."""
@@ -135,8 +133,8 @@ def imported_by(module: str, tree: ast.AST, *, is_package: bool) -> Iterator[tup
     """
     told = {  # to type checkers only, of everything that the package exports
         part
-        for node in ast.walk(tree)
-        if module == PACKAGE and isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        for node in (ast.walk(tree) if module == PACKAGE else ())
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
         for part in ast.walk(node)
     }
     for node in ast.walk(tree):
@@ -243,9 +241,7 @@ def test_no_cycles():
         visit(module, ())
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# What an import costs. Each probe is a fresh process that prints what it saw as JSON.
-# ---------------------------------------------------------------------------------------------------------------------
+# ---- What an import costs. Each probe is a fresh process that prints what it saw as JSON.
 
 IMPORT_WITH_ONLY = """
 import importlib, json, os, sys
@@ -423,9 +419,7 @@ def test_the_effects_of_an_import_are_seen(tmp_path: Path):
     assert "pytest" in foreign(effects["modules"])
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# What is exported
-# ---------------------------------------------------------------------------------------------------------------------
+# ---- What is exported
 
 
 def test_typed():
@@ -473,7 +467,6 @@ def test_root_exports_are_not_modules():
 def test_nothing_is_said_where_numpy_is_missing():
     """PyTorch would warn of it as it is imported."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    for module in ("dual_attention.language_models", "dat.cli.main"):
-        code = f"import sys; sys.modules['numpy'] = None; import {module}, torch; torch.ones(1)"
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
-        assert done.stdout == done.stderr == ""
+    code = "import sys; sys.modules['numpy'] = None; import dat.cli.main, dual_attention.language_models, torch; torch.ones(1)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
+    assert done.stdout == done.stderr == ""

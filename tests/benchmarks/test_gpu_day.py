@@ -36,9 +36,7 @@ def measured(step: str, *beginnings: str) -> dict[str, dict]:
     return {key: process.measure(item)[0] for key, item in chosen.items()}
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Steps
-# ---------------------------------------------------------------------------------------------------------------------
+# ---- Steps
 
 
 def test_every_shape_of_the_real_day_is_planned(monkeypatch: pytest.MonkeyPatch):
@@ -202,9 +200,7 @@ def test_decode():
     assert len(lines) == 2 and all("x a plain model's step" in line for line in lines)
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# The command
-# ---------------------------------------------------------------------------------------------------------------------
+# ---- The command
 
 
 @pytest.mark.slow

@@ -36,6 +36,13 @@ def working_folder(tmp_path, monkeypatch) -> Path:
     fork_workers(monkeypatch)
     shutil.copytree(KEPT, tmp_path / "old")
     shutil.copy(KEPT / "transformers" / "tokenizer.json", tmp_path / "old" / "hub")
+    text = "".join(f"{i} times {i} is {i * i}. Ünïcödé is text, too.\n" for i in range(80))
+    (tmp_path / "old" / "text.txt").write_text(text, encoding="utf-8")
+    (tmp_path / "old" / "language-unfinished" / "tokenizer").mkdir()
+    for name in ("config.json", "config.yaml", "data.json", "tokenizer/about.json"):
+        of_both = (KEPT / "language" / name).read_text(encoding="utf-8")
+        own = of_both.replace("  name: language\n", "  name: language-unfinished\n")
+        (tmp_path / "old" / "language-unfinished" / name).write_text(own, encoding="utf-8")
     monkeypatch.chdir(tmp_path / "old")
     return tmp_path / "old"
 

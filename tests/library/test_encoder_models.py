@@ -28,9 +28,7 @@ from tests.support.encoders import (
 from tests.support.refusals import refused
 from tests.support.tensors import float64
 
-# ---------------------------------------------------------------------------------------------------------------------
-# The encoder
-# ---------------------------------------------------------------------------------------------------------------------
+# ---- The encoder
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -116,9 +114,7 @@ def test_initial_parameters():
     assert not block.ff_block.linear1.bias.any()
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Padding and packing
-# ---------------------------------------------------------------------------------------------------------------------
+# ---- Padding and packing
 
 real = st.tuples(st.integers(1, LONGEST), st.booleans())  # real tokens, and whether padding is on the left
 
@@ -187,9 +183,7 @@ def test_an_example_of_padding_alone_is_finite():
     close(logits[1], model.classifier.bias)
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Counts and bad input
-# ---------------------------------------------------------------------------------------------------------------------
+# ---- Counts and bad input
 
 
 def test_parameter_counts():

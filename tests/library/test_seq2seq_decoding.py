@@ -23,9 +23,7 @@ from tests.support.seq2seq import (
 )
 from tests.support.tensors import normal
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Cached decoding
-# ---------------------------------------------------------------------------------------------------------------------
+# ---- Cached decoding
 
 chunks = st.lists(st.integers(1, 3), min_size=1, max_size=4).filter(lambda sizes: sum(sizes) <= TARGET)
 
@@ -101,9 +99,7 @@ def test_a_failed_call_leaves_the_cache_as_it_was():
         close(torch.cat([first, model.decode(y[:, 3:], memory, cache=cache)], 1), model.decode(y, memory))
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Generation
-# ---------------------------------------------------------------------------------------------------------------------
+# ---- Generation
 
 
 @torch.no_grad()

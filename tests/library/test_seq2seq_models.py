@@ -31,9 +31,7 @@ from tests.support.seq2seq import (
 )
 from tests.support.tensors import assert_later_tokens_do_not_matter, normal
 
-# ---------------------------------------------------------------------------------------------------------------------
-# What is calculated
-# ---------------------------------------------------------------------------------------------------------------------
+# ---- What is calculated
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -146,9 +144,7 @@ def test_one_graph():
     close(compiled(x, y, targets, target_padding_mask=mask), model(x, y, targets, target_padding_mask=mask))
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Padding
-# ---------------------------------------------------------------------------------------------------------------------
+# ---- Padding
 
 real = st.tuples(st.integers(1, 5), st.booleans())  # real positions, and whether padding is on the left
 
@@ -198,9 +194,7 @@ def test_neighbourhoods_that_reach_on_are_refused_with_padding():
         model(x, y, source_padding_mask=torch.ones_like(x, dtype=torch.bool))
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Losses
-# ---------------------------------------------------------------------------------------------------------------------
+# ---- Losses
 
 
 @pytest.mark.parametrize("ignored", [-1, 0])
@@ -250,9 +244,7 @@ def test_classes_of_vectors():
     close(loss, F.cross_entropy(logits.flatten(0, 1), targets.flatten()))
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Arithmetic of training
-# ---------------------------------------------------------------------------------------------------------------------
+# ---- Arithmetic of training
 
 
 def test_flops_of_the_transformer_are_what_is_counted():
@@ -285,9 +277,7 @@ def test_model_flops_utilisation():
     assert model.estimate_mfu(3, 2.0, flops_promised=1e9) == pytest.approx(model.flops_per_pair() * 3 / 2.0 / 1e9)
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Parameter counts of the paper's mathematics models
-# ---------------------------------------------------------------------------------------------------------------------
+# ---- Parameter counts of the paper's mathematics models
 
 MATHEMATICS = {
     "input_spec": {"type": "token", "vocab_size": 85},

@@ -153,9 +153,7 @@ def test_groups_of_parameters_cover_the_model_by_depth(symbols):
     assert "pos_embedding" not in dual(symbols, pos_enc="none").no_weight_decay()
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Another size of images or patches
-# ---------------------------------------------------------------------------------------------------------------------
+# ---- Another size of images or patches
 
 SIZES = [(16, 12), (4, 24), (6, 16), (8, 20)]  # heights and widths, in pixels: from (4, 3) to other grids
 
@@ -256,9 +254,7 @@ def test_what_cannot_be_resized_is_refused_by_name():
         assert model(torch.randn(2, 3, 12, 12)).shape == (2, 5)
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Registers
-# ---------------------------------------------------------------------------------------------------------------------
+# ---- Registers
 
 
 @pytest.mark.parametrize("symbols", SYMBOLS)

@@ -39,9 +39,7 @@ from tests.support.caches import (
 from tests.support.refusals import refused
 from tests.support.tensors import float64, normal
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Cached is uncached
-# ---------------------------------------------------------------------------------------------------------------------
+# ---- Cached is uncached
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -238,9 +236,7 @@ def test_copies_of_a_cache_go_separate_ways():
     close(model(x[:, 4:], cache), model(x)[:, 4:])
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Symbols alone
-# ---------------------------------------------------------------------------------------------------------------------
+# ---- Symbols alone
 
 
 @pytest.mark.parametrize("symbols", MECHANISMS)

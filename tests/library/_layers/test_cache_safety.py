@@ -23,9 +23,7 @@ from tests.support.caches import (
 from tests.support.refusals import refusals
 from tests.support.tensors import float64, normal
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Gradients, modes, dtypes
-# ---------------------------------------------------------------------------------------------------------------------
+# ---- Gradients, modes, dtypes
 
 
 def test_gradients_are_refused_not_lost():
@@ -81,9 +79,7 @@ def test_a_new_sequence_after_cropping_to_nothing():
     close(model.in_chunks(x, [2, 3], cache), model(x))
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Bad input leaves the cache as it was
-# ---------------------------------------------------------------------------------------------------------------------
+# ---- Bad input leaves the cache as it was
 
 
 def bad(**arguments):

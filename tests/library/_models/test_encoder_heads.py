@@ -11,9 +11,7 @@ from tests.support.encoders import KINDS, LONGEST, VOCABULARY, WIDTH, build, clo
 from tests.support.refusals import refusals
 from tests.support.tensors import float64
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Masked language modelling
-# ---------------------------------------------------------------------------------------------------------------------
+# ---- Masked language modelling
 
 
 def masked_lm(kind="plain", **arguments):
@@ -90,9 +88,7 @@ def test_learns_what_was_masked():
     assert sum(losses[:5]) / 5 > 1.2 and sum(losses[-10:]) / 10 < 0.4
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Classification
-# ---------------------------------------------------------------------------------------------------------------------
+# ---- Classification
 
 
 def test_pooling():
@@ -139,9 +135,7 @@ def test_heads_leave_the_encoders_parameters_as_they_are():
     assert all(torch.equal(before[name], tensor) for name, tensor in encoder.state_dict().items())
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Bad input
-# ---------------------------------------------------------------------------------------------------------------------
+# ---- Bad input
 
 
 @refusals(

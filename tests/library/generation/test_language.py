@@ -174,9 +174,7 @@ def test_a_generator_goes_on_where_it_was(model):
     assert not torch.equal(first, second)
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Options, each seen in the text
-# ---------------------------------------------------------------------------------------------------------------------
+# ---- Options, each seen in the text
 
 
 def test_repetition_penalty_counts_prompt_and_text_but_not_padding(model):
@@ -284,9 +282,7 @@ def test_a_prompt_is_not_changed(model):
     assert torch.equal(mask, before[1])
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# What is left behind: modes of training and of gradients
-# ---------------------------------------------------------------------------------------------------------------------
+# ---- What is left behind: modes of training and of gradients
 
 
 def modes(model) -> dict[str, bool]:
