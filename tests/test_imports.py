@@ -467,6 +467,7 @@ def test_root_exports_are_not_modules():
 def test_nothing_is_said_where_numpy_is_missing():
     """PyTorch would warn of it as it is imported."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    code = "import sys; sys.modules['numpy'] = None; import dat.cli.main, dual_attention.language_models, torch; torch.ones(1)"
+    code = "import sys; sys.modules['numpy'] = None; import dat.cli.main, dual_attention.language_models as of"
+    code += "; of.torch.ones(1)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
     assert done.stdout == done.stderr == ""

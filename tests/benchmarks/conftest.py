@@ -1,7 +1,5 @@
 """An environment that pretends to have the published package."""
 
-from __future__ import annotations
-
 import stat
 import sys
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Whether two sides agree."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Curves of both precisions: paired by seed, and refused where runs differ in anything else."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path

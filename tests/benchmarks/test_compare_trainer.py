@@ -1,7 +1,5 @@
 """The experiment that compares transformers' Trainer with our loop, in short: they agree, and a difference is seen."""
 
-from __future__ import annotations
-
 import copy
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Running cases: turns, agreement before time, and sides that cannot run."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

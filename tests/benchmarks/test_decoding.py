@@ -1,7 +1,5 @@
 """One token from a cache: its scores, what stays in the cache, and the bytes that it needs."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """The least work of the modules that are measured, against torch's own count of what runs."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from unittest import mock
 

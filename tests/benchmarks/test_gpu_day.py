@@ -1,7 +1,5 @@
 """The day on a GPU: each step in tiny sizes on a CPU, resuming, minutes that are over, bad input."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

@@ -1,7 +1,5 @@
 """Processes and minutes of the day on a GPU, with a step that is not of the day."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

@@ -1,7 +1,5 @@
 """The command: a whole run in small sizes, its files, and bad input."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Peak memory: exact sums on the CPU; and the best rates, of whatever runs."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

@@ -1,7 +1,5 @@
 """Pictures: one for each suite, without gaps, and with floors."""
 
-from __future__ import annotations
-
 import json
 from itertools import chain
 from pathlib import Path

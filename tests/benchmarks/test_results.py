@@ -1,7 +1,5 @@
 """What is said of repeated measurements."""
 
-from __future__ import annotations
-
 import pytest
 
 from benchmarks.results import Summary, growth, growth_exponent, summarise

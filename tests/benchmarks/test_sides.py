@@ -1,7 +1,5 @@
 """Sides in other processes: the protocol, who is let in, and how a worker ends."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

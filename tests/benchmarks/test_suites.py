@@ -1,7 +1,5 @@
 """The suites: sizes are the paper's, cases fit together, conclusions follow from rows."""
 
-from __future__ import annotations
-
 import importlib.util
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Models to explore, and their pages."""
 
-from __future__ import annotations
-
 import base64
 import csv
 import threading

@@ -1,7 +1,5 @@
 """Effects of ablations are those of edited weights, and of the same interventions one by one."""
 
-from __future__ import annotations
-
 import copy
 import json
 from typing import Any

@@ -1,7 +1,5 @@
 """Pages for everybody: no barrier that axe-core finds, in both colour schemes, and everything with keys."""
 
-from __future__ import annotations
-
 import pytest
 
 from dat.explorer.example import EXAMPLES

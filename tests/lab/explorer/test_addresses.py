@@ -1,7 +1,5 @@
 """Addresses of views: a link leads to the same view of the same text and the same model, or says that it does not."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import re

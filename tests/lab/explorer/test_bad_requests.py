@@ -1,7 +1,5 @@
 """Whatever is wrong with what a page asks gets a message that says so, and the server lives on."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

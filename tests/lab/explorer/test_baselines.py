@@ -1,7 +1,5 @@
 """Models that relate objects otherwise than a DAT are shown, too, as far as they attend or compare."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

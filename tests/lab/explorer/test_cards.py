@@ -1,7 +1,5 @@
 """Cards of relations say what follows from the weights."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Every control of the maps, by mouse and by key, in a real browser."""
 
-from __future__ import annotations
-
 from urllib.parse import parse_qs, urlsplit
 
 import pytest

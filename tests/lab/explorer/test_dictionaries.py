@@ -1,7 +1,5 @@
 """Dictionaries for a page: those of files, and those made of a text while the page waits."""
 
-from __future__ import annotations
-
 import json
 import threading
 import time

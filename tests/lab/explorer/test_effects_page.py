@@ -1,7 +1,5 @@
 """The page of effects in a real browser."""
 
-from __future__ import annotations
-
 import pytest
 
 from dat.explorer.ablations import ablated

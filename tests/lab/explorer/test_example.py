@@ -1,7 +1,5 @@
 """The models that come with the package open everywhere, and do what their READMEs say."""
 
-from __future__ import annotations
-
 import math
 import re
 

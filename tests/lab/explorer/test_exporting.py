@@ -1,7 +1,5 @@
 """Views written without a browser: the numbers of the model, pictures, and pages that show the view at once."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

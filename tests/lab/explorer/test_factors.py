@@ -1,7 +1,5 @@
 """Factors give the maps that the layers themselves build."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """The page of generation in a real browser."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

@@ -1,7 +1,5 @@
 """What the page says and does for somebody who opens it for the first time, in a real browser."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Cards of relations of image classifiers say what follows from the weights and the pictures."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Images of any kind of file become what the model reads, or get a message."""
 
-from __future__ import annotations
-
 import io
 import json
 import struct

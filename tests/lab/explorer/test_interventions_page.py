@@ -1,7 +1,5 @@
 """The page of interventions in a real browser."""
 
-from __future__ import annotations
-
 import re
 from xml.etree import ElementTree
 

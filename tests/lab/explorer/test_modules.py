@@ -3,8 +3,6 @@
 They and their types are checked by the tools of ``tests/support/page_tools.py``.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The pages of the dictionary and of the model, in a real browser, and what all pages have in common."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """What is packed is what is seen: errors are below a step of the colour scale, and sizes grow with the length."""
 
-from __future__ import annotations
-
 import json
 from functools import partial
 

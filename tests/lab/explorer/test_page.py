@@ -1,7 +1,5 @@
 """The page in a real browser: what it shows, how it is used, and that it asks nothing of any other place."""
 
-from __future__ import annotations
-
 import json
 import re
 import struct

@@ -1,7 +1,5 @@
 """Parts of the page by themselves, in Node and without a browser: the laws of ``page/*.test.js``."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -1,7 +1,5 @@
 """Models that answer questions are recorded on a question and on the answer that they give it."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """The server answers its own page, whatever it is sent, and nobody else."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import socket

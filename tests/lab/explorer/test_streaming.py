@@ -1,7 +1,5 @@
 """Generation for a page: the tokens of ``generate``, and the maps of each step."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import threading

@@ -1,7 +1,5 @@
 """Effects of switches are those of the interventions that they stand for."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Folders that ``save_pretrained`` of transformers' classes wrote are shown by the explorer."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

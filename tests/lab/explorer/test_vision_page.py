@@ -1,7 +1,5 @@
 """The page of an image and its patches in a real browser."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """What parts write and what patching recovers, as answers of the server and as files."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

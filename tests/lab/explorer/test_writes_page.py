@@ -1,7 +1,5 @@
 """The pages of what parts write and of patching in a real browser."""
 
-from __future__ import annotations
-
 import pytest
 
 from dat.explorer.patching import patched

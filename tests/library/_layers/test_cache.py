@@ -1,7 +1,5 @@
 """Decoding with a cache gives what one pass over all tokens gives: every kind of layer, every symbol mechanism."""
 
-from __future__ import annotations
-
 import copy
 from functools import partial
 

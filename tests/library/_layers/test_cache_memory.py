@@ -1,7 +1,5 @@
 """Memory that caches hold: numbers for each token, what a window lets go of, and how often they move."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Caches in every mode and dtype, and after calls that fail."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

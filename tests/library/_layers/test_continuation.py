@@ -1,7 +1,5 @@
 """Layers continue from what a cache holds, compiled or not."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 import torch._dynamo

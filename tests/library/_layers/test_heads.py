@@ -1,7 +1,5 @@
 """Laws of every kind of heads: order, padding, packing, windows and dropout."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import pytest

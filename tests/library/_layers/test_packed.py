@@ -1,7 +1,5 @@
 """One product for all projections of dual attention: what it gives, and where the layers are called instead."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest

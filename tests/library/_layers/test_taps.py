@@ -1,7 +1,5 @@
 """Taps: when a layer sends tensors through them, and what it costs when it does not."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 

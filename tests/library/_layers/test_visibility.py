@@ -1,7 +1,5 @@
 """A pattern that is built once says the same to every layer as the masks that it is made of."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 
 import pytest

@@ -1,7 +1,5 @@
 """Small language models to generate with, and plain definitions of what generation must return."""
 
-from __future__ import annotations
-
 import copy
 from functools import cache
 

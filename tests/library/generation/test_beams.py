@@ -1,7 +1,5 @@
 """Beam search against all texts there are, against a plain search one row at a time, and with language models."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

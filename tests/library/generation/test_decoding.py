@@ -1,7 +1,5 @@
 """The loop over any decoder, as a model with an encoder would use it."""
 
-from __future__ import annotations
-
 import torch
 from torch import nn
 

@@ -1,7 +1,5 @@
 """Generation with language models: what comes out, past the context too, and what is left behind."""
 
-from __future__ import annotations
-
 import inspect
 import math
 

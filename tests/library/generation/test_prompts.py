@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import torch
 
 from dual_attention.generation import left_pad

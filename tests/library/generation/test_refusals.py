@@ -1,7 +1,5 @@
 """Errors of generation with language models: bad arguments, models that lack something, models that diverged."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Each way to reshape logits against its definition, worked out token by token in plain Python."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Tokenizers: every text comes back, from any place where it is cut; stop texts are never shown in part."""
 
-from __future__ import annotations
-
 import base64
 import json
 

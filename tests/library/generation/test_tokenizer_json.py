@@ -1,7 +1,5 @@
 """Learned byte pairs, and tokenizers as files of Hugging Face: all encode alike."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
