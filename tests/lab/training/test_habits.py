@@ -42,8 +42,8 @@ def rows_of(workers: Any, machine: Any, path: Path, **changes: Any) -> list[dict
 
 @pytest.mark.parametrize(
     ("size", "machine", "clip"),
-    [(2, COPIED, None), (2, COPIED, 0.1), (2, SHARDED, None), (4, HYBRID, 0.1)],
-    ids=["copies", "copies, clipped", "sharded", "sharded in twos, clipped"],
+    [(2, COPIED, 0.1), (2, SHARDED, None), pytest.param(4, HYBRID, 0.1, marks=pytest.mark.slow)],
+    ids=["copies, clipped", "sharded", "sharded in twos, clipped"],
 )
 def test_the_norm_of_the_gradient(tmp_path, size, machine, clip):
     """Before clipping, the mean over the steps of a row, however the model is divided."""
@@ -102,7 +102,7 @@ def test_sizes_of_the_residual_stream(tmp_path):
     assert not any(key.startswith("rms") for row in read_rows(tmp_path / "small.jsonl") for key in row)
 
 
-@pytest.mark.parametrize("machine", [COPIED, SHARDED], ids=["copies", "sharded"])
+@pytest.mark.parametrize("machine", [COPIED, pytest.param(SHARDED, marks=pytest.mark.slow)], ids=["copies", "sharded"])
 def test_sizes_in_several_processes(tmp_path, machine):
     """Of what all of them took in the first pass."""
     changes = {"loop": replace(LOOP, micro_batch_size=None, activation_stats=True)}

@@ -156,8 +156,8 @@ def trained(workers: Any, machine: Any, path: Any, layers: int = MODEL.n_layers,
 
 @pytest.mark.parametrize(
     ("size", "machine", "micro"),
-    [(2, COPIED, None), (2, COPIED, 3), (2, SHARDED, 3), (3, COPIED, None)],
-    ids=["copies", "copies, in parts", "sharded, in parts", "three copies"],
+    [(2, COPIED, 3), (2, SHARDED, 3), pytest.param(3, COPIED, None, marks=pytest.mark.slow)],
+    ids=["copies, in parts", "sharded, in parts", "three copies"],
 )
 def test_several_processes(tmp_path, size, machine, micro):
     """The numbers, gradients and weights of one process, its own parameters among them."""
@@ -190,7 +190,7 @@ def test_several_processes_with_compiled_blocks(tmp_path, monkeypatch, machine, 
             torch.testing.assert_close(found["weights"][name], tensor, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("machine", [COPIED, SHARDED], ids=["copies", "sharded"])
+@pytest.mark.parametrize("machine", [COPIED, pytest.param(SHARDED, marks=pytest.mark.slow)], ids=["copies", "sharded"])
 def test_several_processes_in_bfloat16(tmp_path, machine):
     """Nearly the numbers of one process in bfloat16, its own parameters in float32 throughout."""
     machine = replace(machine, precision="bfloat16")
