@@ -3,7 +3,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 WORKERS ?= 2
-MARKED ?= not slow
+MARKED ?= not slow or quick
 ARGS ?=
 
 BIN := $(VENV)/bin

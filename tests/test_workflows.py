@@ -34,7 +34,10 @@ def test_slow_tests_run_each_night():
     assert trigger["cron"].endswith("* * *")
     assert workflow["jobs"]["test"]["steps"][-1]["run"] == "make test-all"
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    assert "MARKED ?= not slow\n" in makefile and 'pytest -n $(WORKERS) --dist worksteal -m "$(MARKED)"' in makefile
+    assert (
+        "MARKED ?= not slow or quick\n" in makefile
+        and 'pytest -n $(WORKERS) --dist worksteal -m "$(MARKED)"' in makefile
+    )
     assert re.search(r"^test-all:.*\n\t.*\$\(MAKE\) .*test MARKED=$", makefile, re.MULTILINE)
 
 

@@ -52,6 +52,7 @@ def test_axe_finds_no_barrier(browser, scheme, serve):
     assert not found
 
 
+@pytest.mark.quick
 def test_tokens_are_chosen_with_keys(visit, serve):
     visitor = visit()
     page = visitor.open(serve().address + "#page=symbols")

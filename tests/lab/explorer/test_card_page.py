@@ -100,6 +100,7 @@ def test_a_card_of_pictures_is_saved_and_opened_again(visit, serve, tmp_path):
     assert not visitor.complaints
 
 
+@pytest.mark.quick
 def test_a_model_without_relations_says_what_it_has(visit, serve):
     visitor = visit()
     page = visitor.open(f"{serve(transformer(), text=TEXT).address}#page=card")

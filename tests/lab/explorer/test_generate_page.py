@@ -87,6 +87,7 @@ def test_stop(visit, serve, monkeypatch):
     assert page.locator("#generated bdi.new").count() == count and page.locator("#generate").is_enabled()
 
 
+@pytest.mark.quick
 def test_a_full_context_gets_a_message(visit, serve):
     visitor = visit()
     page = visitor.open(f"{serve(text='x' * 64).address}#page=generate")

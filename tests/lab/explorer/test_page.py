@@ -34,6 +34,7 @@ def numbers(visitor):
     return {(int(row["receiver"]), int(row["sender"])): float(row["value"]) for row in rows}
 
 
+@pytest.mark.quick
 def test_an_exported_page_asks_for_nothing(visit, exported):
     visitor = visit()
     address = exported()
@@ -232,6 +233,7 @@ def test_a_text_that_is_not_yet_shown(visit, serve):
     assert "tokens 7 of 64" in page.inner_text("#facts")
 
 
+@pytest.mark.quick
 def test_keys(visit, exported):
     visitor = visit()
     page = visitor.open(exported())
@@ -345,6 +347,7 @@ def test_cross_attention(visit, exported):
     assert len(numbers(visitor)) == source.shape[1] * target.shape[1]
 
 
+@pytest.mark.quick
 def test_a_wrong_text_gets_a_message(visit, serve):
     visitor = visit()
     server = serve()

@@ -20,6 +20,7 @@ def kept_file(page, visit, path):
     return visitor.open(path.as_uri()), visitor
 
 
+@pytest.mark.quick
 def test_what_parts_write(visit, serve, tmp_path):
     server = serve(text=TEXT)
     visitor = visit()
