@@ -36,11 +36,11 @@ from ._layers.heads import split_heads
 from ._layers.inputs import check_boolean, check_choice, check_no_values, check_not_negative, check_sequence
 from ._layers.joined import join_weights, joined_weights
 from ._layers.options import checked_options
-from ._layers.packed import is_watched, project_at_once, saves_launches
+from ._layers.packed import is_watched, project_at_once
 from ._layers.symbols import Symbols
 from .attention import Attention
 from .configs import RelationalHeadType
-from .functional.checks import MaybeNone
+from .functional.checks import MaybeNone, saves_launches
 from .functional.masks import MaskPattern, Segments
 from .relational_attention import DisentangledRelationalCrossAttention, RelationalAttention, RelationalCrossAttention
 

@@ -33,7 +33,7 @@ from ._layers.inputs import (
 )
 from ._layers.taps import Taps, observer_of
 from .functional import OffsetSymbols, RelativeSymbols, positions_from_segments
-from .functional.checks import check_finite, is_readable
+from .functional.checks import check_finite, is_readable, saves_launches
 from .functional.reference import inner_products, scores_for_softmax
 from .functional.relational.whole import attention_weights
 from .functional.symbol_assignment import assign_symbols
@@ -475,19 +475,26 @@ class RelationalSymbolicAttention(TypedModule):
             batch, length, _ = x.shape
             past = Past() if cache is None else continue_from(cache, self._kept(), window=self.nbhd_delta + 1)
             positions = _within_sequences(positions, segments, x, cache)
-            neighbours = self._neighbours(x, past, positions, segments)
+            in_a_row = saves_launches(x) and length == 1 and positions is None and past.held >= self.nbhd_delta
+            neighbours = None if in_a_row else self._neighbours(x, past, positions, segments)
             q = self.q_proj(x).unflatten(-1, (self.rel_n_heads, 1, -1))
             k = split_heads(self.k_proj(x), self.rel_n_heads)
             (k,) = past.append(batch, length, k=k)
-            examples = torch.arange(batch, device=x.device)[:, None, None]
-            of_neighbours = k.transpose(1, 2)[examples, neighbours].transpose(2, 3)  # (B, L, heads, neighbours, width)
+            if neighbours is None:
+                nearest = past.held + (1 if self.include_self else 0)
+                of_neighbours = k[:, None, :, past.held - self.nbhd_delta : nearest].flip(3)
+            else:
+                examples = torch.arange(batch, device=x.device)[:, None, None]
+                of_neighbours = k.transpose(1, 2)[examples, neighbours].transpose(2, 3)
+            # of neighbours: (B, L, heads, neighbours, width)
             if self.normalize_rels:
                 scores = scores_for_softmax(q, of_neighbours, self.rel_scale)
-                relations = torch.softmax(scores, dim=-1).to(q.dtype)
+                relations = torch.softmax(scores, dim=-1)
             else:
                 relations = inner_products(q, of_neighbours, 1.0)
             # The projection reads neighbours outermost, relations within.
-            return self.symbolic_attention(self.model_dim_proj(relations.squeeze(3).transpose(2, 3).flatten(2)))
+            relations = relations.squeeze(3).transpose(2, 3).to(q.dtype, memory_format=torch.contiguous_format)
+            return self.symbolic_attention(self.model_dim_proj(relations.flatten(2)))
 
     def _neighbours(self, x: Tensor, past: Past, positions: Tensor | None, segments: Tensor | None) -> Tensor:
         """Places of the neighbours among the held and the new tokens: ``(B or 1, L, neighbours)``."""

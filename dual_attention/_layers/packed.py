@@ -11,11 +11,6 @@ from torch import Tensor, nn
 from ..functional.checks import is_autocast
 
 
-def saves_launches(x: Tensor) -> bool:
-    """Whether the layers of ``x`` wait for launches: anywhere but on a CPU."""
-    return not x.is_cpu
-
-
 def is_watched(module: nn.Module) -> bool:
     """Whether a call does more than the class's ``forward``: there are hooks, or another stands in its place."""
     own = module.__dict__

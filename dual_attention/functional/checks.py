@@ -45,6 +45,11 @@ def dispatches() -> bool:
     return torch._C._len_torch_dispatch_stack() > 0
 
 
+def saves_launches(x: Tensor) -> bool:
+    """Whether operations on ``x`` wait for launches: anywhere but on a CPU."""
+    return not x.is_cpu
+
+
 def fake_mode() -> Any:
     """The mode in which tensors are fake, with a shape and no numbers; None outside of one."""
     return torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE)

@@ -36,6 +36,7 @@ from torch.nn.functional import dropout as drop
 from .activations import Activation, activation_function
 from .checks import HALVES, without_autocast
 from .symbols import RelativeSymbols
+from .wide import wide_products
 
 
 class Observe(Protocol):
@@ -146,7 +147,8 @@ def scores_for_softmax(q: Tensor, k: Tensor, scale: float) -> Tensor:
     if q.dtype not in HALVES:
         return inner_products(q, k, scale)
     with without_autocast(q):
-        return inner_products(q.float(), k.float(), scale)
+        products = wide_products(q, k.transpose(-2, -1), scale)
+        return inner_products(q.float(), k.float(), scale) if products is None else products
 
 
 def not_half(x: Tensor) -> Tensor:

@@ -147,7 +147,9 @@ class OffsetSymbols(RelativeSymbols):
         return self.index_of(slice(0, self.receivers), slice(0, self.senders))
 
     def index_of(self, rows: slice, columns: slice) -> Tensor:
-        return on_diagonals(self.diagonals, self.receivers, rows, columns)
+        i = torch.arange(rows.start, rows.stop, device=self.library.device)[:, None] + self.offset
+        j = torch.arange(columns.start, columns.stop, device=self.library.device)
+        return (j - i).clamp(-self.max_offset, self.max_offset) + self.max_offset
 
     @property
     def diagonals(self) -> Tensor:

@@ -1,7 +1,9 @@
-"""What a training step launches and moves on a GPU, counted on tensors without storage: a layer less a plain one."""
+"""What training and decoding launch and move on a GPU, counted on tensors without storage: a layer less a plain one."""
 
+import functools
 import importlib
 from collections import Counter
+from contextlib import contextmanager
 from unittest import mock
 
 import pytest
@@ -60,32 +62,65 @@ class LibraryAttention(torch.autograd.Function):
         return grads
 
 
-def step(layers, relations):
-    work = generation.language_model(size(quick=False), layers, 1024, relations).kwargs
+def made(layers, length, relations, symbols=generation.SYMBOLS[0]):
+    work = generation.language_model(size(quick=False), layers, length, relations, symbols).kwargs
     path, _, kind = work.pop("kind").rpartition(".")
     with torch.device("meta"):
-        model = getattr(importlib.import_module(f"dual_attention.{path}"), kind)(**work).to(torch.bfloat16)
-        tokens = torch.zeros((8, 1024), dtype=torch.long)
+        return getattr(importlib.import_module(f"dual_attention.{path}"), kind)(**work).to(torch.bfloat16)
+
+
+@contextmanager
+def as_on_a_gpu():
     LibraryAttention.counted = counted = Launches()
     attention = mock.patch.object(
         F, "scaled_dot_product_attention", lambda q, k, v, **_: LibraryAttention.apply(q, k, v)
     )
     fused = mock.patch("dual_attention.functional.relational.choice.prefers_fused", lambda q: True)
-    with attention, fused, counted:
+    with attention, fused, mock.patch("dual_attention.functional.wide.dispatches", lambda: False):
+        yield counted
+
+
+def step(layers, relations):
+    model, tokens = made(layers, 1024, relations), torch.zeros((8, 1024), dtype=torch.long, device="meta")
+    with as_on_a_gpu() as counted, counted:
         loss = model.loss(tokens, tokens)
         counted.phase = "backward"
         loss.backward()
     return counted
 
 
-def of_a_layer(relations):
-    two, three = step(2, relations), step(3, relations)
+def token(layers, relations, symbols):
+    """One that is decoded after 8,192 others."""
+    model = made(layers, 8200, relations, symbols).eval()
+    cache, tokens = model.new_cache(8196), torch.zeros((1, 8192), dtype=torch.long, device="meta")
+    with as_on_a_gpu() as counted, torch.no_grad():
+        for some in (tokens, tokens[:, :1]):
+            model(some, cache=cache, all_logits=False)
+        with counted:
+            model(tokens[:, :1], cache=cache)
+    return counted
+
+
+def of_a_layer(count, *arguments):
+    two, three = count(2, *arguments), count(3, *arguments)
     return three.kernels - two.kernels, three.bytes - two.bytes
 
 
 @pytest.mark.parametrize("relations", [8, 64])
 def test_a_training_step_beside_that_of_a_plain_layer(relations):
-    kernels, moved = of_a_layer(None)
-    ours, ours_moved = of_a_layer(relations)
+    kernels, moved = of_a_layer(step, None)
+    ours, ours_moved = of_a_layer(step, relations)
     assert ours.total() <= 1.6 * kernels.total(), (ours, kernels)
     assert ours_moved["backward"] <= 1.25 * moved["backward"], (ours_moved, moved)
+
+
+PLAIN_TOKEN = functools.cache(lambda: of_a_layer(token, None, generation.SYMBOLS[0]))
+
+
+@pytest.mark.parametrize("symbols", generation.SYMBOLS)
+def test_a_decoded_token_beside_that_of_a_plain_layer(symbols):
+    kernels, moved = PLAIN_TOKEN()
+    ours, ours_moved = of_a_layer(token, 64, symbols)
+    most = {"position_relative": 1.8, "rel_sym_attn": 1.9}.get(symbols, 1.5)
+    assert ours.total() <= most * kernels.total(), (ours, kernels)
+    assert ours_moved.total() <= 1.05 * moved.total(), (ours_moved, moved)

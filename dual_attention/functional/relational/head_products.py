@@ -36,12 +36,12 @@ def add_head_products(a: Tensor, b: Tensor, into: Tensor, scale: float = 1.0) ->
     heads, (groups, batch) = a.shape[0], into.shape[:2]
     if batch == 1:
         rows, others = (x.reshape(groups, -1, x.shape[-1]) for x in (a, b))
-        into[:, 0].add_(_product(rows.transpose(1, 2), others, scale))
+        into[:, 0].add_(scaled_product(rows.transpose(1, 2), others, scale))
         return
     for head in range(heads):
-        into[head // (heads // groups)].add_(_product(a[head].transpose(1, 2), b[head], scale))
+        into[head // (heads // groups)].add_(scaled_product(a[head].transpose(1, 2), b[head], scale))
 
 
-def _product(a: Tensor, b: Tensor, scale: float) -> Tensor:
+def scaled_product(a: Tensor, b: Tensor, scale: float) -> Tensor:
     """``scale * torch.bmm(a, b)``, scaled before it is rounded, so that less overflows in float16."""
     return torch.bmm(a, b) if scale == 1.0 else torch.baddbmm(a.new_empty(1), a, b, beta=0, alpha=scale)

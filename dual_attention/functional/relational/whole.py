@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 
 from .. import reference
-from ..checks import is_certain, is_open, leaves_pytorch
+from ..checks import is_certain, is_open, leaves_pytorch, saves_launches
 from ..mask_patterns import MaskPattern
 from ..symbols import RelativeSymbols
+from .head_products import scaled_product
 
 
 def whole_sums(
@@ -95,8 +96,18 @@ def attend_to_relations(alpha: Tensor, u: Tensor, w: Tensor, rel_scale: float) -
         keys = torch.einsum("bhnm,bmrp->bhnrp", alpha, w)
     else:
         keys = (alpha.flatten(1, 2) @ w.flatten(2)).view(*alpha.shape[:3], *w.shape[2:])
+        if _is_one_token(alpha):
+            compared = scaled_product(
+                keys[:, :, 0].transpose(1, 2).flatten(0, 1), u.flatten(0, 2)[..., None], rel_scale
+            )
+            return compared.view(*u.shape[:3], -1).permute(0, 3, 1, 2)
     received = (reference.not_half(keys) * (rel_scale * u).unsqueeze(1)).sum(dim=-1)
     return received if received.dtype == alpha.dtype else received.to(alpha.dtype)
+
+
+def _is_one_token(x: Tensor) -> bool:
+    """Whether ``x`` ``(B, H, N, ...)`` is of one receiver, such as a token that is decoded, and waits for launches."""
+    return saves_launches(x) and is_certain(x.shape[2] == 1)
 
 
 def attend_to_symbols(
@@ -158,6 +169,9 @@ def messages(
 
     Math: a^h_i = W_r^h (sum_j alpha^h_ij r_ij) + sum_j alpha^h_ij s_j W_s^h
     """
+    if observe is None and attended_symbols is not None and _is_one_token(attended_relations):
+        symbols, relations = (x[:, :, 0].transpose(0, 1) for x in (attended_symbols, attended_relations))
+        return torch.baddbmm(symbols, relations, w_r.transpose(-2, -1)).transpose(0, 1).unsqueeze(2)
     message = attended_relations @ w_r.transpose(-2, -1)
     if observe is not None:
         message = observe("relational_message", message)
