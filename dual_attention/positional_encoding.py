@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -198,7 +198,7 @@ class RelativePositionalEncoding(TypedModule):
         """
         return self._index(length_q, length_k, offset, self.rel_pos_embeddings.device)
 
-    def _index(self, length_q: int, length_k: int | None, offset: int, device: torch.device) -> Tensor:
+    def _index(self, length_q: int, length_k: int | None, offset: Any, device: torch.device) -> Tensor:
         receivers = torch.arange(length_q, device=device) + offset
         senders = torch.arange(offset + length_q if length_k is None else length_k, device=device)
         offsets = senders[None, :] - receivers[:, None]

@@ -303,13 +303,14 @@ class PositionRelativeSymbolRetriever(_CountsTokens):
             seen = self._count(cache, x)
             senders = seen + (x if y is None else y).shape[1]
             table = self._sinusoids(x, y, senders, cache) if self.sinusoidal else self.rel_pos_enc.table(x)
-            return OffsetSymbols(table, x.shape[1], senders, offset=seen)
+            fixed = None if cache is None else cache.steps
+            return OffsetSymbols(table, x.shape[1], senders, offset=seen if fixed is None else fixed.place)
 
     def _sinusoids(self, x: Tensor, y: Tensor | None, senders: int, cache: Cache | None) -> Tensor:
         """The symbols of all offsets up to P, or to more than any of these tokens."""
         farthest = senders if y is None else max(senders, x.shape[1])
         if isinstance(cache, TokenCache):  # the same table for many tokens, so that layers project it once
-            farthest = 1 << farthest.bit_length()
+            farthest = 1 << farthest.bit_length() if cache.max_length is None else cache.max_length
         if self.max_rel_pos is not None:
             farthest = self.max_rel_pos
         dtype = x.dtype if x.is_floating_point() else torch.get_default_dtype()
@@ -500,7 +501,10 @@ class RelationalSymbolicAttention(TypedModule):
         """Places of the neighbours among the held and the new tokens: ``(B or 1, L, neighbours)``."""
         batch, length, _ = x.shape
         places = torch.arange(length, device=x.device)
-        steps = torch.tensor(self.offsets(), device=x.device)
+        if self.causal_nbhd:  # nothing is copied to a device, which could not be recorded
+            steps = -torch.arange(0 if self.include_self else 1, self.nbhd_delta + 1, device=x.device)
+        else:
+            steps = torch.tensor(self.offsets(), device=x.device)
         if positions is None:
             # What was dropped is never reached, so place 0 is the first token whenever it matters.
             return (past.held + places[:, None] + steps).clamp(0, past.held + length - 1)[None]
@@ -512,4 +516,4 @@ class RelationalSymbolicAttention(TypedModule):
         steps = torch.maximum(steps, -positions[..., None])
         if segments is not None:  # as many as follow in the sequence, counted from its end
             steps = torch.minimum(steps, positions_from_segments(segments.flip(-1)).flip(-1)[..., None])
-        return past.held + places[:, None] + steps
+        return past.offset + places[:, None] + steps

@@ -39,6 +39,8 @@ class Cache(ABC):
     """Whether its tokens are gathered from other processes, and so are there again when a layer is computed again."""
     keeps_graph: bool = False
     """Whether it takes tensors that require gradients, and each call then writes into memory of its own."""
+    steps: Any = None
+    """Of caches of a fixed size: the slots that they hold, :class:`.fixed.Steps`."""
     _length: int
 
     @property
@@ -410,6 +412,7 @@ class CacheGroup(Cache):
             raise ValueError(f"caches: expected one or more, each of them once, got {list(caches)}")
         self.caches = dict(caches)
         self.gathers = all(cache.gathers for cache in caches.values())
+        self.steps = next(iter(caches.values())).steps
 
     def __getitem__(self, name: str) -> Cache:
         return self.caches[name]

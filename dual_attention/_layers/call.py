@@ -63,9 +63,10 @@ class Past(NamedTuple):
     cache: TokenCache | ContextCache | None = None
 
     @property
-    def offset(self) -> int:
-        """Place of the first new receiver among the senders held and the new ones."""
-        return self.position - self.senders + self.held
+    def offset(self) -> Any:
+        """Place of the first new receiver among the senders held and the new ones: a number, or a tensor ``(1,)``."""
+        fixed = None if self.cache is None else self.cache.steps
+        return self.position - self.senders + self.held if fixed is None else fixed.place
 
     def once(self, table: Tensor | int, make: Callable[[], Tensor]) -> Tensor:
         """Make what a layer needs of a table that serves all tokens, once for all that a cache sees."""
@@ -155,7 +156,11 @@ def visibility(
     Masks and bias are for all senders, those which a window has let go of included. A pattern that was built for all
     layers of a model is narrowed by what belongs to this one: its window, and the senders that its cache still holds.
     """
-    pattern = checked_pattern(masks, x, heads=heads, earlier=past.senders, new=new, window=window)
+    fixed = None if past.cache is None else past.cache.steps
+    order = window if fixed is None else None
+    pattern = checked_pattern(masks, x, heads=heads, earlier=past.senders, new=new, window=order)
+    if fixed is not None:
+        pattern = pattern.once(("held", window), lambda: pattern.with_mask(fixed.seen(window)))
     bias = masks.attn_bias
     if bias is not None:
         bias = check_bias(bias, batch=x.shape[0], heads=heads, n=x.shape[1], m=past.senders + new)

@@ -72,6 +72,8 @@ class LanguageModel(Generates, TiesWeights, Arithmetic, TokenModel):
 
     _block_kind: Any
     """Class of the blocks."""
+    takes_fixed_caches = True
+    """Whether a step may be recorded, see :mod:`dual_attention.generation.graph`."""
     tied_names = ("layers.token_embedder.weight", "layers.final_out.weight")
 
     def __init__(self, config: DecoderLanguageConfig) -> None:
@@ -218,6 +220,10 @@ class LanguageModel(Generates, TiesWeights, Arithmetic, TokenModel):
         seen = None if cache is None else cache.length
         embedded = self._embed(self.layers.token_embedder, x, embeddings)
         gathered = cache is not None and cache.gathers
+        if cache is not None and cache.steps is not None:
+            if not (padding_mask is None and positions is None):
+                raise ValueError("padding_mask, positions: a cache of a fixed size knows them, expected None")
+            positions = cache.steps.positions(embedded.shape[1])
         positions, arguments = self._place(embedded, padding_mask, segments, positions, seen, gathered)
         if self.pos_enc_type == "pos_emb":
             here = torch.arange(embedded.shape[1], device=embedded.device)

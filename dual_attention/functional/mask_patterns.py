@@ -174,6 +174,10 @@ class MaskPattern:
             changes["offset"] = offset
         return self.once(("narrow", *changes.values()), lambda: self._changed(**changes))
 
+    def with_mask(self, mask: Tensor) -> MaskPattern:
+        """The pattern that a mask hides more of; it must broadcast to ``(B, H, N, M)``."""
+        return self._changed(attn_mask=mask if self.attn_mask is None else self.attn_mask & mask)
+
     def last_senders(self, m: int) -> MaskPattern:
         """The pattern of the last ``m`` senders only; unless that is all of them, it must have no segments."""
         if m == self.m:

@@ -111,7 +111,7 @@ class OffsetSymbols(RelativeSymbols):
         library: ``(2 P + 1, d)``, P the largest offset.
         receivers, senders: N and M.
         offset: place of the first receiver among the senders, as in :class:`.masks.MaskPattern`: with a cache of
-            earlier senders, M - N.
+            earlier senders, M - N; a tensor ``(1,)`` where only a device knows it.
 
     Raises:
         ValueError: if the library has an even number of rows.
@@ -125,9 +125,9 @@ class OffsetSymbols(RelativeSymbols):
     index: ClassVar[Any]  # pyright: ignore[reportRedeclaration]
     receivers: int
     senders: int
-    offset: int
+    offset: int | Tensor
 
-    def __init__(self, library: Tensor, receivers: int, senders: int, offset: int = 0) -> None:
+    def __init__(self, library: Tensor, receivers: int, senders: int, offset: int | Tensor = 0) -> None:
         check_floating("library", library)
         if library.dim() < 2 or library.shape[0] % 2 == 0:
             raise ValueError(f"library: expected shape (2 P + 1, symbol width), got {tuple(library.shape)}")
@@ -166,6 +166,8 @@ class OffsetSymbols(RelativeSymbols):
         return OffsetSymbols(library, self.receivers, self.senders, self.offset)
 
     def last_senders(self, m: int) -> OffsetSymbols:
+        if m == self.senders:
+            return self
         return OffsetSymbols(self.library, self.receivers, m, self.offset - (self.senders - m))
 
 

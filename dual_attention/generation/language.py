@@ -13,10 +13,12 @@ import torch
 from torch import Tensor
 
 from .._layers.calls import takes
+from .._layers.inputs import check_boolean
 from ._checks import check_ending, check_integer, check_left_padding, check_prompts
 from .beams import BeamSearch, BeamSearchOutput, search_beams
 from .context import CausalLM, LanguageModelDecoder
 from .decoding import decode, evaluating, undisturbed
+from .graph import GraphDecoder, obstacle_to_graph
 from .sampling import LogitsProcessor, Sampling
 
 
@@ -41,6 +43,7 @@ class Continuation:
     seed: int | None = None
     use_cache: bool = True
     window_stride: int = 1
+    graph: bool = False
 
     def tokens(self) -> Iterator[Tensor]:
         """New tokens one by one, int64 ``(B,)``; all arguments are checked before the first is asked for."""
@@ -48,7 +51,7 @@ class Continuation:
             self.temperature, self.top_k, self.top_p, self.min_p, self.repetition_penalty, self.logits_processors
         )
         decoder, idx, mask = _begun(
-            self.model, self.idx, self.max_new_tokens, self.padding_mask, self.use_cache, self.window_stride
+            self.model, self.idx, self.max_new_tokens, self.padding_mask, self.use_cache, self.window_stride, self.graph
         )
         stops, pad = check_ending(self.stop_tokens, self.pad_token, self.model.vocab_size)
         draws = random_generator(self.generator, self.seed, idx.device)
@@ -89,6 +92,8 @@ def generate(*args: Any, **kwargs: Any) -> Tensor:
         use_cache: keep what layers computed of earlier tokens, which only saves time.
         window_stride: past the context, drop that many of the earliest tokens at a time; with 1 the model always sees
             as many as it can, and computes all of them again for each token.
+        graph: record the step of a token once, as a CUDA graph, and repeat it: for models of this library on CUDA,
+            within their context. Each call records anew, for its batch and its length.
 
     Returns:
         Prompts and new tokens, int64 ``(B, L + T)``, T at most ``max_new_tokens``, fewer if all rows ended before.
@@ -193,7 +198,13 @@ def random_generator(
 
 
 def _begun(
-    model: CausalLM, idx: Tensor, max_new_tokens: int, mask: Tensor | None, use_cache: bool, stride: int
+    model: CausalLM,
+    idx: Tensor,
+    max_new_tokens: int,
+    mask: Tensor | None,
+    use_cache: bool,
+    stride: int,
+    graph: bool = False,
 ) -> tuple[LanguageModelDecoder, Tensor, Tensor | None]:
     """A decoder, and the prompts and their mask, checked."""
     for name in ("block_size", "vocab_size"):
@@ -202,5 +213,11 @@ def _begun(
     idx = check_prompts(idx, model.vocab_size)
     mask = None if mask is None else check_left_padding(mask, idx)
     longest = idx.shape[1] + max(check_integer("max_new_tokens", max_new_tokens, low=0) - 1, 0)  # the last is not read
+    check_boolean(graph=graph)
+    if graph:
+        obstacle = obstacle_to_graph(model, idx, longest, use_cache=use_cache)
+        if obstacle is not None:
+            raise ValueError(f"graph: {obstacle}; graph=False launches each operation, which is slower")
+        return GraphDecoder(model, padding_mask=mask, max_length=longest), idx, mask
     decoder = LanguageModelDecoder(model, padding_mask=mask, use_cache=use_cache, stride=stride, max_length=longest)
     return decoder, idx, mask

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from .. import reference
@@ -12,6 +13,9 @@ from ..checks import is_certain, is_open, leaves_pytorch, saves_launches
 from ..mask_patterns import MaskPattern
 from ..symbols import RelativeSymbols
 from .head_products import scaled_product
+
+SENDERS_OF_SPLIT = 256
+"""Senders that a program of a GPU sums over for a single receiver, where their number divides by it."""
 
 
 def whole_sums(
@@ -95,14 +99,34 @@ def attend_to_relations(alpha: Tensor, u: Tensor, w: Tensor, rel_scale: float) -
     if torch.compiler.is_exporting() or leaves_pytorch():  # which could not leave the sizes of stacked weights open
         keys = torch.einsum("bhnm,bmrp->bhnrp", alpha, w)
     else:
-        keys = (alpha.flatten(1, 2) @ w.flatten(2)).view(*alpha.shape[:3], *w.shape[2:])
-        if _is_one_token(alpha):
+        one = _is_one_token(alpha)
+        keys = _sum_over_senders(alpha.flatten(1, 2), w.flatten(2), one).view(*alpha.shape[:3], *w.shape[2:])
+        if one:
             compared = scaled_product(
                 keys[:, :, 0].transpose(1, 2).flatten(0, 1), u.flatten(0, 2)[..., None], rel_scale
             )
             return compared.view(*u.shape[:3], -1).permute(0, 3, 1, 2)
     received = (reference.not_half(keys) * (rel_scale * u).unsqueeze(1)).sum(dim=-1)
     return received if received.dtype == alpha.dtype else received.to(alpha.dtype)
+
+
+def sum_in_splits(weights: Tensor, values: Tensor, splits: int) -> Tensor:
+    """``weights @ values``, ``(..., n, M)`` and ``(..., M, d)``, as the sum of products over so many parts of M.
+
+    Few receivers make few programs on a GPU, each of which goes through all senders; parts are summed side by side.
+    """
+    size = -(-weights.shape[-1] // splits)
+    if short := size * splits - weights.shape[-1]:
+        weights, values = F.pad(weights, (0, short)), F.pad(values, (0, 0, 0, short))
+    parts = weights.unflatten(-1, (splits, size)).transpose(-3, -2) @ values.unflatten(-2, (splits, size))
+    return parts.sum(-3)
+
+
+def _sum_over_senders(weights: Tensor, values: Tensor, one_receiver: bool) -> Tensor:
+    senders = weights.shape[-1]
+    if one_receiver and is_certain(senders % SENDERS_OF_SPLIT == 0) and is_certain(senders > SENDERS_OF_SPLIT):
+        return sum_in_splits(weights, values, senders // SENDERS_OF_SPLIT)
+    return weights @ values
 
 
 def _is_one_token(x: Tensor) -> bool:
@@ -189,7 +213,9 @@ def grouped_matmul(a: Tensor, b: Tensor) -> Tensor:
     if b.shape[0] == 1 and not is_open(batch, n) and batch > 1 and is_certain(n < min(b.shape[2:])):
         rows = a.transpose(0, 1).reshape(groups, -1, a.shape[-1]) @ b[0]
         return rows.view(heads, batch, n, b.shape[-1]).transpose(0, 1)
-    return a @ b if groups == heads else rows_of_heads(rows_of_groups(a, groups) @ b, heads)
+    if groups == heads:
+        return _sum_over_senders(a, b, _is_one_token(a))
+    return rows_of_heads(_sum_over_senders(rows_of_groups(a, groups), b, _is_one_token(a)), heads)
 
 
 def rows_of_groups(x: Tensor, groups: int) -> Tensor:

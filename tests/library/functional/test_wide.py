@@ -7,7 +7,7 @@ import torch
 import torch.utils.flop_counter
 
 from dual_attention import RelationalSymbolicAttention
-from dual_attention.functional import wide
+from dual_attention.functional import reference, wide
 from dual_attention.functional.reference import scores_for_softmax
 from dual_attention.functional.relational import whole
 from dual_attention.functional.wide import wide_products
@@ -67,3 +67,28 @@ def test_neighbours_in_a_row_are_those_by_their_places(monkeypatch, options):
     with torch.no_grad():
         symbols = torch.cat([retriever(token, cache=cache) for token in x.split(1, dim=1)], dim=1)
     torch.testing.assert_close(symbols, whole_text)
+
+
+@pytest.mark.parametrize("splits", [1, 3, 4, 13])
+@pytest.mark.parametrize(("groups", "width"), [(4, 6), (2, 3)])
+def test_sums_in_splits_are_those_of_all_senders(splits, groups, width):
+    weights, values = torch.rand(2, groups, 2, 9, dtype=torch.float64), torch.randn(2, groups, 9, width).double()
+    torch.testing.assert_close(whole.sum_in_splits(weights, values, splits), weights @ values)
+
+
+@pytest.mark.parametrize("groups", [1, 4])
+def test_a_token_among_many_is_summed_in_splits(monkeypatch, groups):
+    monkeypatch.setattr(whole, "SENDERS_OF_SPLIT", 4)
+    monkeypatch.setattr(whole, "saves_launches", lambda x: True)
+    calls, split = [], whole.sum_in_splits
+    monkeypatch.setattr(whole, "sum_in_splits", lambda *arguments: calls.append(arguments[2]) or split(*arguments))
+    for n, m, expected in ((1, 12, [3, 3]), (1, 11, []), (1, 4, []), (2, 12, [])):
+        calls.clear()
+        alpha, symbols = torch.rand(2, 4, n, m).double(), torch.randn(2, groups, m, 6).double()
+        u, w = torch.randn(2, n, 5, 2).double(), torch.randn(2, m, 5, 2).double()
+        relations = reference.relations(u, w, scale=0.3)
+        torch.testing.assert_close(
+            whole.attend_to_relations(alpha, u, w, 0.3), torch.einsum("bhnm,bnmr->bhnr", alpha, relations)
+        )
+        torch.testing.assert_close(whole.attend_to_symbols(alpha, symbols), reference.attend_to_symbols(alpha, symbols))
+        assert calls == expected

@@ -1,0 +1,92 @@
+"""Caches of a fixed size, for a step that is recorded once and then repeated: how much they hold only the device knows.
+
+Shapes: B batch, C slots.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from .cache import Cache, CacheGroup, TokenCache
+
+
+class Steps:
+    """The slots that fixed caches hold, all of them the same.
+
+    Attributes:
+        size: C.
+        first: slot of each row's first real token, int64 ``(B or 1, 1)``; left padding is before it.
+        place: slot of the next token, int64 ``(1,)``, on the device.
+    """
+
+    def __init__(self, size: int, place: int, first: Tensor) -> None:
+        self.size = size
+        self.first = first
+        self.place = torch.full((1,), place, device=first.device)
+
+    def positions(self, n: int) -> Tensor:
+        """Position of the next token in each row, ``(B or 1, 1)``; ``ValueError`` for several tokens."""
+        if n != 1:
+            raise ValueError(f"cache: of a fixed size takes one token at a time, got {n}")
+        return self.place - self.first
+
+    def seen(self, window: int | None = None) -> Tensor:
+        """The slots that the next token may attend to, its own included: boolean ``(B or 1, 1, 1, C)``."""
+        slots = torch.arange(self.size, device=self.place.device)
+        seen = (slots <= self.place) & (slots >= self.first)
+        if window is not None:
+            seen = seen & (slots > self.place - window)
+        return seen[:, None, None]
+
+    def advance(self) -> None:
+        """Let the next token be the one after."""
+        self.place += 1
+
+
+class FixedCache(TokenCache):
+    """What another cache holds, in tensors of C slots that are returned whole; takes one token at a time.
+
+    To the layers it holds C - 1 tokens, always. Slots that hold none are zeros, and hidden. With a window, all slots
+    are kept nevertheless.
+    """
+
+    def __init__(self, filled: TokenCache, steps: Steps) -> None:
+        super().__init__(filled.shapes, window=filled.window, max_length=steps.size, wide=filled.wide)
+        if filled.held != filled.length:
+            raise ValueError(f"cache: holds only the last {filled.held} of {filled.length} tokens")
+        self.steps = steps
+        self._made, self._batch = filled._made, filled._batch
+        self._length = steps.size - 1
+        padded = torch.arange(filled.held, device=steps.first.device) < steps.first
+        for name, buffer in filled._buffers.items():
+            held = buffer[..., filled._start : filled._start + filled.held, :]
+            hidden = padded[:, None, :, None] if held.dim() == 4 else padded[..., None]
+            with torch.inference_mode(False):  # a tensor made in inference mode could not be written to outside it
+                kept = held.clone().masked_fill(hidden.to(held.device), 0.0)
+                self._buffers[name] = F.pad(kept, (0, 0, 0, steps.size - filled.held))
+
+    def append(self, batch: int, n: int, **new: Tensor) -> tuple[Tensor, ...]:
+        """Write a token's tensors into the slot of :attr:`steps`; returns all slots."""
+        self._check(batch, n, new)
+        for name, tensor in new.items():
+            buffer = self._buffers[name]
+            buffer.index_copy_(-2, self.steps.place, tensor.expand(batch, *tensor.shape[1:]))
+        return tuple(self._buffers[name] for name in self.shapes)
+
+    def _refuse(self, *arguments: Any, **named: Any) -> NoReturn:
+        raise ValueError("cache: of a fixed size is neither reordered nor cropped")
+
+    reorder = crop = _refuse
+
+
+def fixed_caches(cache: Cache, steps: Steps) -> Cache:
+    """Caches of a fixed size, with what these hold, for the steps that follow."""
+    if isinstance(cache, CacheGroup):
+        return CacheGroup({name: fixed_caches(part, steps) for name, part in cache.caches.items()})
+    if not isinstance(cache, TokenCache):
+        raise TypeError(f"cache: expected one of tokens, got {type(cache).__name__}")
+    return FixedCache(cache, steps)

@@ -1,0 +1,150 @@
+"""A step of generation that is the same for every token: the tokens are those of the growing cache."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch._dynamo.testing import CompileCounter
+
+from dual_attention._layers.fixed import FixedCache, Steps, fixed_caches
+from dual_attention.generation import evaluating, generate
+from dual_attention.generation.graph import GraphDecoder
+from tests.support.language import CONTEXT, KINDS, SYMBOLS, lm, tokens, with_attention
+
+PADDING = {"no padding": None, "padding": (0, 3)}
+STEPS = 10
+
+
+def as_it_is(step, steps):
+    return step
+
+
+def greedy(model, prompt, padding, record):
+    """Logits of the tokens after a prompt, each the likeliest, by a decoder that records its step with ``record``."""
+    real = None if padding is None else torch.arange(prompt.shape[1]) >= torch.tensor(padding)[:, None]
+    decoder = GraphDecoder(model, padding_mask=real, max_length=prompt.shape[1] + STEPS, record=record)
+    new, found = prompt, []
+    with evaluating(model):
+        for _ in range(STEPS + 1):
+            found.append(decoder.step(new))
+            new = found[-1].argmax(-1, keepdim=True)
+    return torch.stack(found, dim=1), real
+
+
+def expected(model, prompt, found, real):
+    """Logits of one pass over the same tokens."""
+    text = torch.cat([prompt, found.argmax(-1)[:, :-1]], dim=1)
+    if real is not None:
+        real = torch.cat([real, torch.ones(len(text), STEPS, dtype=torch.bool)], dim=1)
+    with evaluating(model):
+        return model(text, padding_mask=real).logits[:, prompt.shape[1] - 1 :]
+
+
+VARIANTS = [(kind, position, {}) for kind in KINDS for position in ("pos_emb", "RoPE")] + [
+    ("symbolic_attention", "RoPE", {"window": 3, "n_kv_heads": 1}),
+    ("position_relative", "none", {"window": 4, "shaw_max_rel_pos": 2}),
+    ("rel_sym_attn", "RoPE", {"window": 2}),
+    ("transformer", "none", {"shaw_max_rel_pos": 3}),
+]
+
+
+@pytest.mark.parametrize("padding", PADDING.values(), ids=PADDING)
+@pytest.mark.parametrize(("kind", "pos_enc_type", "attention"), VARIANTS)
+def test_logits_are_those_of_one_pass(kind, pos_enc_type, attention, padding):
+    model, prompt = lm(kind, pos_enc_type=pos_enc_type, **with_attention(kind, **attention)), tokens(2, 5)
+    found, real = greedy(model, prompt, padding, as_it_is)
+    torch.testing.assert_close(found, expected(model, prompt, found, real), atol=1e-10, rtol=0)
+
+
+def test_sinusoids_and_squared_distances():
+    symbols = {"symbol_retrieval_kwargs": {"symbol_dim": 16, "sinusoidal": True}}
+    model, prompt = lm("position_relative", **symbols, ra_kwargs={"rel_score": "squared_distance"}), tokens(2, 5)
+    found, real = greedy(model, prompt, None, as_it_is)
+    torch.testing.assert_close(found, expected(model, prompt, found, real), atol=1e-10, rtol=0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_graph_serves_all_steps(kind):
+    """As a compiler records it, which compiles anew when a number or a shape changes."""
+    model, prompt, counter = lm(kind, pos_enc_type="RoPE", n_layers=1), tokens(2, 5), CompileCounter()
+    compiled = lambda step, steps: torch.compile(step, backend=counter, fullgraph=True, dynamic=False)  # noqa: E731
+    torch._dynamo.reset()
+    with torch._dynamo.config.patch(error_on_recompile=True):
+        found, real = greedy(model, prompt, (0, 3), compiled)
+    assert counter.frame_count == 1
+    torch.testing.assert_close(found, expected(model, prompt, found, real), atol=1e-10, rtol=0)
+
+
+def test_padding_that_is_not_finite_is_not_seen():
+    model, prompt = lm("symbolic_attention", pos_enc_type="none", tie_weights=False), tokens(2, 5)
+    with torch.no_grad():
+        model.layers.token_embedder.weight[7] = torch.nan
+    prompt[prompt == 7] = 3
+    prompt[1, :3] = 7
+    found, _ = greedy(model, prompt, (0, 3), as_it_is)
+    assert torch.isfinite(found).all()
+
+
+def test_what_a_recorded_step_cannot_take():
+    model, prompt = lm("transformer"), tokens(2, 5)
+    decoder = GraphDecoder(model, max_length=7, record=as_it_is)
+    with evaluating(model):
+        decoder.step(prompt)
+        for wrong in (tokens(3, 1), tokens(2, 2), tokens(2, 1).to("meta")):
+            with pytest.raises(ValueError, match=r"tokens: expected \(2, 1\) on cpu, as the step was recorded"):
+                decoder.step(wrong)
+        with pytest.raises(ValueError, match="graph: a recorded step has its examples"):
+            decoder.reorder(torch.tensor([1, 0]))
+        for _ in range(2):
+            decoder.step(tokens(2, 1))
+        with pytest.raises(ValueError, match="at most max_length=7 in all"):
+            decoder.step(tokens(2, 1))
+
+
+def test_fixed_caches_are_for_single_tokens_in_their_order():
+    model, prompt = lm("symbolic_attention"), tokens(2, 5)
+    cache, steps = model.new_cache(), Steps(8, 5, torch.zeros(1, 1, dtype=torch.long))
+    with torch.no_grad():
+        model(prompt, cache=cache)
+        fixed = fixed_caches(cache, steps)
+        assert fixed.batch == 2
+        for call in (lambda: fixed.crop(1), lambda: fixed.reorder(torch.tensor([1, 0]))):
+            with pytest.raises(ValueError, match="of a fixed size is neither reordered nor cropped"):
+                call()
+        with pytest.raises(ValueError, match="of a fixed size takes one token at a time, got 2"):
+            model(tokens(2, 2), cache=fixed)
+        with pytest.raises(ValueError, match="padding_mask, positions: a cache of a fixed size"):
+            model(tokens(2, 1), positions=torch.tensor([[5]]), cache=fixed)
+    windowed = lm("transformer", **with_attention("transformer", window=2))
+    cache = windowed.new_cache()
+    with torch.no_grad():
+        windowed(prompt, cache=cache)
+    with pytest.raises(ValueError, match="holds only the last 1 of 5 tokens"):
+        fixed_caches(cache, steps)
+    assert not isinstance(cache, FixedCache)
+
+
+@pytest.mark.parametrize(
+    ("more", "error", "message"),
+    [
+        ({}, ValueError, "graph: needs model and prompts on CUDA, got cpu and cpu; graph=False launches each"),
+        ({"use_cache": False}, ValueError, "graph: needs use_cache=True; graph=False"),
+        (
+            {"max_new_tokens": CONTEXT},
+            ValueError,
+            "graph: reads no further than the context, max_block_size=24, got 28",
+        ),
+        ({"graph": 1}, TypeError, "graph: expected"),
+    ],
+)
+def test_refusals(more, error, message):
+    with pytest.raises(error, match=message):
+        generate(lm(next(iter(SYMBOLS))), tokens(2, 5), **{"max_new_tokens": 3, "graph": True, **more})
+
+
+def test_other_models_are_refused():
+    class Other(torch.nn.Module):
+        vocab_size, block_size = 11, 24
+
+    with pytest.raises(ValueError, match="graph: needs a language model of this library, got Other; graph=False"):
+        generate(Other(), tokens(2, 5), 3, graph=True)
