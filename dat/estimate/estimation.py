@@ -94,6 +94,7 @@ def _estimate_of(run: Run, name: str, device: Device, evaluated: TracedCall, tra
     seen, call = trained or evaluated, evaluated.call
     parts = tuple(_parts(seen))
     kept = sum(part.activation_bytes for part in parts) + seen.kept.casts - seen.kept.inputs
+    floors = getattr(evaluated.model, "least_beside_plain", None)
     cached, context_cached = _caches(evaluated.model, call, run.dtype)
     return Estimate(
         model=name,
@@ -114,6 +115,7 @@ def _estimate_of(run: Run, name: str, device: Device, evaluated: TracedCall, tra
         context_cached=context_cached,
         traced_on=run.sizes.device,
         notes=NO_GPU if device != run.sizes.device else (),
+        beside_plain=None if floors is None else floors(call.length),
     )
 
 

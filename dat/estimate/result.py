@@ -56,6 +56,8 @@ class Estimate:
         context_cached: bytes kept of each token of the context, all layers together.
         traced_on: the device whose kernels were traced.
         notes: what is approximate or unknown, and why.
+        beside_plain: least arithmetic of the layers of a language model with relational heads, as multiples of a plain
+            Transformer's as large: by the linear form, and with relations per pair.
     """
 
     model: str
@@ -76,6 +78,7 @@ class Estimate:
     context_cached: int
     traced_on: Device
     notes: tuple[str, ...]
+    beside_plain: tuple[float, float] | None = None
 
     def _sum(self, name: str) -> int:
         return sum(getattr(part, name) for part in self.parts)
@@ -203,6 +206,7 @@ class Estimate:
         )
         figures: dict[str, Any] = {name: getattr(self, name) for name in names.split()}
         figures["cache_bytes"] = self.cache_bytes()
+        figures["least_beside_plain"] = self.beside_plain
         for name in ("dtype", "param_dtype"):
             figures[name] = dtype_name(getattr(self, name))
         figures["traced_on"], figures["notes"] = self.traced_on, list(self.notes)
@@ -252,6 +256,10 @@ def cost_figures(e: Estimate) -> list[tuple[str, str]]:
     found.append(("  without embeddings", f"{e.non_embedding_parameters:,}"))
     found.append(("arithmetic of a step" if e.training else "arithmetic", flops(e.step_flops)))
     found.append(("  at least", flops(e.least_step_flops)))
+    if e.beside_plain is not None:
+        linear, per_pair = e.beside_plain
+        words = f"{linear:.2f} times a plain Transformer's at least, {per_pair:.2f} with relations per pair"
+        found.append(("  layers", words))
     if e.training:
         found += [
             ("memory, training", nbytes(e.training_bytes)),

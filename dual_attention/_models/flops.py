@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from torch import nn
 
@@ -50,6 +51,45 @@ def pair_products(module: nn.Module) -> int:
         elif isinstance(heads, DisentangledRelationalCrossAttention):
             products += heads.n_heads * heads.head_dim
     return products
+
+
+class BesidePlain(NamedTuple):
+    """Least arithmetic of a language model's layers, as multiples of a plain Transformer's of the same sizes.
+
+    Attributes:
+        linear: with relation keys under the weights of each head, as in the fused kernels and ``linear``.
+        per_pair: with the relations of a pair formed once for all heads; ``linear`` where that is less.
+    """
+
+    linear: float
+    per_pair: float
+
+
+def beside_plain(
+    blocks: Iterable[nn.Module], retrievers: Iterable[nn.Module], d_model: int, length: int
+) -> BesidePlain | None:
+    """The floors of causal blocks that are given symbols by the retrievers; None without relational attention."""
+    blocks = list(blocks)
+    heads = [part for block in blocks for part in block.modules() if isinstance(part, Heads)]
+    relational = [part for part in heads if isinstance(part, RelationalAttention)]
+    if not relational:
+        return None
+
+    def seen(part: Heads) -> float:
+        """Senders that a receiver sees, on average."""
+        w = min(part.window or length, length)
+        return w - w * (w - 1) / (2 * length)
+
+    linear = per_pair = weights_used([*blocks, *retrievers]) + sum(pair_products(part) * seen(part) for part in heads)
+    for part in relational:
+        keys, of_heads = part.n_relations * part.rel_proj_dim, part.n_relations * part.n_heads
+        linear += (part.n_heads * keys - keys - of_heads) * seen(part)
+        if part.use_relative_positional_symbols:  # the weights of the same symbol may be summed first
+            symbols = part.n_heads * part.head_dim * seen(part)
+            linear, per_pair = linear - symbols, per_pair - symbols
+    plain = weights_used(blocks) - weights_used(block.attention for block in blocks)
+    plain += len(blocks) * (4 * d_model**2 + 2 * d_model * seen(heads[0]))
+    return BesidePlain(linear / plain, min(per_pair, linear) / plain)
 
 
 class CountsParameters(TypedModule):

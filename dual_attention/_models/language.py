@@ -24,7 +24,7 @@ from ..functional.checks import MaybeNone
 from ..generation import Generates
 from ..positional_encoding import RotaryPositionalEncoding
 from ..transformer_blocks import create_norm
-from .flops import PER_PRODUCT, Arithmetic, pair_products, weights_used
+from .flops import PER_PRODUCT, Arithmetic, BesidePlain, beside_plain, pair_products, weights_used
 from .inputs import IGNORED, check_targets
 from .stack import BlockInputs, Trace
 from .token_model import TokenModel
@@ -281,6 +281,14 @@ class LanguageModel(Generates, TiesWeights, Arithmetic, TokenModel):
         weights = weights_used([*self.layers.blocks, *self._retrievers_used(), self.layers.final_out])
         pairs = sum(pair_products(block) for block in self.layers.blocks)
         return PER_PRODUCT * (weights + pairs * (self.block_size if length is None else length))
+
+    def least_beside_plain(self, length: int | None = None) -> BesidePlain | None:
+        """Least arithmetic of the layers, as multiples of a plain Transformer's; None without relational attention.
+
+        The length is by default that of the context.
+        """
+        length = self.block_size if length is None else length
+        return beside_plain(self.layers.blocks, self._retrievers_used(), self.d_model, length)
 
     def _flops_per_example(self) -> int:
         return self.flops_per_token() * self.block_size

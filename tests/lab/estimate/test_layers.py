@@ -15,14 +15,17 @@ from dual_attention import (
     DisentangledRelationalCrossAttention,
     DualAttnDecoderBlock,
     DualAttnEncoderBlock,
+    DualAttnTransformerLM,
     PositionRelativeSymbolRetriever,
     RelationalAttention,
     RelationalCrossAttention,
     RelationalSymbolicAttention,
     SymbolicAttention,
+    TransformerLM,
 )
 from dual_attention.baselines import ESBN, CoRelNet, PrediNet
 from dual_attention.functional import rotary_tables
+from dual_attention.language_presets import LANGUAGE_PRESETS
 from dual_attention.mechanisms import Dot, GeneralAttention, MultiHead
 from dual_attention.transformer_blocks import FeedForwardBlock, RMSNorm
 from tests.lab.estimate.measuring import measure, summed
@@ -188,3 +191,40 @@ def test_other_dtypes(dtype: torch.dtype):
     for layer in (Attention(WIDTH, 4), RMSNorm(WIDTH), nn.LayerNorm(WIDTH), FeedForwardBlock(WIDTH, 20, "swiglu")):
         x = torch.randn(2, 5, WIDTH, dtype=dtype, requires_grad=True)
         agrees(layer.to(dtype), *([x] * (3 if isinstance(layer, Attention) else 1)))
+
+
+@pytest.mark.parametrize(
+    ("preset", "length", "linear", "per_pair"),
+    [
+        ("DAT-343M-nr8", 1024, 1.35, 1.21),
+        ("DAT-343M-nr64", 1024, 1.35, 1.23),
+        ("DAT-343M-nr8", 32768, 2.51, 1.26),
+        ("DAT-343M-nr64", 32768, 2.51, 1.42),
+    ],
+)
+def test_floors_beside_a_plain_layer(preset, length, linear, per_pair):
+    """As counted by hand: 1024 wide, 8 + 8 heads of 64, R p = 512, 1024 templates, 4 kv heads, d_ff 4096."""
+    d, heads, width, of_kv, keys = 1024, 8, 64, 4 * 64, 512
+    relations, mean = int(preset.rpartition("nr")[2]), (length + 1) / 2
+    plain = 4 * d * d + 2 * d * 4096 + 2 * d * mean
+    own = 2 * (d * 512 + 2 * d * of_kv + 512**2) + 2 * d * keys + 512 * relations + 2 * d * 4096
+    own += d * d + 2 * d * d + 2 * heads * width * mean  # symbolic attention, and the pairs of sensory heads
+    once = keys + heads * relations + 2 * heads * width
+    found = LANGUAGE_PRESETS[preset].build(device="meta").least_beside_plain(length)
+    assert found == pytest.approx(
+        ((own + heads * (2 * width + keys) * mean) / plain, (own + once * mean) / plain), rel=1e-9
+    )
+    assert (round(found.linear, 2), round(found.per_pair, 2)) == (linear, per_pair)
+
+
+def test_floors_of_relative_symbols_and_of_other_models():
+    sizes = {"vocab_size": 50, "d_model": 16, "n_layers": 2, "max_block_size": 64}
+    relative = {"symbol_retrieval": "position_relative", "ra_kwargs": {"use_relative_positional_symbols": True}}
+    model = DualAttnTransformerLM(**sizes, n_heads_sa=1, n_heads_ra=1, **relative)
+    by_position = DualAttnTransformerLM(**sizes, n_heads_sa=1, n_heads_ra=1, symbol_retrieval="positional_symbols")
+    ours, others = (one.least_beside_plain(64) for one in (model, by_position))
+    assert ours.linear < others.linear and ours.per_pair < others.per_pair
+    assert TransformerLM(**sizes, n_heads=2).least_beside_plain() is None
+    told = str(estimate(model, length=64, device="cpu"))
+    words = f"{ours.linear:.2f} times a plain Transformer's at least, {ours.per_pair:.2f} with relations per pair"
+    assert words in told
