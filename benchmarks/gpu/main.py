@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.gpu.plan import NAMES, Setting, Step, step_named
+from benchmarks.gpu.plan import DAY, NAMES, Setting, Step, step_named
 from benchmarks.gpu.record import Record
 from benchmarks.gpu.running import ROOT, Run, told
 from benchmarks.machine import device_name, git_state, hardware, versions
@@ -31,6 +31,14 @@ def minutes(text: str) -> float:
     return float(text)
 
 
+def checkout(text: str) -> str:
+    """The folder of a checkout of this repository."""
+    folder = Path(text).resolve()
+    if not (folder / "dual_attention" / "__init__.py").is_file():
+        raise argparse.ArgumentTypeError(f"expected a checkout with dual_attention/, got {text!r}")
+    return str(folder)
+
+
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line; a mistake ends the process with status 2 and one line."""
     steps = [step_named(name) for name in NAMES]
@@ -45,7 +53,11 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     add = parser.add_argument
     add(
-        "--steps", type=names, default=NAMES, metavar="NAME,...", help="steps to do, in the order below; all by default"
+        "--steps",
+        type=names,
+        default=DAY,
+        metavar="NAME,...",
+        help=f"steps to do, in the order below; by default {', '.join(DAY)}",
     )
     add("--minutes", type=minutes, metavar="N", help="for all steps together, shared out in the proportions below")
     add("--out", type=Path, metavar="DIR", help="folder of results; benchmarks/results/gpu-day-<gpu> by default")
@@ -54,6 +66,12 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         type=interpreter,
         metavar="PYTHON",
         help="interpreter of an environment with dual-attention==0.0.7",
+    )
+    add(
+        "--against",
+        type=checkout,
+        metavar="DIR",
+        help="another checkout, whose training step is timed beside this one's",
     )
     add("--device", default="cuda", choices=("cuda", "cpu"), help="cuda by default; cpu for a dry run only")
     add("--dry-run", action="store_true", help="everything in tiny sizes: a trial of the command, not a measurement")
@@ -72,7 +90,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Do the steps; see the command's help for the exit status."""
     given = parse(arguments)
-    setting = Setting(given.device, given.dry_run, given.published, torch.get_num_threads())
+    setting = Setting(given.device, given.dry_run, given.published, torch.get_num_threads(), given.against)
     about = describe(setting)
     name = about["device"]
     folder = given.out or ROOT / (
@@ -98,6 +116,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if missing:
                 print(f"-> {missing} not measured yet: the same command goes on", flush=True)
             write_report(folder, records)
+            if step.name == "right" and any(result.get("agrees") is False for result in record.items.values()):
+                print("-> wrong results are not timed: the day ends here", flush=True)
+                break
     except KeyboardInterrupt:
         write_report(folder, records)
         return INTERRUPTED

@@ -6,7 +6,8 @@ import contextlib
 import functools
 import logging
 import math
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -122,9 +123,10 @@ class Choices(logging.Handler):
 
 
 def kernels_in(ran: dict[str, Any], most: int = 3) -> str:
-    """The longest kernels of :func:`what_ran` with their share of the time, in words."""
-    longest = list(ran["kernels"].items())[:most]
-    return "longest kernels: " + ", ".join(f"{name[:60]} {share:.0%}" for name, share in longest)
+    """Launches, groups and the longest kernels of :func:`what_ran`, in words."""
+    longest = ", ".join(f"{name[:60]} {share:.0%}" for name, share in list(ran["kernels"].items())[:most])
+    groups = ", ".join(f"{group} {took:.3g} ms" for group, took in ran["groups"].items() if took)
+    return f"{ran['launches']} launches; {groups}; longest kernels: {longest}"
 
 
 @contextlib.contextmanager
@@ -140,12 +142,30 @@ def choices() -> Iterator[Choices]:
         log.setLevel(level)
 
 
-def what_ran(call: Callable[[], object], setting: Setting, most: int = 8) -> dict[str, Any]:
+GROUPS = {
+    "relational": r"^(forward|[qukw]|table|reach)_kernel|dual_attention::",
+    "attention": r"flash|fmha|attention",
+    "products": r"gemm|cutlass|nvjet|cublas|splitk|aten::\w*mm\b",
+    "loss": r"softmax|nll_loss|cross_entropy",
+}
+"""Groups of kernels by their names; the first that fits. Others are pointwise, copies among them."""
+
+
+def grouped(times: Mapping[str, float]) -> dict[str, float]:
+    """Times of kernels summed by :data:`GROUPS`."""
+    sums = dict.fromkeys((*GROUPS, "pointwise"), 0.0)
+    for name, took in times.items():
+        sums[next((group for group, names in GROUPS.items() if re.search(names, name)), "pointwise")] += took
+    return sums
+
+
+def what_ran(call: Callable[[], object], setting: Setting, most: int = 30) -> dict[str, Any]:
     """One call under the profiler.
 
     Returns:
         ``library``: operators of SDPA; ``relational``: implementations of relational attention, unless the
-        call is compiled; ``kernels``: the longest on the device, with their share of its time.
+        call is compiled; ``kernels``: the longest on the device, with their share of its time; ``groups``: milliseconds
+        of :data:`GROUPS`; ``launches``: kernels, or without a GPU operators.
     """
     cuda = setting.device == "cuda"
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if cuda else [])]
@@ -157,10 +177,13 @@ def what_ran(call: Callable[[], object], setting: Setting, most: int = 8) -> dic
         for event in averages
         if not cuda or event.device_type.name == "CUDA"
     }
+    launches = sum(event.count for event in averages if event.key in times)
     whole = sum(times.values()) or 1.0
     longest = sorted(times, key=lambda name: -times[name])[:most]
     return {
         "library": sorted(event.key.removeprefix(LIBRARY) for event in averages if event.key.startswith(LIBRARY)),
         "relational": list(chosen.found),
         "kernels": {name[:120]: round(times[name] / whole, 4) for name in longest},
+        "groups": {group: round(took / 1e3, 4) for group, took in grouped(times).items()},
+        "launches": launches,
     }

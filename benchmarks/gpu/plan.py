@@ -23,12 +23,14 @@ class Setting:
         dry_run: sizes as small as they go, to try the command; nothing is a measurement.
         published: interpreter of an environment with the published package.
         threads: of the CPU in each process.
+        against: another checkout, whose training step is timed beside this one's.
     """
 
     device: str = "cuda"
     dry_run: bool = False
     published: str | None = None
     threads: int = 1
+    against: str | None = None
 
     @property
     def dtype(self) -> str:
@@ -84,8 +86,10 @@ class Step:
     conclude: Callable[[Mapping[str, Result]], list[str]] = lambda results: []
 
 
-NAMES = ("right", "rival", "training", "tiles", "slices", "decode")
-"""Steps in the order of the day; each is ``STEP`` of the module of its name."""
+DAY = ("right", "rival", "versus", "slices", "parts", "decode")
+"""Steps in the order of the day, a quarter of an hour; each is ``STEP`` of the module of its name."""
+NAMES = (*DAY, "training", "tiles")
+"""All steps; the last only if they are asked for."""
 
 
 def step_named(name: str) -> Step:

@@ -205,5 +205,5 @@ def conclude(results: Mapping[str, Result]) -> list[str]:
 
 
 STEP = Step(
-    "right", 5, "implementations, models and decoding against float64; sanitizers; the kernels' tests", phases, conclude
+    "right", 2, "implementations, models and decoding against float64; sanitizers; the kernels' tests", phases, conclude
 )

@@ -6,6 +6,7 @@ kernels take, so they are cut: out = concatenation, and the gradients of the sco
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -21,24 +22,30 @@ from benchmarks.gpu.observing import described, library_attention, timed, what_r
 from benchmarks.gpu.plan import Item, Phase, Result, Setting, Step
 from benchmarks.report import seconds
 from benchmarks.runner import Runner, draw_inputs
-from benchmarks.suites.crossing import QUICK_SHAPES, SHAPES, case
+from benchmarks.suites.crossing import MOST_PAIRS, QUICK_SHAPES, SHAPES, case
 from benchmarks.work import Work
 from dual_attention.functional.relational import sdpa
 
 LENGTHS, DRY_LENGTHS = (1024, 4096, 8192), (16,)
 WIDTHS = (256, 128, 64)
 WAYS = ("cudnn", "flash", "default")
+IMPLS = ("triton", "linear", "sdpa")
+"""Implementations as they are; ``sdpa`` slices by itself, of one width for queries and values."""
 
 
 def phases(setting: Setting) -> list[Phase]:
-    """The fused kernels, then slices of each width by each of the library's; 128-wide ones by cuDNN before others."""
-    shapes, lengths = (QUICK_SHAPES[:1], DRY_LENGTHS) if setting.dry_run else (SHAPES[1::-1], LENGTHS)
+    """The fused kernels, other forms as they are, then slices of each width by each of the library's kernels.
+
+    First a batch that fills a GPU; of the slices, those of 128 by cuDNN.
+    """
+    shapes, lengths = (QUICK_SHAPES[:1], DRY_LENGTHS) if setting.dry_run else ((SHAPES[2], *SHAPES[1::-1]), LENGTHS)
     items = []
     for n in lengths:
-        for shape in shapes:
+        for shape in (s for s in shapes if s.batch * n * n <= MOST_PAIRS or s.batch == 1):
             work = case(shape, n, setting.device).sides[0].work
             of_shape = f"{shape.label}, n = {n}"
-            items.append(Item(f"{of_shape}: triton", functools.partial(measure, setting, work, "triton")))
+            for impl in IMPLS:
+                items.append(Item(f"{of_shape}: {impl}", functools.partial(measure, setting, work, impl)))
             for width in sorted(WIDTHS, key=lambda width: width != 128):
                 for way in WAYS:
                     run = functools.partial(measure, setting, work, way, width)
@@ -59,13 +66,12 @@ def measure(setting: Setting, work: Work, way: str, width: int = 0) -> Result:
     tensors["cotangent"] = torch.randn(*like.shape[:3], work.inputs["w_r"].shape[1])
     yardstick = Work(work.subject, work.kwargs, work.inputs, impl="linear")
     wanted = Runner(yardstick, setting.settings, tensors).values("step")
-    impl = "triton" if way == "triton" else "sdpa"
+    impl = way if way in IMPLS else "sdpa"
+    own = [mock.patch.object(sdpa, "COLUMNS", width), mock.patch.object(sdpa, "attention", sliced)] if width else []
     runner = Runner(Work(work.subject, work.kwargs, work.inputs, impl=impl), setting.settings, tensors)
-    with (
-        library_attention("default" if way == "triton" else way),
-        mock.patch.object(sdpa, "COLUMNS", width),
-        mock.patch.object(sdpa, "attention", sliced),
-    ):
+    with contextlib.ExitStack() as stack:
+        for patch in (library_attention("default" if way in IMPLS else way), *own):
+            stack.enter_context(patch)
         found = difference(runner.values("step"), wanted)
         result: Result = {"difference": found.size, "agrees": found.size <= TOLERANCES[setting.dtype]}
         calls: dict[str, Callable[[], object]] = {"forward": runner.forward, "step": runner.step}
