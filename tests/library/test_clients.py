@@ -6,8 +6,9 @@ from torch._dynamo.testing import CompileCounter
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed.pipelining import SplitPoint, pipeline
 from torch.func import functional_call, grad, vmap
+from torch.utils._pytree import tree_leaves
 
-from tests.support import language
+from tests.support import families, language
 
 SPLITS = [
     *((kind, {}) for kind in language.KINDS),
@@ -67,3 +68,17 @@ def test_relative_symbols_compile_no_more_graphs_than_symbolic_attention(symbols
 
     sizes = {"symbol_dim": language.WIDTH, **symbols}
     assert graphs("position_relative", symbol_retrieval_kwargs=sizes) <= graphs("symbolic_attention")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("family", "kind"), families.CASES)
+def test_every_family_compiles_to_one_graph(family, kind):
+    """In training, with masks; a break would be an error. Broken graphs once made a table of times that went unseen."""
+    sizes = ("n_layers_enc", "n_layers_dec") if family == "pairs" else ("n_layers",)
+    model, inputs, masks = families.build(family, kind, **dict.fromkeys(sizes, 1))
+    torch._dynamo.reset()
+    counter = CompileCounter()
+    found = torch.compile(model.train(), backend=counter, fullgraph=True)(*inputs, **masks)
+    assert counter.frame_count == 1
+    for ours, theirs in zip(tree_leaves(found), tree_leaves(model(*inputs, **masks)), strict=True):
+        torch.testing.assert_close(ours, theirs)

@@ -91,15 +91,6 @@ def test_without_relational_heads_there_are_no_symbols_and_the_models_agree():
     close(dual(x), plain(x))
 
 
-@pytest.mark.parametrize(("kind", "n_layers"), [("plain", 2), ("symbolic_attention", 1)])
-def test_one_graph(kind, n_layers):
-    torch._dynamo.reset()
-    model, x = build(kind, pos_enc_type="RoPE", n_layers=n_layers), tokens()
-    mask = torch.arange(LONGEST) < torch.tensor([[2], [10], [5]])
-    compiled = torch.compile(model, fullgraph=True, backend="eager")
-    close(compiled(x, padding_mask=mask), model(x, padding_mask=mask))
-
-
 def test_initial_parameters():
     model = create("symbolic_attention", d_model=64, n_layers=8, symbol_retrieval_kwargs={
         "d_model": 64, "n_heads": 2, "n_symbols": 50,

@@ -135,15 +135,6 @@ def test_embedding_dropout():
     assert torch.equal(model.encode(x), model.encode(x))
 
 
-def test_one_graph():
-    torch._dynamo.reset()
-    model, (x, y) = build("position_relative", n_layers_enc=1, n_layers_dec=1), words()
-    targets = torch.randint(6, y.shape)
-    mask = torch.arange(TARGET) < torch.tensor([[2], [5], [7]])
-    compiled = torch.compile(model, fullgraph=True, backend="eager")
-    close(compiled(x, y, targets, target_padding_mask=mask), model(x, y, targets, target_padding_mask=mask))
-
-
 # ---- Padding
 
 real = st.tuples(st.integers(1, 5), st.booleans())  # real positions, and whether padding is on the left
