@@ -10,9 +10,11 @@
 :class:`SlotAbstractor`             an Abstractor over slots, with their positions as symbols (Mondal et al. 2024,
                                     arXiv 2403.03458)
 :class:`OCRA`                       a Transformer over relations of pairs of slots (Webb et al. 2023, arXiv 2306.02500)
+:class:`WReN`                       a network summed over pairs (Barrett et al. 2018, arXiv 1807.04225)
+:class:`ScatteringLearner`          networks shared by groups of features (Wu et al. 2020, arXiv 2007.04212)
 ==================================  ===================================================================================
 
-All take sequences of objects ``(B, N, d)``, the last two also their positions, and answer what does not fit with a
+All take sequences of objects ``(B, N, d)``, those over slots also their positions, and answer what does not fit with a
 ``TypeError`` or ``ValueError`` that names the argument. ``VisionAbstractor``, ``VisionPrediNet``, ``VisionCoRelNet``
 and ``VisionESBN`` classify images whose patches are the objects. :class:`SlotAttention` (Locatello et al. 2020,
 arXiv 2006.15055) finds objects among features, and :class:`SlotEncoder` in images.
@@ -23,6 +25,7 @@ from .context_norm import ContextNorm
 from .corelnet import CoRelNet
 from .esbn import ESBN
 from .factored import OCRA, SlotAbstractor
+from .panels import ScatteringLearner, WReN
 from .predinet import PrediNet
 from .seq2seq import Seq2SeqAbstractor
 from .slot_attention import SlotAttention
@@ -38,6 +41,7 @@ __all__ = [
     "ContextNorm",
     "ObjectStreamAbstractorBlock",
     "PrediNet",
+    "ScatteringLearner",
     "Seq2SeqAbstractor",
     "SlotAbstractor",
     "SlotAttention",
@@ -48,4 +52,5 @@ __all__ = [
     "VisionESBN",
     "VisionPrediNet",
     "VisionSlots",
+    "WReN",
 ]

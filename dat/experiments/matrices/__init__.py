@@ -1,0 +1,1 @@
+"""Progressive matrices: which answer completes the rules that eight panels follow."""
