@@ -19,6 +19,7 @@ from ...training.configs import (
     check_names,
     check_seed,
 )
+from ...training.problem import Batch
 from ..language.config import LanguageOptimConfig
 from ..model_keys import LONGEST
 from .model import SequenceModelKeys
@@ -85,6 +86,11 @@ class SequencesConfig(ABC):
     @abstractmethod
     def sets(self) -> Mapping[str, tuple[int, int, int]]:
         """Sequences of each set, and their least and largest size: those trained on, and evaluation sets by name."""
+
+    def draw(self, name: str, n: int, seed: int) -> Batch:
+        """Draw n sequences to train on (``"train"``) or of an evaluation set; they depend on the arguments only."""
+        _, shortest, size = self.sets[name]
+        return draw_task(self.task, n, size, self.vocab_size, seed, shortest=shortest)
 
     @property
     def vocab_size(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from statistics import fmean
@@ -11,7 +11,6 @@ from typing import Any, ClassVar, TypeVar
 import torch
 from torch import nn
 
-from ...data.sequences import Sequences
 from ...sweeps.durations import EVALUATION_SHARE
 from ...sweeps.experiment import Cost, SweptExperiment
 from ...sweeps.table import Axis, ResultTable
@@ -19,13 +18,13 @@ from ...training.device import check_memory, prepare_device
 from ...training.experiment import Prepared, count_parameters
 from ...training.loop import Trainer
 from ...training.metrics import Row
-from ...training.problem import Problem, TensorExamples
+from ...training.problem import LossFunction, Problem, TensorExamples
 from ...training.seeding import derive_seed
 from ..stream import Stream
 from .config import LengthConfig, LengthGrid, RecallConfig, RecallGrid, SequencesConfig, in_batches
 from .presets import COLOURS, LABELS, PRESETS
 from .problem import HEAD_SCORES, best_heads, count_scored, count_sources, first_step, sequence_loss
-from .tasks import LENGTH_TASKS, RECALL_TASKS, TASKS, draw_task
+from .tasks import LENGTH_TASKS, RECALL_TASKS, TASKS
 
 LOOKS = ("T", "DAT-symbolic")
 """Models of the grids that take minutes, beside one with relative symbols."""
@@ -40,21 +39,22 @@ class SequenceExperiment(SweptExperiment[Config, Prepared]):
     """An experiment that trains a causal model on a stream of sequences."""
 
     presets = PRESETS
+    loss: ClassVar[LossFunction] = staticmethod(sequence_loss)
 
     def prepare(self, config: Config, *, cache: Path, run: Path | None = None) -> Prepared:
         device = prepare_device(config.machine)
         check_memory("model", "its weights", 4 * count_parameters(self.empty_model(config)), device)
         check_memory("data", "its sequences", 3 * 8 * config.length * sum(config.sizes.values()))
-        train = Stream(lambda n, seed: draw_set(config, "train", n, seed), derive_seed(config.seed, "train"), device)
+        train = Stream(partial(config.draw, "train"), derive_seed(config.seed, "train"), device)
         sets = {
-            name: TensorExamples(*draw_set(config, name, n, derive_seed(config.seed, name)), device=device)
+            name: TensorExamples(*config.draw(name, n, derive_seed(config.seed, name)), device=device)
             for name, n in config.sizes.items()
         }
         model = config.model.build(config.vocab_size, seed=config.seed).to(device)
         problem = Problem(
             model=model,
             train=train,
-            loss=sequence_loss,
+            loss=self.loss,
             evaluation=sets,
             derive=best_heads,
             weigh=count_scored,
@@ -87,12 +87,6 @@ class SequenceExperiment(SweptExperiment[Config, Prepared]):
         return Cost(work, lambda: timed_sequences(config), example)
 
 
-def draw_set(config: SequencesConfig, name: str, n: int, seed: int) -> Sequences:
-    """Draw n sequences to train on (``"train"``) or of an evaluation set; they depend on the arguments only."""
-    _, shortest, size = config.sets[name]
-    return draw_task(config.task, n, size, config.vocab_size, seed, shortest=shortest)
-
-
 def timed_sequences(config: SequencesConfig) -> Problem:
     """A batch of the longest sequences that are trained on."""
     tokens = torch.zeros(config.loop.batch_size, config.trained_length, dtype=torch.int64)
@@ -100,7 +94,7 @@ def timed_sequences(config: SequencesConfig) -> Problem:
     return Problem(model, TensorExamples(tokens, tokens, tokens), sequence_loss)
 
 
-sequence_table = partial(
+sequence_table: Callable[..., ResultTable] = partial(
     ResultTable,
     metrics=("accuracy", "whole", "loss", *HEAD_SCORES),
     shares=("accuracy", "whole"),

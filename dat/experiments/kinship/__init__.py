@@ -1,0 +1,1 @@
+"""Family relations by length of the chain, told as text."""

@@ -1,0 +1,227 @@
+"""Configuration of runs on family relations, and of grids of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Literal
+
+import torch
+
+from dual_attention._base.digests import stream_seed
+
+from ...data.kinship import FIRST_NAME, FIRST_WORD, LONGEST_CHAIN, draw_stories
+from ...sweeps.grid import Cell, GridConfig
+from ...training.configs import MOST_EXAMPLES, StepLoopConfig, check, check_integers, check_names, check_seed
+from ...training.problem import Batch
+from ..language.config import LanguageOptimConfig
+from ..sequences.config import SequencesConfig, adamw, in_batches
+from ..sequences.model import SequenceModelKeys
+from ..sequences.presets import PRESETS as OF_SEQUENCES
+from ..sequences.presets import TRANSFORMER
+
+TaskName = Literal["in-order", "shuffled"]
+TASKS: tuple[TaskName, ...] = ("in-order", "shuffled")
+MOST_NAMES = 10_000
+MOST_NOISE = 100
+
+LAYERS = 4
+DFF = {"DAT-symbolic": 268, "DAT-symbolic-sym": 284, "DAT-relative": 272, "RCA": 301}
+PRESETS = {
+    name: replace(model, n_layers=LAYERS, name=name)
+    for name, model in {
+        "T": TRANSFORMER,
+        "T-positions": replace(TRANSFORMER, dff=284, pos_enc_type="pos_emb"),
+        "T-relative": replace(TRANSFORMER, dff=284, pos_enc_type="none", relative_positions=16),
+        "T-none": replace(TRANSFORMER, pos_enc_type="none"),
+        "T-gate": replace(TRANSFORMER, dff=268, output_gate="identity"),
+        **{name: replace(OF_SEQUENCES[name], dff=dff) for name, dff in DFF.items()},
+        "DAT-none": replace(OF_SEQUENCES["DAT-symbolic"], dff=268, pos_enc_type="none"),
+    }.items()
+}
+"""Width 64, four blocks, two heads. Positions are rotary, or learned and added to tokens (T-positions), or of Shaw et
+al. in sensory heads (T-relative), or none. T-gate has a linear output gate. Feed-forward widths make them equal in
+trained parameters to 1 %."""
+LABELS = {
+    "T": "Transformer, rotary positions",
+    "T-positions": "Transformer, position embeddings",
+    "T-relative": "Transformer, relative positions",
+    "T-none": "Transformer, no positions",
+    "T-gate": "Transformer, linear gate",
+    "DAT-symbolic": "DAT, symbols by content",
+    "DAT-symbolic-sym": "DAT, symbols by content, symmetric relations",
+    "DAT-relative": "DAT, relative symbols",
+    "DAT-none": "DAT, symbols by content, no positions",
+    "RCA": "DAT with RCA heads",
+}
+
+
+@dataclass(frozen=True)
+class KinshipSets:
+    """Stories that are measured, and names and noise."""
+
+    lengths: tuple[int, ...] = (3, 4, 5, 6, 7, 8, 9, 10)
+    """Lengths of the chains of test stories, which are evaluated after training."""
+    shortest: int = 2
+    """Shortest chain that is trained on."""
+    noise: int = 1
+    """Facts beside the chain that do not matter."""
+    more_noise: int = 6
+    """The same in the test set noise, whose chains are as long as in training."""
+    names: int = 40
+    """Names that are trained on."""
+    new_names: int = 20
+    """Names in the test set names, which are not trained on; its chains are as long as in training."""
+    blind: bool = False
+    """Tell all relations as one. What is then above chance has not been told by them."""
+    n_val: int = 256
+    """Validation stories, of the lengths trained on."""
+    n_test: int = 500
+    """Stories of each length, and of each other test set."""
+
+    def __post_init__(self) -> None:
+        expected = f"different lengths from 1 to {LONGEST_CHAIN}, ascending"
+        fits = self.lengths and min(self.lengths) >= 1 and max(self.lengths) <= LONGEST_CHAIN
+        check(bool(fits) and list(self.lengths) == sorted({*self.lengths}), "data.lengths", expected, self.lengths)
+        check_integers(self, "data", "n_val", "n_test", most=MOST_EXAMPLES)
+        check_integers(self, "data", "names", "new_names", most=MOST_NAMES)
+        check_integers(self, "data", "noise", "more_noise", least=0, most=MOST_NOISE)
+
+
+@dataclass(frozen=True)
+class KinshipDataConfig(KinshipSets):
+    """The stories of a run; every step of training has stories of its own."""
+
+    longest: int = 4
+    """Longest chain that is trained on; all from data.shortest to this are, equally often."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_integers(self, "data", "longest", most=LONGEST_CHAIN)
+        check_integers(self, "data", "shortest", most=self.longest)
+        for key, longest, noise, names in (
+            ("longest", self.longest, self.noise, "names"),
+            ("lengths", max(self.lengths), self.noise, "names"),
+            ("more_noise", self.longest, self.more_noise, "names"),
+            ("new_names", self.longest, self.noise, "new_names"),
+        ):
+            there, needed = getattr(self, names), longest + 1 + noise
+            expected = (
+                f"no more persons than data.{names}={there}, needs {needed} for {longest} relations and {noise} of"
+            )
+            check(needed <= there, f"data.{key}", f"{expected} noise", getattr(self, key))
+
+
+@dataclass(frozen=True, kw_only=True)
+class KinshipConfig(SequencesConfig):
+    """One run: train a causal model on short chains of relations, and measure it on longer ones and on new names."""
+
+    experiment: Literal["kinship"] = "kinship"
+    """Experiment of the run."""
+    task: TaskName = "shuffled"
+    """Order of the facts: along the chain, with noise between them, or shuffled."""
+    data: KinshipDataConfig = field(default_factory=KinshipDataConfig)
+    """Stories."""
+    model: SequenceModelKeys = PRESETS["DAT-symbolic"]
+    """Model; --preset NAME fills these keys."""
+    optim: LanguageOptimConfig = field(default_factory=lambda: adamw(2e-3))
+    """Optimiser."""
+    loop: StepLoopConfig = field(default_factory=lambda: in_batches(2000, 250, eval_every=200, checkpoint_every=500))
+    """Length of training in steps, evaluation and checkpoints."""
+
+    def __post_init__(self) -> None:
+        check_seed(self)
+        self.model.check_length(self.length)
+
+    @property
+    def size(self) -> int:
+        return self.data.longest
+
+    @property
+    def vocab_size(self) -> int:
+        return FIRST_NAME + self.data.names + self.data.new_names
+
+    @property
+    def sets(self) -> Mapping[str, tuple[int, int, int]]:
+        data = self.data
+        trained = data.shortest, data.longest
+        by_length = {str(length): (data.n_test, length, length) for length in data.lengths}
+        others = {name: (data.n_test, *trained) for name in ("names", "noise")}
+        return {"train": (0, *trained), "val": (data.n_val, *trained), **by_length, **others}
+
+    def noise_of(self, name: str) -> int:
+        """Facts of noise in a set."""
+        return self.data.more_noise if name == "noise" else self.data.noise
+
+    @property
+    def trained_length(self) -> int:
+        return 3 * (self.data.longest + self.data.noise) + 3
+
+    @property
+    def length(self) -> int:
+        return max(3 * (size + self.noise_of(name)) + 3 for name, (_, _, size) in self.sets.items())
+
+    def draw(self, name: str, n: int, seed: int) -> Batch:
+        """Stories of a set: tokens, targets and sources of sequences, and the answers of the untrained rule."""
+        (_, shortest, longest), noise, data = self.sets[name], self.noise_of(name), self.data
+        sequences, guesses = draw_stories(
+            n,
+            shortest=shortest,
+            longest=longest,
+            noise=noise,
+            names=(data.names, data.new_names) if name == "names" else (0, data.names),
+            shuffled=self.task == "shuffled",
+            length=3 * (longest + noise) + 3,
+            generator=torch.Generator().manual_seed(stream_seed("kinship", name, seed)),
+        )
+        if data.blind:
+            told = (sequences.tokens >= FIRST_WORD) & (sequences.tokens < FIRST_NAME)
+            sequences.tokens.masked_fill_(told, FIRST_WORD)
+        return *sequences, guesses
+
+    @property
+    def run_name(self) -> str:
+        blind, data = "-blind" if self.data.blind else "", self.data
+        name = f"kinship-{self.task}-to-{data.longest}{blind}-{self.model.folder_name}-seed{self.seed}"
+        return self.output.name or name
+
+
+@dataclass(frozen=True)
+class KinshipGrid(GridConfig):
+    """Every model on stories in both orders, from several seeds."""
+
+    out: str = "runs/reproduce-kinship"
+    seeds: int = 2
+    tasks: tuple[TaskName, ...] = ("shuffled",)
+    """Orders of the facts."""
+    longest: tuple[int, ...] = (4,)
+    """Longest chains that are trained on."""
+    models: tuple[str, ...] = tuple(PRESETS)
+    """Models, by the names of presets."""
+    data: KinshipSets = field(default_factory=KinshipSets)
+    """Stories."""
+    optim: LanguageOptimConfig = field(default_factory=lambda: adamw(2e-3))
+    """Optimiser."""
+    loop: StepLoopConfig = field(default_factory=lambda: in_batches(2000, 250, eval_every=0, checkpoint_every=0))
+    """Length of training. Cells are not evaluated before their end and write no checkpoints."""
+
+    presets: ClassVar[Mapping[str, SequenceModelKeys]] = PRESETS
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_names("tasks", self.tasks, TASKS)
+
+    def points(self) -> list[dict[str, Any]]:
+        return [
+            {"task": task, "longest": longest, "model": model}
+            for task in self.tasks
+            for longest in self.longest
+            for model in self.models
+        ]
+
+    def run_config(self, cell: Cell) -> KinshipConfig:
+        data = KinshipDataConfig(longest=cell["longest"], **vars(self.data))
+        model = self.presets[cell["model"]]
+        return KinshipConfig(
+            seed=cell.seed, task=cell["task"], data=data, model=model, optim=self.optim, loop=self.loop
+        )
