@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal
+from typing import Literal
 
 import torch
 
 from dual_attention._base.digests import stream_seed
 
 from ...data.kinship import FIRST_NAME, FIRST_WORD, LONGEST_CHAIN, draw_stories
-from ...sweeps.grid import Cell, GridConfig
-from ...training.configs import MOST_EXAMPLES, StepLoopConfig, check, check_integers, check_names, check_seed
+from ...training.configs import StepLoopConfig, check, check_integers, check_seed
 from ...training.problem import Batch
 from ..language.config import LanguageOptimConfig
-from ..sequences.config import SequencesConfig, adamw, in_batches
+from ..sequences.config import LengthGrid, LengthSets, SequencesConfig, adamw, in_batches
 from ..sequences.model import SequenceModelKeys
 from ..sequences.presets import PRESETS as OF_SEQUENCES
 from ..sequences.presets import TRANSFORMER
@@ -42,22 +41,10 @@ PRESETS = {
 """Width 64, four blocks, two heads. Positions are rotary, or learned and added to tokens (T-positions), or of Shaw et
 al. in sensory heads (T-relative), or none. T-gate has a linear output gate. Feed-forward widths make them equal in
 trained parameters to 1 %."""
-LABELS = {
-    "T": "Transformer, rotary positions",
-    "T-positions": "Transformer, position embeddings",
-    "T-relative": "Transformer, relative positions",
-    "T-none": "Transformer, no positions",
-    "T-gate": "Transformer, linear gate",
-    "DAT-symbolic": "DAT, symbols by content",
-    "DAT-symbolic-sym": "DAT, symbols by content, symmetric relations",
-    "DAT-relative": "DAT, relative symbols",
-    "DAT-none": "DAT, symbols by content, no positions",
-    "RCA": "DAT with RCA heads",
-}
 
 
 @dataclass(frozen=True)
-class KinshipSets:
+class KinshipSets(LengthSets):
     """Stories that are measured, and names and noise."""
 
     lengths: tuple[int, ...] = (3, 4, 5, 6, 7, 8, 9, 10)
@@ -74,16 +61,10 @@ class KinshipSets:
     """Names in the test set names, which are not trained on; its chains are as long as in training."""
     blind: bool = False
     """Tell all relations as one. What is then above chance has not been told by them."""
-    n_val: int = 256
-    """Validation stories, of the lengths trained on."""
-    n_test: int = 500
-    """Stories of each length, and of each other test set."""
 
     def __post_init__(self) -> None:
-        expected = f"different lengths from 1 to {LONGEST_CHAIN}, ascending"
-        fits = self.lengths and min(self.lengths) >= 1 and max(self.lengths) <= LONGEST_CHAIN
-        check(bool(fits) and list(self.lengths) == sorted({*self.lengths}), "data.lengths", expected, self.lengths)
-        check_integers(self, "data", "n_val", "n_test", most=MOST_EXAMPLES)
+        super().__post_init__()
+        check(max(self.lengths) <= LONGEST_CHAIN, "data.lengths", f"at most {LONGEST_CHAIN}", self.lengths)
         check_integers(self, "data", "names", "new_names", most=MOST_NAMES)
         check_integers(self, "data", "noise", "more_noise", least=0, most=MOST_NOISE)
 
@@ -187,41 +168,20 @@ class KinshipConfig(SequencesConfig):
 
 
 @dataclass(frozen=True)
-class KinshipGrid(GridConfig):
+class KinshipGrid(LengthGrid):
     """Every model on stories in both orders, from several seeds."""
 
     out: str = "runs/reproduce-kinship"
-    seeds: int = 2
     tasks: tuple[TaskName, ...] = ("shuffled",)
     """Orders of the facts."""
     longest: tuple[int, ...] = (4,)
-    """Longest chains that are trained on."""
     models: tuple[str, ...] = tuple(PRESETS)
-    """Models, by the names of presets."""
     data: KinshipSets = field(default_factory=KinshipSets)
     """Stories."""
     optim: LanguageOptimConfig = field(default_factory=lambda: adamw(2e-3))
-    """Optimiser."""
     loop: StepLoopConfig = field(default_factory=lambda: in_batches(2000, 250, eval_every=0, checkpoint_every=0))
-    """Length of training. Cells are not evaluated before their end and write no checkpoints."""
 
-    presets: ClassVar[Mapping[str, SequenceModelKeys]] = PRESETS
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_names("tasks", self.tasks, TASKS)
-
-    def points(self) -> list[dict[str, Any]]:
-        return [
-            {"task": task, "longest": longest, "model": model}
-            for task in self.tasks
-            for longest in self.longest
-            for model in self.models
-        ]
-
-    def run_config(self, cell: Cell) -> KinshipConfig:
-        data = KinshipDataConfig(longest=cell["longest"], **vars(self.data))
-        model = self.presets[cell["model"]]
-        return KinshipConfig(
-            seed=cell.seed, task=cell["task"], data=data, model=model, optim=self.optim, loop=self.loop
-        )
+    presets = PRESETS
+    run = KinshipConfig
+    run_data = KinshipDataConfig
+    known = TASKS

@@ -20,7 +20,7 @@ from ...training.problem import Batch, LossFunction
 from ..sequences.config import in_batches
 from ..sequences.experiment import PLOT, SequenceExperiment, sequence_table
 from ..sequences.problem import HEAD_SCORES, sequence_loss
-from .config import LABELS, PRESETS, TASKS, KinshipConfig, KinshipDataConfig, KinshipGrid, KinshipSets
+from .config import PRESETS, TASKS, KinshipConfig, KinshipDataConfig, KinshipGrid, KinshipSets
 
 NAMES = "Ada Ben Cem Dua Eli Fay Gus Hal Ida Jon Kai Lea Max Noa Ola Pia Quy Ron Sam Tea Uma Vic Wen Xia Yan Zoe"
 
@@ -116,7 +116,7 @@ class Kinship(SequenceExperiment[KinshipConfig]):
         counted="stories",
         axes=(
             Axis("task", "task", "facts", "orders of facts", order=TASKS),
-            Axis("model", "model.name", "model", "models", order=tuple(PRESETS), labels=LABELS),
+            Axis("model", "model.name", "model", "models", order=tuple(PRESETS)),
             Axis("longest", "data.longest", "longest chain trained on", "longest", number=True, prefix="to"),
         ),
         set_names={"val": "validation", "names": "names never trained on", "noise": "more noise"},
@@ -136,8 +136,7 @@ class Kinship(SequenceExperiment[KinshipConfig]):
 
     def headline(self, result: Mapping[str, Any]) -> str:
         blind = ", relations hidden" if result.get("blind") else ""
-        model = self.table.curve_axis.label(result["model"])
-        return f"kinship, facts {result['task']}, chains to {result['longest']}{blind}: {model}"
+        return f"kinship, facts {result['task']}, chains to {result['longest']}{blind}: {result['model']}"
 
     def identity(self, config: KinshipConfig) -> dict[str, Any]:
         blind = int(config.data.blind)

@@ -61,16 +61,16 @@ class MatricesDataConfig(MatrixRules):
         check_integers(self, "data", "n_val", "n_test", most=MOST_EXAMPLES)
         check_integers(self, "data", "attributes", "ruled", most=MOST_ATTRIBUTES)
         check_integers(self, "data", "values", least=LEAST_VALUES, most=MOST_VALUES)
-        for name, most in (("held_out_values", self.values - LEAST_VALUES), ("held_out_rules", len(self.rules) - 1)):
-            given, whole = getattr(self, name), name.removeprefix("held_out_")
-            left = f", so that {LEAST_VALUES} of {self.values} values" if whole == "values" else ", so that one rule"
-            check(0 <= given <= most, f"data.{name}", f"0 to {most}{left} can be trained on", given)
         fits = 0 < len({*self.rules}) == len(self.rules)
         check(fits, "data.rules", "different rules, at least one", self.rules)
-        for name in ("noise", "more_noise"):
-            most = self.attributes - self.ruled
-            expected = f"0 to {most}, the attributes that have no rule"
-            check(0 <= getattr(self, name) <= most, f"data.{name}", expected, getattr(self, name))
+        limits = {
+            "held_out_values": (self.values - LEAST_VALUES, f"so that {LEAST_VALUES} of {self.values} are trained on"),
+            "held_out_rules": (len(self.rules) - 1, "so that one is trained on"),
+            **dict.fromkeys(("noise", "more_noise"), (self.attributes - self.ruled, "the attributes without a rule")),
+        }
+        for name, (most, why) in limits.items():
+            given = getattr(self, name)
+            check(0 <= given <= most, f"data.{name}", f"0 to {max(most, 0)}, {why}", given)
         expected = f"a power of two from 2 to {2**self.ruled}, of {self.ruled} attributes with a rule"
         check(self.answers in [2**i for i in range(1, self.ruled + 1)], "data.answers", expected, self.answers)
         check_integers(self, "data", "width", most=1024)

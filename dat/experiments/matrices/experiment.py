@@ -18,7 +18,7 @@ from ...training.experiment import Prepared, count_parameters
 from ...training.problem import Batch, Problem, TensorExamples, classification_loss
 from ..stream import Stream
 from .config import MatricesConfig, MatricesGrid
-from .model import LABELS, PRESETS
+from .model import PRESETS
 from .sheet import MatricesSheet
 
 SETS = {
@@ -50,7 +50,7 @@ class ProgressiveMatrices(SweptExperiment[MatricesConfig, Prepared]):
         "long a grid takes here. Cells that are done are skipped, so the same command continues after Ctrl-C. Writes "
         "results.csv and comparison.md into the folder.",
         "plot": "Table from the results of one or several grids, finished or not.",
-        "data": "Draw a matrix of each set, with its answers; the right one is outlined.",
+        "data": "Draw a matrix of each set, with its answers; the right one is named.",
     }
     Config = MatricesConfig
     Sheet = MatricesSheet
@@ -75,7 +75,7 @@ class ProgressiveMatrices(SweptExperiment[MatricesConfig, Prepared]):
         counted="matrices",
         axes=(
             Axis("form", "data.form", "panels", "forms"),
-            Axis("model", "model.name", "model", "models", order=tuple(PRESETS), labels=LABELS),
+            Axis("model", "model.name", "model", "models", order=tuple(PRESETS)),
             Axis("training_steps", "loop.steps", "steps of training", "steps", number=True, prefix="steps"),
         ),
         scale=100.0,
@@ -90,7 +90,7 @@ class ProgressiveMatrices(SweptExperiment[MatricesConfig, Prepared]):
 
     def headline(self, result: Mapping[str, Any]) -> str:
         blind = ", context hidden" if result.get("blind") else ""
-        return f"matrices, {result['form']}{blind}: {self.table.curve_axis.label(result['model'])}"
+        return f"matrices, {result['form']}{blind}: {result['model']}"
 
     def identity(self, config: MatricesConfig) -> dict[str, Any]:
         return {**super().identity(config), "blind": int(config.data.blind)}

@@ -351,10 +351,13 @@ class LengthGrid(GridConfig):
     """Length of training. Cells are not evaluated before their end and write no checkpoints."""
 
     presets: ClassVar[Mapping[str, SequenceModelKeys]] = PRESETS
+    run: ClassVar[type[Any]] = LengthConfig
+    run_data: ClassVar[type[Any]] = LengthDataConfig
+    known: ClassVar[tuple[str, ...]] = LENGTH_TASKS
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_names("tasks", self.tasks, LENGTH_TASKS)
+        check_names("tasks", self.tasks, self.known)
         low, high = 2, LONGEST_LENGTH
         check(low <= min(self.longest) and max(self.longest) <= high, "longest", f"{low} to {high:,}", self.longest)
 
@@ -366,7 +369,7 @@ class LengthGrid(GridConfig):
             for model in self.models
         ]
 
-    def run_config(self, cell: Cell) -> LengthConfig:
-        data = LengthDataConfig(longest=cell["longest"], **vars(self.data))
+    def run_config(self, cell: Cell) -> Any:
+        data = self.run_data(longest=cell["longest"], **vars(self.data))
         model = self.presets[cell["model"]]
-        return LengthConfig(seed=cell.seed, task=cell["task"], data=data, model=model, optim=self.optim, loop=self.loop)
+        return self.run(seed=cell.seed, task=cell["task"], data=data, model=model, optim=self.optim, loop=self.loop)

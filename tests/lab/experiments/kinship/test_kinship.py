@@ -108,8 +108,8 @@ def test_a_model_is_trained_and_evaluated(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--data.lengths=[5,4]"], "data.lengths: expected different lengths from 1 to 10, ascending, got (5, 4)"),
-        (["--data.lengths=[11]"], "data.lengths: expected different lengths from 1 to 10, ascending, got (11,)"),
+        (["--data.lengths=[5,4]"], "data.lengths: expected different lengths from 2 to 1,024, ascending, got (5, 4)"),
+        (["--data.lengths=[11]"], "data.lengths: expected at most 10, got (11,)"),
         (["--data.names=11"], "data.lengths: expected no more persons than data.names=11, needs 12 for 10 relations"),
         (["--data.new_names=5"], "data.new_names: expected no more persons than data.new_names=5, needs 6 for 4"),
         (

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from dat.cli.main import main
-from dat.experiments.matrices.config import MatricesConfig, MatricesDataConfig, MatricesGrid
+from dat.experiments.matrices.config import MatricesConfig, MatricesDataConfig
 from dat.experiments.matrices.experiment import ProgressiveMatrices
 from dat.experiments.matrices.model import PRESETS
 from dat.sweeps.grid import cells
@@ -108,11 +108,14 @@ def test_a_model_is_trained_and_evaluated(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--data.held_out_values=12"], "data.held_out_values: expected 0 to 6, so that 4 of 10 values can be"),
+        (
+            ["--data.held_out_values=12"],
+            "data.held_out_values: expected 0 to 6, so that 4 of 10 are trained on",
+        ),
         (["--data.values=13"], "data.values: expected an integer from 4 to 12, got 13"),
-        (["--data.held_out_rules=4"], "data.held_out_rules: expected 0 to 3, so that one rule can be"),
+        (["--data.held_out_rules=4"], "data.held_out_rules: expected 0 to 3, so that one is trained on, got 4"),
         (["--data.rules=[constant,constant]"], "data.rules: expected different rules, at least one"),
-        (["--data.ruled=5"], "data.more_noise: expected 0 to 1, the attributes that have no rule, got 3"),
+        (["--data.ruled=5"], "data.more_noise: expected 0 to 1, the attributes without a rule, got 3"),
         (["--data.answers=6"], "data.answers: expected a power of two from 2 to 8, of 3 attributes with a rule, got 6"),
         (["--data.form=drawings", "--data.attributes=7"], "data.attributes: expected at most 6 in drawings, got 7"),
         (["--data.form=drawings", "--data.width=19"], "data.width: expected at least 20 pixels for 10 values, got 19"),
@@ -151,8 +154,3 @@ def test_a_picture_is_drawn(tmp_path, capsys):
     picture = tmp_path / "matrices.png"
     assert main(["data", "matrices", f"--out={picture}"]) == 0
     assert picture.read_bytes()[:4] == b"\x89PNG"
-
-
-def test_models_of_a_study():
-    mine = MatricesGrid.with_presets({"mine": PRESETS["dat"]})
-    assert mine(models=("mine",)).config(cells(MATRICES, mine(models=("mine",)))[0]).model == PRESETS["dat"]
