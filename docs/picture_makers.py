@@ -17,6 +17,8 @@ GAMES = "studies/relational_games"
 SINGLE = {
     f"{IMAGES}/demo/learning_curves.png": "dat demo",
     f"{IMAGES}/demo/relation.png": "dat demo",
+    f"{IMAGES}/matrices.png": "dat data matrices",
+    f"{IMAGES}/kinship.png": "dat data kinship",
     f"{IMAGES}/coordinate-check.png": "python docs/coordinate_check.py",
     "studies/digit_games/images/examples.png": "dat data studies/digit_games/experiment.py",
     "studies/language/results/trainer.png": "python benchmarks/compare_trainer.py",
