@@ -53,6 +53,12 @@ class Command:
 
 FIXED = (
     Command(
+        ("compare",),
+        "DATA [--target COLUMN] ...",
+        "compare:compare",
+        "models on a table, pictures or texts of yours, with intervals and a figure",
+    ),
+    Command(
         ("evaluate",), "CHECKPOINT [--text FILE]", "evaluate:evaluate", "accuracies, or perplexity, of a trained model"
     ),
     Command(("generate",), "CHECKPOINT PROMPT", "generate:generate", "let a language model continue a text"),

@@ -246,7 +246,7 @@ def load_data(
         "listed": config.order == "shuffled",
     }
     common: dict[str, Any] = {"vocab_size": vocab_size, "device": device}
-    train, val = (source, given) if given else _split(source, config.val_fraction, context, tokenizer.end)
+    train, val = (source, given) if given else split_off(source, config.val_fraction, context, tokenizer.end)
     origin = {"train": train.origin, "val": val.origin, "train_tokens": train.size}
     to_train = TextSequences(train.arrays, context, name=train.name, **order, **common)
     scored = first_tokens(val.arrays, config.val_tokens, context) or val.arrays  # which are too short, as it says
@@ -292,7 +292,7 @@ def _files(paths: tuple[str, ...] | str, argument: str) -> FoundFiles:
         raise FileNotFoundError(f"{error}; {WHERE}" if argument.startswith("data.") else str(error)) from error
 
 
-def _split(source: TokenSource, fraction: float, context: int, end: int) -> tuple[TokenSource, TokenSource]:
+def split_off(source: TokenSource, fraction: float, context: int, end: int) -> tuple[TokenSource, TokenSource]:
     """All documents but some, and those: a share of the tokens, but at least one sequence; each document once."""
     documents = find_documents(source.arrays, end) if source.documents is None else source.documents
     try:

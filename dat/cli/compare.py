@@ -1,0 +1,134 @@
+"""``dat compare DATA``: models on data of the user's own, each at a learning rate that validation chooses."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from dual_attention._base.files import write_atomically
+from dual_attention._base.words import counted, listed, printable
+
+from ..experiments.own_data.config import RATES, ComparisonGrid, RatesGrid
+from ..experiments.own_data.experiment import chosen_rates, lines_of_comparison, told_of
+from ..experiments.own_data.kinds import OwnData, forget_data, load_own
+from ..sweeps.durations import rates
+from ..sweeps.grid import GridFolder, cells
+from ..sweeps.report import contrasts_text
+from ..sweeps.reproduce import reproduce, time_left
+from ..sweeps.results import cell_rows, sound_cells, to_csv
+from ..training.config_io import OptionParser, build_parser, parse_config
+from ..training.interrupt import Interrupted
+from ..training.tables import show
+
+ABOUT = (
+    "Compare models on data of yours: a table (CSV, TSV, Parquet; --target names the column to predict), a folder with "
+    "a folder of pictures for each class, or texts. Each model tries the same learning rates and takes the one that is "
+    "best on the validation set; then it is trained from several seeds and measured on the test set, beside a rule "
+    "that learns nothing. The same command continues after Ctrl-C. Writes results.csv, split.csv, "
+    "comparison.md, contrasts.md and figures/comparison.png."
+)
+
+
+def comparison_parser(prog: str) -> OptionParser:
+    """The options of ``dat compare``."""
+    parser = build_parser(ComparisonGrid, prog=prog, description=ABOUT)
+    parser.usage = "%(prog)s DATA [--target COLUMN] [--KEY VALUE ...]"
+    parser.add_argument("--dry_run", action="store_true", help="Say what is there and how long it takes, and stop.")
+    parser.add_argument("--quiet", action="store_true", help="Print nothing but errors.")
+    return parser
+
+
+def in_full(arguments: Sequence[str]) -> list[str]:
+    """The arguments with DATA as ``--path``, lists of names in brackets, and a folder that is named after the data."""
+    words = [*arguments]
+    if words and not words[0].startswith("-"):
+        words[0] = f"--path={words[0]}"
+        name = printable(Path(words[0].partition("=")[2]).resolve().stem)
+        words.insert(0, f"--out=runs/compare-{name}")
+    for place, word in enumerate(words):
+        for name in ("models", "categories", "leave_out"):
+            before = place and words[place - 1] == f"--{name}"
+            value = word if before else word.partition("=")[2] if word.startswith(f"--{name}=") else ""
+            if value and not value.startswith("["):
+                words[place] = ("" if before else f"--{name}=") + f"[{value}]"
+    return words
+
+
+def compare(prog: str, arguments: Sequence[str]) -> int:
+    """``dat compare DATA``."""
+    parser = comparison_parser(prog)
+    grid, options = parse_config(parser, ComparisonGrid, in_full(arguments))
+    if not grid.path:
+        raise ValueError("dat compare: expected DATA next, a table, a folder of pictures, or texts; --help says more")
+    forget_data()
+    data = load_own(grid)
+    grid = replace(grid, contents=data.digest, n_train=grid.n_train or data.sizes["train"])
+    before = RatesGrid.before(grid)
+    tuning, folder = GridFolder(told_of(data, before), before.out), GridFolder(told_of(data, grid), grid.out)
+    grid = at_own_rates(tuning, before, grid, data)
+    folder.check(grid)
+    if tuning.config.exists():
+        tuning.check(before)
+    if not options.quiet:
+        show(f"{data.about}\n{estimate_text(tuning, before, folder, grid)}")
+    if options.dry_run:
+        show("Nothing was run (--dry_run).")
+        return 0
+    with folder.locked():
+        folder.open(grid)
+        if data.parts:
+            write_atomically(
+                folder.path / "split.csv", to_csv([{"row": row, "part": part} for row, part in data.parts])
+            )
+    try:
+        reproduce(tuning.experiment, before, quiet=options.quiet)
+        grid = at_own_rates(tuning, before, grid, data)
+        reproduce(folder.experiment, grid, quiet=options.quiet)
+    except Interrupted:
+        raise Interrupted(f"the same command continues: {prog} {' '.join(map(shlex.quote, arguments))}") from None
+    write_report(folder, grid, quiet=options.quiet)
+    return 0
+
+
+def at_own_rates(folder: GridFolder, before: RatesGrid, grid: ComparisonGrid, data: OwnData) -> ComparisonGrid:
+    """The grid at the learning rates that the runs in a folder choose, as far as they are done."""
+    done = cell_rows(folder.experiment, sound_cells(folder.path))
+    return replace(grid, lr_of=chosen_rates(done, before, data.measure) or None)
+
+
+def estimate_text(tuning: GridFolder, before: RatesGrid, folder: GridFolder, grid: ComparisonGrid) -> str:
+    """The runs to come and the time that they take, in words."""
+    every = [(own, of, cell) for own, of in ((tuning, before), (folder, grid)) for cell in cells(own.experiment, of)]
+    waiting = [(own, of, cell) for own, of, cell in every if cell in own.left([cell])]
+    arm = lambda cell: cell["model"].partition("-lr")[0]  # noqa: E731
+    rate_of = rates(folder, grid, cells(folder.experiment, grid)) if waiting else {}
+    known = [
+        rate_of[arm(cell)] * own.experiment.cost(of.config(cell)).work if arm(cell) in rate_of else None
+        for own, of, cell in waiting
+    ]
+    tried = ", ".join(f"{rate:g}" for rate in sorted(RATES[: grid.budget]))
+    return (
+        f"runs: {counted(len(before.lr_of or {}), 'run')} to choose learning rates ({tried}), "
+        f"{counted(len(every) - len(before.lr_of or {}), 'run')} to compare; {len(every) - len(waiting)} done; "
+        f"{time_left(known, grid, 'model')}"
+    )
+
+
+def write_report(folder: GridFolder, grid: ComparisonGrid, *, quiet: bool) -> None:
+    """Write the differences of a comparison that is done, and show its table."""
+    table, rows = folder.experiment.table, cell_rows(folder.experiment, sound_cells(folder.path))
+    write_atomically(folder.path / "contrasts.md", contrasts_text(table, rows, grid.models[0]))
+    if quiet:
+        return
+    show(lines_of_comparison(table, rows, grid))
+    tried, own = RATES[: grid.budget], grid.lr_of or {}
+    edge = [model for model, rate in own.items() if len(tried) > 2 and rate in (min(tried), max(tried))]
+    show(
+        f"mean ± half of the 95 % t-interval over {counted(grid.seeds, 'seed')}; all have one split, so the interval does "
+        "not cover other test sets"
+    )
+    if edge:
+        show(f"{listed(edge)}: the best learning rate is the last that was tried; a larger --budget tries more")
+    show(f"{folder.path}: results.csv, comparison.md, contrasts.md, figures/comparison.png, rates/comparison.md")

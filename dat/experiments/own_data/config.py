@@ -1,0 +1,201 @@
+"""Configuration of a comparison on one's own data: the data, the models, and the grids of runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from ...data.tables import Task
+from ...sweeps.grid import Cell, GridConfig
+from ...training.configs import (
+    MOST_EPOCHS,
+    MOST_EXAMPLES,
+    WIDEST,
+    LoopConfig,
+    MachineConfig,
+    OptimConfig,
+    OutputConfig,
+    check,
+    check_integers,
+    check_names,
+    check_seed,
+)
+from ..model_keys import LONGEST, MOST_LAYERS
+
+RULE = "untrained"
+"""Name of the rule that answers every example alike."""
+ARMS = ("dat", "transformer", "gated", "relational")
+"""Models: half of the heads relational; none; none, and a linear gate on what heads bring; all heads relational."""
+RATES = (3e-3, 1e-3, 1e-2, 3e-4, 3e-2, 1e-4)
+"""Learning rates, in the order in which a larger budget tries them."""
+FEWEST_STEPS = 400
+"""Steps of training, about, unless its length is given."""
+FEWEST_EPOCHS = 5
+"""Passes through the data of a training, at least, unless its length is given."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnSource:
+    """The data, what is predicted of them, and how they are split."""
+
+    path: str = ""
+    """A table (CSV, TSV, Parquet), a folder with a folder of pictures for each class, or texts: a file or a folder."""
+    target: str | None = None
+    """Column of a table that is predicted."""
+    test: str | None = None
+    """Table or texts to test on; null keeps a fifth apart. Pictures to test on are in the folders train and test."""
+    task: Task | None = None
+    """Prediction of a column: classes, or a number; null takes classes for texts and for few whole numbers."""
+    categories: tuple[str, ...] | None = None
+    """Columns whose values are categories, whatever they look like."""
+    leave_out: tuple[str, ...] | None = None
+    """Columns that are not used, such as numbers of rows."""
+    image_size: int = 32
+    """Width and height that pictures are given."""
+    context: int = 128
+    """Bytes of a text that a model sees at once; items that are kept of a sequence in a table."""
+    split_seed: int = 0
+    """Seed of the split of rows and pictures. All runs have the same split; that of texts has no seed."""
+    n_train: int | None = None
+    """Examples to train on; null takes all that are not kept apart."""
+    contents: str | None = None
+    """Digest of the data, which the command fills in: results on other data are never mixed."""
+
+    def __post_init__(self) -> None:
+        check_integers(self, "", "n_train", most=MOST_EXAMPLES)
+        check_integers(self, "", "image_size", least=8, most=1024)
+        check(self.image_size % 8 == 0, "image_size", "a multiple of 8, the patches along a side", self.image_size)
+        check_integers(self, "", "context", least=8, most=LONGEST)
+        check_seed(self, name="split_seed")
+
+    @property
+    def data(self) -> OwnSource:
+        """These keys alone."""
+        return OwnSource(**{about.name: getattr(self, about.name) for about in fields(OwnSource)})
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArmSize:
+    """The size of all models."""
+
+    d_model: int = 64
+    """Width of the models."""
+    n_layers: int = 2
+    """Blocks of each model."""
+    n_heads: int = 4
+    """Heads of each block, an even number: a DAT has half of them of each kind."""
+    dropout_rate: float = 0.1
+    """Dropout rate."""
+
+    def __post_init__(self) -> None:
+        check_integers(self, "", "d_model", "n_heads", most=WIDEST)
+        check_integers(self, "", "n_layers", most=MOST_LAYERS)
+        check(self.n_heads % 2 == 0, "n_heads", "an even number", self.n_heads)
+        fits = self.d_model % (2 * self.n_heads) == 0
+        check(fits, "d_model", f"a multiple of {2 * self.n_heads}, twice n_heads", self.d_model)
+        check(0 <= self.dropout_rate < 1, "dropout_rate", "a number in [0, 1)", self.dropout_rate)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArmConfig(ArmSize):
+    """A model of the comparison."""
+
+    name: str
+    """Name in results."""
+    arm: str
+    """Kind of model, one of :data:`ARMS`, or :data:`RULE`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparisonConfig:
+    """One run: train a model on the data."""
+
+    experiment: str = "compare"
+    seed: int = 0
+    data: OwnSource
+    model: ArmConfig
+    tuning: bool = False
+    """Measure on the validation set alone."""
+    optim: OptimConfig = field(default_factory=OptimConfig)
+    loop: LoopConfig = field(default_factory=LoopConfig)
+    machine: MachineConfig = field(default_factory=MachineConfig)
+    output: OutputConfig = field(default_factory=OutputConfig)
+
+    @property
+    def run_name(self) -> str:
+        """Name of the run folder."""
+        return self.output.name or f"compare-{self.model.name}-seed{self.seed}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparisonGrid(OwnSource, ArmSize, GridConfig):
+    """Models on data of yours, at learning rates that validation chooses, from several seeds."""
+
+    seeds: int = 5
+    models: tuple[str, ...] = ARMS[:3]
+    """Models, the first of which the others are compared with: dat (half of the heads relational), transformer, gated
+    (a Transformer with a linear gate), relational (all heads). As large as a dat, within a hundredth or so."""
+    budget: int = 3
+    """Learning rates that are tried for each model, one run each, of which the best on the validation set is taken."""
+    epochs: int | None = None
+    """Passes through the data of a training; null takes as many as have about 400 steps, and at least 5."""
+    batch_size: int = 32
+    """Examples in one step of training."""
+
+    def __post_init__(self) -> None:
+        OwnSource.__post_init__(self)
+        ArmSize.__post_init__(self)
+        GridConfig.__post_init__(self)
+        check_names("models", self.models, ARMS)
+        check_integers(self, "", "budget", most=len(RATES))
+        check_integers(self, "", "epochs", most=MOST_EPOCHS)
+        check_integers(self, "", "batch_size", most=MOST_EXAMPLES)
+
+    @property
+    def optim(self) -> OptimConfig:
+        """AdamW with a cosine."""
+        return OptimConfig(
+            optimizer="adamw", lr=RATES[0], weight_decay=0.01, schedule="cosine", warmup_steps=20, grad_clip=1.0
+        )
+
+    def check_extends(self, older: Any) -> None:
+        super().check_extends(older)
+        expected = f"{older.budget}, by which the learning rates in {self.out} were chosen, or another --out"
+        check(self.budget == older.budget, "budget", expected, self.budget)
+
+    def arms(self) -> list[str]:
+        """Names of the models of a trial."""
+        return [*dict.fromkeys(self.models), RULE]
+
+    def points(self) -> list[dict[str, Any]]:
+        return [{"model": name, "n_train": self.n_train} for name in self.arms()]
+
+    def run_config(self, cell: Cell) -> ComparisonConfig:
+        arm, n_train = cell["model"].partition("-lr")[0], cell["n_train"]
+        steps = -(-n_train // self.batch_size)
+        epochs = self.epochs or max(FEWEST_EPOCHS, round(FEWEST_STEPS / steps))
+        return ComparisonConfig(
+            seed=cell.seed,
+            data=self.data,
+            model=ArmConfig(name=cell["model"], arm=arm, **{f.name: getattr(self, f.name) for f in fields(ArmSize)}),
+            tuning=isinstance(self, RatesGrid),
+            optim=self.optim,
+            loop=LoopConfig(
+                epochs=1 if arm == RULE else epochs, batch_size=self.batch_size, eval_every=0, checkpoint_every=0
+            ),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RatesGrid(ComparisonGrid):
+    """Every model at every learning rate of the budget, from one seed."""
+
+    @classmethod
+    def before(cls, grid: ComparisonGrid) -> RatesGrid:
+        """The runs that choose the learning rates of a comparison."""
+        same = {about.name: getattr(grid, about.name) for about in fields(ComparisonGrid)}
+        rates = {f"{model}-lr{rate:g}": rate for model in grid.arms()[:-1] for rate in RATES[: grid.budget]}
+        return cls(**{**same, "out": f"{grid.out}/rates", "seeds": 1, "keep_weights": False, "lr_of": rates})
+
+    def arms(self) -> list[str]:
+        return list(self.lr_of or {})

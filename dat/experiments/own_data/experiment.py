@@ -1,0 +1,188 @@
+"""Models on one's own data as an experiment: their runs, the choice of learning rates, tables and a figure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from dual_attention._base.colours import MUTED
+from dual_attention._base.extras import require
+from dual_attention._base.intervals import half_width
+from dual_attention._base.plots import house_style, matplotlib_figure, save_figure
+
+from ...sweeps.curves import SPARE
+from ...sweeps.durations import EVALUATION_SHARE
+from ...sweeps.experiment import Cost, SweptExperiment
+from ...sweeps.report import differences, digits_of, mean_text
+from ...sweeps.table import Axis, ResultTable
+from ...training.device import prepare_device
+from ...training.experiment import Prepared, without_values
+from ...training.metrics import Row
+from ...training.problem import Batch, Examples, Problem
+from ...training.seeding import derive_seed
+from .config import RULE, ComparisonConfig, ComparisonGrid, RatesGrid
+from .kinds import ACCURACY, BITS, RMSE, OwnData, load_own
+from .models import build_arm
+
+TITLES = {ACCURACY: "accuracy", RMSE: "root mean squared error", BITS: "bits per byte"}
+"""Measures in words."""
+COLOURS = {"dat": "#1f6fb4", "transformer": "#8c8c8c", "gated": "#2e8b57", "relational": "#63b0e8", RULE: "#c44e52"}
+
+
+class _First:
+    """The first of some examples."""
+
+    def __init__(self, examples: Examples, n: int) -> None:
+        self.examples, self.n = examples, n
+
+    def __len__(self) -> int:
+        return self.n
+
+    def batch(self, indices: Tensor) -> Batch:
+        return self.examples.batch(indices)
+
+
+class Comparison(SweptExperiment[ComparisonConfig, Prepared]):
+    """Models on one's own data."""
+
+    name = "compare"
+    title = "a comparison on own data"
+    Config = ComparisonConfig
+    Grid = ComparisonGrid
+    table = ResultTable(
+        metrics=(ACCURACY, RMSE, BITS, "loss"),
+        axes=(
+            Axis("model", "model.name", "model", "models"),
+            Axis("n_train", "data.n_train", "training examples", "training examples", number=True, prefix="n"),
+        ),
+        measures={"test": "test set"},
+        tabled={"val": "validation set"},
+    )
+
+    def prepare(self, config: ComparisonConfig, *, cache: Path, run: Path | None = None) -> Prepared:
+        device, data = prepare_device(config.machine), load_own(config.data)
+        sets = dict(data.sets(device))
+        train = sets.pop("train")
+        torch.manual_seed(derive_seed(config.seed, "weights"))
+        problem = Problem(
+            model=model_of(data, config).to(device),
+            train=_First(train, config.data.n_train or len(train)),
+            loss=data.loss,
+            evaluation={"val": sets["val"]} if config.tuning else sets,
+            derive=data.derive,
+        )
+        return Prepared(problem, device)
+
+    def empty_model(self, config: ComparisonConfig) -> nn.Module:
+        with without_values():
+            return model_of(load_own(config.data), config)
+
+    def row(self, result: Mapping[str, Any]) -> Row:
+        measure = next(metric for metric in self.table.metrics if metric in result)
+        scale = 100.0 if measure == ACCURACY else 1.0
+        row = {**self.table.columns_of_run(result)}
+        row.update({name: float(f"{scale * value:.6g}") for name, value in result[measure].items()})
+        row.update({f"{name}_loss": float(f"{value:.6g}") for name, value in result["loss"].items()})
+        return {**row, "steps": result["steps"], "seconds": result["seconds"]}
+
+    def cost(self, config: ComparisonConfig) -> Cost:
+        sizes = load_own(config.data).sizes
+        evaluated = sizes["val"] + (0 if config.tuning else sizes["test"])
+        return Cost(config.loop.epochs * (config.data.n_train or sizes["train"]) + EVALUATION_SHARE * evaluated)
+
+    def headline(self, result: Mapping[str, Any]) -> str:
+        return f"{result['model']}, {result['n_train']:,} examples"
+
+
+def model_of(data: OwnData, config: ComparisonConfig) -> nn.Module:
+    """The model of a run, drawn from the global generator."""
+    return data.rule() if config.model.arm == RULE else build_arm(data.build, config.model)
+
+
+def told_of(data: OwnData, grid: ComparisonGrid) -> Comparison:
+    """The experiment whose tables and figure speak of these data."""
+    unit, arms = f" {data.unit}" if data.unit else "", tuple(grid.arms())
+    rule = {RULE: f"{RULE} ({data.rule_in_words})"}
+    axis = replace(Comparison.table.axes[0], order=arms, labels=rule)
+    table = replace(
+        Comparison.table,
+        axes=(axis, Comparison.table.axes[1]),
+        unit=unit,
+        scale=100.0 if data.unit else 1.0,
+        caption=f"{TITLES[data.measure].capitalize()} of {data.sizes['test']:,} test {data.noun}s",
+        y_title=TITLES[data.measure],
+        colours=COLOURS,
+    )
+    if isinstance(grid, RatesGrid):
+        caption = f"{TITLES[data.measure].capitalize()} of {data.sizes['val']:,} validation {data.noun}s"
+        table = replace(table, measures={"val": "validation set"}, tabled={}, caption=caption)
+    else:
+        table = replace(table, figures={"comparison.png": partial(draw_comparison, table)})
+    found = object.__new__(Comparison)
+    vars(found).update(table=table)
+    return found
+
+
+def chosen_rates(rows: Sequence[Row], grid: RatesGrid, measure: str) -> dict[str, float]:
+    """The learning rate of each model whose runs are all done: the best on the validation set, then by its loss."""
+    of, sign = {row["model"]: row for row in rows}, -1.0 if measure == ACCURACY else 1.0
+    found: dict[str, float] = {}
+    for model in grid.models:
+        rates = {arm: rate for arm, rate in (grid.lr_of or {}).items() if arm.rpartition("-lr")[0] == model}
+        if all(arm in of for arm in rates):
+            found[model] = min((sign * of[arm]["val"], of[arm]["val_loss"], rate) for arm, rate in rates.items())[-1]
+    return found
+
+
+def lines_of_comparison(table: ResultTable, rows: Sequence[Row], grid: ComparisonGrid) -> Any:
+    """A rich table: means over seeds, and differences from the first model, paired by seed."""
+    shown = require("rich.table", extra="train").Table(title=f"{table.caption}{table.unit and ','}{table.unit}:")
+    shown.title_justify = "left"
+    first = grid.models[0]
+    for column in ("model", "parameters", "rate", "validation", "test", f"test, less {first}"):
+        shown.add_column(column, justify="left" if column == "model" else "right")
+    less = {curve: [*pairs.values()] for _, _, curve, pairs in differences(table, rows, "test", first)}
+    of = {arm: [row for row in rows if row["model"] == arm] for arm in grid.arms()}
+    digits = digits_of(table, "test", [[row["test"] for row in found] for found in of.values()])
+    for arm, found in of.items():
+        if found:
+            means = [mean_text([row[name] for row in found], digits) for name in ("val", "test")]
+            gap = f"{fmean(less[arm]):+.{digits}f} ± {half_width(less[arm]):.{digits}f}" if arm in less else ""
+            size = "" if arm == RULE else f"{found[0]['parameters']:,}"
+            rate = "" if arm == RULE else f"{(grid.lr_of or {})[arm]:g}"
+            shown.add_row(arm, size, rate, *means, gap)
+    return shown
+
+
+def draw_comparison(table: ResultTable, rows: Sequence[Row], path: Path) -> None:
+    """Draw each model's trials with their mean and interval, and beside them the differences from the first model."""
+    arms = table.curve_axis.ordered(rows)
+    spare = iter(SPARE)
+    looks = [table.colours.get(arm) or next(spare) for arm in arms]
+    pairs = {curve: [*found.values()] for _, _, curve, found in differences(table, rows, "test", arms[0])}
+    unit = f" ({table.unit.strip()})" if table.unit else ""
+    with house_style():
+        figure, axes = matplotlib_figure(1, 2, figsize=(8.4, 1.4 + 0.42 * len(arms)), sharey=True)
+        for place, (arm, colour) in enumerate(zip(arms, looks, strict=True)):
+            trials = [row["test"] for row in rows if row["model"] == arm]
+            axes[0].scatter(trials, [place + 0.2] * len(trials), color=colour, s=14, alpha=0.5, linewidths=0)
+            for axis, values in zip(axes, (trials, pairs.get(arm, [])), strict=True):
+                if values:
+                    half = half_width(values) if len(values) > 1 else 0.0
+                    axis.errorbar(fmean(values), place, xerr=half, fmt="o", color=colour, markersize=5)
+        axes[1].axvline(0, color=MUTED, linewidth=1.2, linestyle=":")
+        axes[0].set_yticks(range(len(arms)), [table.curve_axis.label(arm).replace(" (", "\n(") for arm in arms])
+        axes[0].set_ylim(len(arms) - 0.5, -0.5)
+        axes[0].set_xlabel(f"{table.y_title}{unit}\nmean, 95 % t-interval, trials above")
+        axes[1].set_xlabel(f"less that of {arms[0]}{unit}\nmean of pairs, 95 % t-interval")
+        for axis in axes:
+            axis.grid(axis="y", visible=False)
+        figure.tight_layout()
+        save_figure(figure, path)

@@ -1,0 +1,135 @@
+"""Models of the comparison, one constructor for each kind of data, and the rule that learns nothing.
+
+Shapes: B batch, S slots of a row, d width of the model, C classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+from dual_attention.encoder_models import DualAttnTransformerEncoder
+from dual_attention.language_models import DualAttnTransformerLM
+from dual_attention.vision_models import VisionDualAttnTransformer
+
+from ...training.experiment import count_parameters, without_values
+from .config import ARMS, ArmConfig
+
+Build: TypeAlias = Callable[..., nn.Module]
+"""Makes a model from arguments that those of all kinds share."""
+
+PADDING, MISSING, NUMBER = range(3)
+"""Tokens of a row that are no category."""
+
+
+class Rule(nn.Module):
+    """The same answer for every example, whatever it is; training changes nothing of it.
+
+    Args:
+        logits: the answer, ``(C,)``.
+        axes: axes of the inputs that count answers: 1, or 2 for one a token.
+    """
+
+    logits: Tensor
+
+    def __init__(self, logits: Tensor, axes: int = 1) -> None:
+        super().__init__()
+        self.register_buffer("logits", logits.float())
+        self.idle = nn.Parameter(torch.zeros(()))  # an optimiser needs one
+        self.axes = axes
+
+    def forward(self, x: Tensor, *more: Tensor, **_: Any) -> Any:
+        """``(B, C)``; of tokens, which come with targets, nothing, and the mean cross-entropy."""
+        logits = (self.logits + 0 * self.idle).expand(*x.shape[: self.axes], -1)
+        return (
+            logits if self.axes == 1 else (None, nn.functional.cross_entropy(logits.flatten(0, 1), more[0].flatten()))
+        )
+
+
+class RowModel(nn.Module):
+    """A model of rows: each value is an object, embedded by its column and by what it is.
+
+    A number is its value times a vector of its column; categories, missing values and items of sequences are tokens.
+
+    Args:
+        columns: the column of each slot, S of them.
+        n_tokens: tokens that there are.
+        n_out: C, or 1 for a number.
+        ragged: whether slots may be empty, behind the end of a sequence.
+        others: of the encoder.
+    """
+
+    columns: Tensor
+
+    def __init__(self, columns: Sequence[int], n_tokens: int, n_out: int, *, ragged: bool, **others: Any) -> None:
+        super().__init__()
+        symbols: Any = "symbolic_attention" if ragged else "positional_symbols"
+        more = {"pos_enc_type": "none", "symbol_retrieval": symbols, "max_block_size": len(columns)}
+        self.encoder = DualAttnTransformerEncoder(n_tokens, **more, **others)
+        self.register_buffer("columns", torch.tensor(columns))
+        width = self.encoder.d_model
+        self.slots, self.directions = nn.Embedding(len(columns), width), nn.Embedding(max(columns) + 1, width)
+        nn.init.normal_(self.encoder.token_embedder.weight)
+        self.head = nn.Linear(width, n_out)
+        self.ragged = ragged
+
+    def forward(self, tokens: Tensor, values: Tensor) -> Tensor:
+        """Integers and numbers ``(B, S)`` to ``(B, C)``."""
+        directed = values[..., None] * self.directions(self.columns)
+        embedded = self.encoder.token_embedder(tokens) + directed + self.slots.weight
+        real = (tokens != PADDING) if self.ragged else None
+        hidden = self.encoder(None, embeddings=embedded, padding_mask=real)
+        if real is None:
+            return self.head(hidden.mean(1))
+        shares = real / real.sum(1, keepdim=True).clamp(min=1)
+        return self.head((shares[..., None] * hidden).sum(1))
+
+
+def row_models(columns: Sequence[int], n_tokens: int, n_out: int, ragged: bool) -> Build:
+    """The constructor of models of rows."""
+    return lambda **given: RowModel(columns, n_tokens, n_out, ragged=ragged, **given)
+
+
+def picture_models(size: int, classes: int) -> Build:
+    """The constructor of models of square pictures."""
+
+    def build(*, ra_kwargs: dict[str, Any], **given: Any) -> nn.Module:
+        patch, relative = (size // 8, size // 8), {**ra_kwargs, "use_relative_positional_symbols": True}
+        looks: dict[str, Any] = {"pool": "mean", "final_norm": True, "symbol_retrieval": "position_relative"}
+        return VisionDualAttnTransformer((3, size, size), patch, classes, ra_kwargs=relative, **looks, **given)
+
+    return build
+
+
+def text_models(vocab_size: int, context: int) -> Build:
+    """The constructor of language models, with rotary positions."""
+    more: dict[str, Any] = {"max_block_size": context, "pos_enc_type": "RoPE"}
+    return lambda **given: DualAttnTransformerLM(vocab_size, **more, **given)
+
+
+def build_arm(build: Build, config: ArmConfig) -> nn.Module:
+    """A model as large as a DAT whose feed-forward blocks are twice as wide as it."""
+
+    def made(arm: str, dff: int) -> nn.Module:
+        heads, half = config.n_heads, config.n_heads // 2
+        relational = {"dat": half, "relational": heads}.get(arm, 0)
+        return build(
+            d_model=config.d_model,
+            n_layers=config.n_layers,
+            n_heads_sa=heads - relational,
+            n_heads_ra=relational,
+            sa_kwargs={"output_gate": "identity"} if arm == "gated" else None,
+            ra_kwargs={"n_relations": heads, "symmetric_rels": True},
+            dff=dff,
+            dropout_rate=config.dropout_rate,
+        )
+
+    width = 2 * config.d_model
+    if config.arm == ARMS[0]:
+        return made(config.arm, width)
+    with without_values():
+        wanted, one, two = (count_parameters(made(*of)) for of in ((ARMS[0], width), (config.arm, 1), (config.arm, 2)))
+    return made(config.arm, max(1, 1 + round((wanted - one) / (two - one))))
