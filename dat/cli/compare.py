@@ -126,8 +126,8 @@ def write_report(folder: GridFolder, grid: ComparisonGrid, *, quiet: bool) -> No
     tried, own = RATES[: grid.budget], grid.lr_of or {}
     edge = [model for model, rate in own.items() if len(tried) > 2 and rate in (min(tried), max(tried))]
     show(
-        f"mean ± half of the 95 % t-interval over {counted(grid.seeds, 'seed')}; all have one split, so the interval does "
-        "not cover other test sets"
+        f"mean ± half of the 95 % t-interval over {counted(grid.seeds, 'seed')}; all have one split, so the interval "
+        "does not cover other test sets"
     )
     if edge:
         show(f"{listed(edge)}: the best learning rate is the last that was tried; a larger --budget tries more")

@@ -48,6 +48,8 @@ class ImageSources:
     augmentation: AugmentationName = "none"
     """Augmentation of the images that are trained on (the extra "images"): none; shift; crop, with flips; cutmix, as in
     Tables 1 and 3; mixup; mixup-cutmix, either for each batch; autoaugment, as in Table 4."""
+    dataset: ImageSetName | None = None
+    """The only one of the datasets of a grid; null leaves these."""
 
     def __post_init__(self) -> None:
         check_integers(self, "data", "n_val", least=0, most=MOST_EXAMPLES)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, get_args
 
@@ -24,8 +24,8 @@ class ImageGrid(GridConfig):
     seeds: int = 3
     datasets: tuple[ImageSetName, ...] = ("digits",)
     """Images."""
-    sizes: tuple[int, ...] = (250, 1000)
-    """Training-set sizes."""
+    sizes: tuple[int, ...] | None = None
+    """Training-set sizes; null takes 250 and 1000, and of a folder all pictures that are not kept apart."""
     models: tuple[str, ...] = ("ViT-digits", "ViDAT-digits")
     """Models, by the names of presets."""
     data: ImageSources = field(default_factory=lambda: ImageSources(augmentation="shift"))
@@ -42,22 +42,29 @@ class ImageGrid(GridConfig):
     presets: ClassVar[Mapping[str, ImageModelConfig]] = PRESETS
 
     def __post_init__(self) -> None:
+        if (only := self.data.dataset) is not None:
+            object.__setattr__(self, "datasets", (only,))
+            object.__setattr__(self, "data", replace(self.data, dataset=None))
         super().__post_init__()
         check_names("datasets", self.datasets, get_args(ImageSetName))
         for dataset in self.datasets:
             self.data.check_source(dataset)
+        if self.sizes is None:
+            sizes = (self.data.left("folder"),) if self.datasets == ("folder",) else (250, 1000)
+            object.__setattr__(self, "sizes", sizes)
+        for dataset in self.datasets:
             if (
                 dataset != "folder" or Path(self.data.folder or "").is_dir()
             ):  # a grid can be listed without its pictures
                 check_image_counts(
-                    dataset, self.data.about(dataset), max(self.sizes), self.data.n_val, self.data.tested(dataset)
+                    dataset, self.data.about(dataset), max(self.sizes or ()), self.data.n_val, self.data.tested(dataset)
                 )
 
     def points(self) -> list[dict[str, Any]]:
         return [
             {"benchmark": f"{dataset}-{self.data.augmentation}", "model": model, "n_train": n_train}
             for dataset in self.datasets
-            for n_train in self.sizes
+            for n_train in self.sizes or ()
             for model in self.models
         ]
 
@@ -70,7 +77,7 @@ class ImageGrid(GridConfig):
         dataset: Any = cell["benchmark"].partition("-")[0]
         return ImageConfig(
             seed=cell.seed,
-            data=ImageDataConfig(dataset=dataset, n_train=cell["n_train"], **asdict(self.data)),
+            data=ImageDataConfig(**{**asdict(self.data), "dataset": dataset, "n_train": cell["n_train"]}),
             model=self.presets[cell["model"]],
             optim=self.optim,
             loop=self.loop,

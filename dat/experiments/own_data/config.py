@@ -28,7 +28,7 @@ ARMS = ("dat", "transformer", "gated", "relational")
 """Models: half of the heads relational; none; none, and a linear gate on what heads bring; all heads relational."""
 RATES = (3e-3, 1e-3, 1e-2, 3e-4, 3e-2, 1e-4)
 """Learning rates, in the order in which a larger budget tries them."""
-FEWEST_STEPS = 400
+FEWEST_STEPS = 300
 """Steps of training, about, unless its length is given."""
 FEWEST_EPOCHS = 5
 """Passes through the data of a training, at least, unless its length is given."""
@@ -52,7 +52,7 @@ class OwnSource:
     """Columns that are not used, such as numbers of rows."""
     image_size: int = 32
     """Width and height that pictures are given."""
-    context: int = 128
+    context: int = 64
     """Bytes of a text that a model sees at once; items that are kept of a sequence in a table."""
     split_seed: int = 0
     """Seed of the split of rows and pictures. All runs have the same split; that of texts has no seed."""
@@ -64,7 +64,7 @@ class OwnSource:
     def __post_init__(self) -> None:
         check_integers(self, "", "n_train", most=MOST_EXAMPLES)
         check_integers(self, "", "image_size", least=8, most=1024)
-        check(self.image_size % 8 == 0, "image_size", "a multiple of 8, the patches along a side", self.image_size)
+        check(self.image_size % 4 == 0, "image_size", "a multiple of 4, the patches along a side", self.image_size)
         check_integers(self, "", "context", least=8, most=LONGEST)
         check_seed(self, name="split_seed")
 
@@ -138,7 +138,7 @@ class ComparisonGrid(OwnSource, ArmSize, GridConfig):
     budget: int = 3
     """Learning rates that are tried for each model, one run each, of which the best on the validation set is taken."""
     epochs: int | None = None
-    """Passes through the data of a training; null takes as many as have about 400 steps, and at least 5."""
+    """Passes through the data of a training; null takes as many as have about 300 steps, and at least 5."""
     batch_size: int = 32
     """Examples in one step of training."""
 

@@ -146,7 +146,7 @@ def lines_of_comparison(table: ResultTable, rows: Sequence[Row], grid: Compariso
     shown = require("rich.table", extra="train").Table(title=f"{table.caption}{table.unit and ','}{table.unit}:")
     shown.title_justify = "left"
     first = grid.models[0]
-    for column in ("model", "parameters", "rate", "validation", "test", f"test, less {first}"):
+    for column in ("model", "weights", "rate", "validation", "test", f"less {first}"):
         shown.add_column(column, justify="left" if column == "model" else "right")
     less = {curve: [*pairs.values()] for _, _, curve, pairs in differences(table, rows, "test", first)}
     of = {arm: [row for row in rows if row["model"] == arm] for arm in grid.arms()}
@@ -173,15 +173,16 @@ def draw_comparison(table: ResultTable, rows: Sequence[Row], path: Path) -> None
         for place, (arm, colour) in enumerate(zip(arms, looks, strict=True)):
             trials = [row["test"] for row in rows if row["model"] == arm]
             axes[0].scatter(trials, [place + 0.2] * len(trials), color=colour, s=14, alpha=0.5, linewidths=0)
-            for axis, values in zip(axes, (trials, pairs.get(arm, [])), strict=True):
+            shown = [] if arm == RULE else pairs.get(arm, [])  # whose difference would hide the others
+            for axis, values in zip(axes, (trials, shown), strict=True):
                 if values:
                     half = half_width(values) if len(values) > 1 else 0.0
                     axis.errorbar(fmean(values), place, xerr=half, fmt="o", color=colour, markersize=5)
         axes[1].axvline(0, color=MUTED, linewidth=1.2, linestyle=":")
         axes[0].set_yticks(range(len(arms)), [table.curve_axis.label(arm).replace(" (", "\n(") for arm in arms])
         axes[0].set_ylim(len(arms) - 0.5, -0.5)
-        axes[0].set_xlabel(f"{table.y_title}{unit}\nmean, 95 % t-interval, trials above")
-        axes[1].set_xlabel(f"less that of {arms[0]}{unit}\nmean of pairs, 95 % t-interval")
+        axes[0].set_xlabel(f"{table.caption}{unit}\nmean, 95 % t-interval, trials below")
+        axes[1].set_xlabel(f"{table.y_title} less that of {arms[0]}{unit}\nmean of pairs, 95 % t-interval")
         for axis in axes:
             axis.grid(axis="y", visible=False)
         figure.tight_layout()

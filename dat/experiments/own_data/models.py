@@ -94,10 +94,10 @@ def row_models(columns: Sequence[int], n_tokens: int, n_out: int, ragged: bool) 
 
 
 def picture_models(size: int, classes: int) -> Build:
-    """The constructor of models of square pictures."""
+    """The constructor of models of square pictures, cut into four by four patches."""
 
     def build(*, ra_kwargs: dict[str, Any], **given: Any) -> nn.Module:
-        patch, relative = (size // 8, size // 8), {**ra_kwargs, "use_relative_positional_symbols": True}
+        patch, relative = (size // 4, size // 4), {**ra_kwargs, "use_relative_positional_symbols": True}
         looks: dict[str, Any] = {"pool": "mean", "final_norm": True, "symbol_retrieval": "position_relative"}
         return VisionDualAttnTransformer((3, size, size), patch, classes, ra_kwargs=relative, **looks, **given)
 
