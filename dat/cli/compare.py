@@ -83,7 +83,8 @@ def compare(prog: str, arguments: Sequence[str]) -> int:
                 folder.path / "split.csv", to_csv([{"row": row, "part": part} for row, part in data.parts])
             )
     try:
-        reproduce(tuning.experiment, before, quiet=options.quiet)
+        if before.arms():
+            reproduce(tuning.experiment, before, quiet=options.quiet)
         grid = at_own_rates(tuning, before, grid, data)
         reproduce(folder.experiment, grid, quiet=options.quiet)
     except Interrupted:
@@ -131,4 +132,5 @@ def write_report(folder: GridFolder, grid: ComparisonGrid, *, quiet: bool) -> No
     )
     if edge:
         show(f"{listed(edge)}: the best learning rate is the last that was tried; a larger --budget tries more")
-    show(f"{folder.path}: results.csv, comparison.md, contrasts.md, figures/comparison.png, rates/comparison.md")
+    names = ("results.csv", "comparison.md", "contrasts.md", "figures/comparison.png", "rates/comparison.md")
+    show(f"{folder.path}: {listed([name for name in names if (folder.path / name).exists()])}")

@@ -136,7 +136,8 @@ class ComparisonGrid(OwnSource, ArmSize, GridConfig):
     """Models, the first of which the others are compared with: dat (half of the heads relational), transformer, gated
     (a Transformer with a linear gate), relational (all heads). As large as a dat, within a hundredth or so."""
     budget: int = 3
-    """Learning rates that are tried for each model, one run each, of which the best on the validation set is taken."""
+    """Learning rates that are tried for each model, one run each, of which the best on the validation set is taken; 1
+    tries none, and takes 3e-3 for all."""
     epochs: int | None = None
     """Passes through the data of a training; null takes as many as have about 300 steps, and at least 5."""
     batch_size: int = 32
@@ -194,7 +195,8 @@ class RatesGrid(ComparisonGrid):
     def before(cls, grid: ComparisonGrid) -> RatesGrid:
         """The runs that choose the learning rates of a comparison."""
         same = {about.name: getattr(grid, about.name) for about in fields(ComparisonGrid)}
-        rates = {f"{model}-lr{rate:g}": rate for model in grid.arms()[:-1] for rate in RATES[: grid.budget]}
+        tried = RATES[: grid.budget] if grid.budget > 1 else ()
+        rates = {f"{model}-lr{rate:g}": rate for model in grid.arms()[:-1] for rate in tried}
         return cls(**{**same, "out": f"{grid.out}/rates", "seeds": 1, "keep_weights": False, "lr_of": rates})
 
     def arms(self) -> list[str]:

@@ -27,7 +27,7 @@ from ...training.experiment import Prepared, without_values
 from ...training.metrics import Row
 from ...training.problem import Batch, Examples, Problem
 from ...training.seeding import derive_seed
-from .config import RULE, ComparisonConfig, ComparisonGrid, RatesGrid
+from .config import RATES, RULE, ComparisonConfig, ComparisonGrid, RatesGrid
 from .kinds import ACCURACY, BITS, RMSE, OwnData, load_own
 from .models import build_arm
 
@@ -136,7 +136,9 @@ def chosen_rates(rows: Sequence[Row], grid: RatesGrid, measure: str) -> dict[str
     found: dict[str, float] = {}
     for model in grid.models:
         rates = {arm: rate for arm, rate in (grid.lr_of or {}).items() if arm.rpartition("-lr")[0] == model}
-        if all(arm in of for arm in rates):
+        if not rates:
+            found[model] = RATES[0]
+        elif all(arm in of for arm in rates):
             found[model] = min((sign * of[arm]["val"], of[arm]["val_loss"], rate) for arm, rate in rates.items())[-1]
     return found
 

@@ -20,6 +20,7 @@ from dual_attention.generation.tokenizer import ByteTokenizer
 from ..._numpy import np
 from ...data.images import LabelledImages, find_pictures, split_images
 from ...data.images.folders import MEAN, STD, SUFFIXES
+from ...data.images.splits import load_images
 from ...data.tables import (
     FEWEST,
     SHARE,
@@ -113,8 +114,10 @@ def _load(source: OwnSource) -> OwnData:
     return _load_pictures(source, path) if pictures else _load_texts(source)
 
 
-forget_data = _load.cache_clear
-"""Read data anew that were read before."""
+def forget_data() -> None:
+    """Let data that were read before be read anew."""
+    _load.cache_clear()
+    load_images.cache_clear()
 
 
 def _classes(labels: Tensor, names: Sequence[str]) -> tuple[Callable[[], Rule], str]:

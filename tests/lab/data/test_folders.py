@@ -233,3 +233,17 @@ def test_a_grid_needs_its_folder_only_when_it_runs(folder):
 def test_options_that_do_not_go_together(words, message, capsys):
     assert dat("train", "images", *words.split()) == 2
     assert message in capsys.readouterr().err
+
+
+def test_a_grid_takes_a_folder_as_one_run_does(folder, capsys, tmp_path, monkeypatch):
+    """All pictures that are not kept apart are trained on, unless sizes are given."""
+    monkeypatch.chdir(tmp_path)
+    words = ["--data.dataset=folder", "--data.folder=pets", "--data.image_size=8", "--data.n_val=4"]
+    for command, line in (("reproduce", "datasets: [folder]"), ("train", "  dataset: folder")):
+        with pytest.raises(SystemExit):
+            dat(command, "images", *words, "--print_config")
+        assert line in capsys.readouterr().out.splitlines()
+    data = ImageSources(dataset="folder", folder=str(folder), n_val=4)
+    assert [point["n_train"] for point in ImageGrid(data=data).points()] == [12, 12]
+    assert [point["n_train"] for point in ImageGrid(data=data, sizes=(5,)).points()] == [5, 5]
+    assert ImageGrid().sizes == (250, 1000)

@@ -1,0 +1,281 @@
+"""``dat compare``: what it says, finds and refuses on tables, pictures and texts."""
+
+from __future__ import annotations
+
+import csv
+import random
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image
+
+from dat.cli import compare as command
+from dat.experiments.own_data.config import RATES, ArmConfig, ComparisonGrid, RatesGrid
+from dat.experiments.own_data.experiment import Comparison, chosen_rates
+from dat.experiments.own_data.kinds import forget_data, load_own
+from dat.experiments.own_data.models import build_arm, picture_models, row_models, text_models
+from dat.sweeps import reproduce
+from dat.training.experiment import count_parameters
+from dat.training.loop import Trainer
+from tests.lab.cli.commands import dat, fails
+from tests.lab.sweeps.conftest import in_process  # noqa: F401
+
+pytestmark = pytest.mark.usefixtures("here", "in_process")
+
+TINY = ["--d_model=16", "--n_layers=1", "--n_heads=2", "--workers=1"]
+SHORT = [*TINY, "--epochs=1", "--seeds=2", "--budget=2", "--models=dat,gated"]
+
+
+@pytest.fixture(autouse=True)
+def untimed(monkeypatch) -> None:
+    """No steps are timed beforehand."""
+    monkeypatch.setattr(command, "rates", lambda *_: dict.fromkeys(("dat", "transformer", "gated", "untrained"), 1e-3))
+
+
+def rows_of(n: int, seed: int = 0) -> list[dict]:
+    """Rows whose label says whether two of their values are equal."""
+    draw = random.Random(seed)
+    rows = []
+    for number in range(n):
+        left, right = draw.choice("abc"), draw.choice("abc")
+        right = left if number % 2 else right
+        items = [draw.randrange(9) for _ in range(draw.randrange(1, 4))]
+        same = "same" if left == right else "other"
+        rows.append({"left": left, "right": right, "size": draw.random(), "items": items, "label": same})
+    return rows
+
+
+def write(path: str, rows: list[dict]) -> None:
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def results(out: str) -> dict[str, list[float]]:
+    """Test results by model."""
+    found: dict[str, list[float]] = {}
+    for row in csv.DictReader(Path(out, "results.csv").read_text().splitlines()):
+        found.setdefault(row["model"], []).append(float(row["test"]))
+    return found
+
+
+def files(out: str) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in sorted(Path(out).rglob("*")) if path.is_file()}
+
+
+def test_a_table_is_compared_and_the_same_command_changes_nothing(capsys, request):
+    write("t.csv", rows_of(60))
+    assert dat("compare", "t.csv", "--target=label", *SHORT, "--dry_run") == 0
+    said = capsys.readouterr().out
+    assert "data: 60 rows of 1 number, 2 categories, 1 sequence" in said and "2 classes (other, same)" in said
+    assert "split: 36 rows to train on, 12 to validate on, 12 to test on" in said
+    assert "4 runs to choose learning rates (0.001, 0.003), 6 runs to compare; 0 done; about" in said
+    assert not Path("runs").exists()
+    assert dat("compare", "t.csv", "--target=label", *SHORT) == 0
+    assert re.search(r"untrained +│.*│ +│ +\d", capsys.readouterr().out)
+    before, names = files("runs"), request.getfixturevalue("in_process")
+    parts = [row["part"] for row in csv.DictReader(Path("runs/compare-t/split.csv").read_text().splitlines())]
+    assert len(parts) == 60 and parts.count("test") == 12
+    assert Path("runs/compare-t/figures/comparison.png").stat().st_size > 10_000
+    assert "| test set | 36 | gated | 2 | " in Path("runs/compare-t/contrasts.md").read_text()
+    names.clear()
+    assert dat("compare", "t.csv", "--target=label", *SHORT) == 0
+    assert names == [] and files("runs") == before and "10 done" in capsys.readouterr().out
+    assert dat("compare", "t.csv", "--target=label", *SHORT, "--seeds=3") == 0
+    assert {name.rpartition("seed")[2] for name in names} == {"2"}
+
+
+@pytest.mark.parametrize("runs", [2, 6])
+def test_what_is_stopped_goes_on_to_the_same_table(runs):
+    """In the choice of learning rates, and after it."""
+    write("t.csv", rows_of(60))
+    words = ["compare", "t.csv", "--target=label", *SHORT]
+    assert dat(*words, "--out=whole") == 0
+    fit, left = Trainer.fit, iter(range(runs))
+
+    def fit_or_stop(self):
+        if next(left, None) is None:
+            raise KeyboardInterrupt
+        return fit(self)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Trainer, "fit", fit_or_stop)
+        assert dat(*words, "--out=parts") == 130
+    assert dat(*words, "--out=parts") == 0
+    times = re.compile(r"[\d.]+,(?=[^,]*$)", re.MULTILINE)  # the seconds before the learning rate
+    whole, parts = (times.sub("", Path(out, "results.csv").read_text()) for out in ("whole", "parts"))
+    assert whole == parts
+    for name in ("comparison.md", "contrasts.md", "rates/comparison.md"):
+        assert Path("whole", name).read_bytes() == Path("parts", name).read_bytes()
+
+
+def test_a_parquet_file_gives_the_same_numbers():
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    rows = rows_of(60)
+    write("a.csv", rows)
+    parquet.write_table(arrow.Table.from_pylist(rows), "a.parquet")
+    write("shuffled.csv", random.Random(1).sample(rows, len(rows)))
+    told = ["a.csv", "a.parquet", "shuffled.csv"]
+    for name in told:
+        assert dat("compare", name, "--target=label", *SHORT, "--seeds=1", f"--out={name}-out", "--quiet") == 0
+    first, *others = (results(f"{name}-out") for name in told)
+    assert all(other == first for other in others)
+
+
+@pytest.mark.slow
+def test_a_planted_signal_is_found_and_shuffled_labels_are_not():
+    rows = rows_of(160)
+    write("t.csv", rows)
+    labels = random.Random(3).sample([row["label"] for row in rows], len(rows))
+    write("shuffled.csv", [{**row, "label": label} for row, label in zip(rows, labels, strict=True)])
+    long = [*TINY, "--d_model=32", "--dropout_rate=0", "--epochs=50", "--seeds=1", "--budget=1", "--leave_out=items"]
+    long.append("--models=dat,gated")
+    for name in ("t", "shuffled"):
+        assert dat("compare", f"{name}.csv", "--target=label", *long, f"--out={name}", "--quiet") == 0
+    found, chance = results("t"), results("shuffled")
+    assert all(found[model][0] >= 90 for model in ("dat", "gated")), found
+    assert found["untrained"][0] < 80
+    most = 100 * max(labels.count(label) for label in {*labels}) / len(labels)
+    assert all(abs(chance[model][0] - most) < 25 for model in chance), chance
+
+
+def test_a_number_is_predicted_and_a_mean_is_the_rule(capsys):
+    draw = random.Random(0)
+    write("t.csv", [{"x": (x := draw.random()), "y": 10 + 3 * x} for _ in range(60)])
+    assert dat("compare", "t.csv", "--target=y", *SHORT, "--epochs=20", "--seeds=1") == 0
+    assert "y is predicted as a number (regression)" in capsys.readouterr().out
+    found = results("runs/compare-t")
+    assert found["dat"][0] < found["untrained"][0] < 2
+    assert re.search(r"untrained \(always 11\.\d+, the mean\)", Path("runs/compare-t/comparison.md").read_text())
+
+
+def test_pictures_and_a_number_of_those_trained_on(capsys):
+    for kind, channel in (("red", 0), ("blue", 2)):
+        Path("pets", kind).mkdir(parents=True)
+        for i in range(15):
+            pixels = torch.randint(128, (12, 12, 3), generator=torch.Generator().manual_seed(i + 50 * channel))
+            pixels[..., channel] += 100
+            Image.fromarray(pixels.to(torch.uint8).numpy()).save(f"pets/{kind}/{i}.png")
+    words = [*SHORT, "--image_size=8", "--n_train=16", "--epochs=40", "--seeds=1", "--models=dat", "--budget=1"]
+    assert dat("compare", "pets", *words) == 0
+    said = capsys.readouterr().out
+    assert "data: pictures of 2 classes (blue, red)" in said
+    assert "split: 18 pictures to train on, 6 to validate on, 6 to test on, by --split_seed 0" in said
+    assert min(results("runs/compare-pets")["dat"]) > 80
+    Path("pets/red/0.png").write_bytes(b"no picture")
+    assert "red/0.png: image: expected an image" in fails(capsys, "compare", "pets", *words)
+
+
+def test_texts_in_a_folder(capsys):
+    Path("texts").mkdir()
+    for i in range(30):
+        Path("texts", f"{i}.txt").write_text(f"{i} und {i + 1}, " * 30)
+    words = [*SHORT, "--models=dat", "--budget=1", "--seeds=1"]
+    assert dat("compare", "texts", *words, "--context=16", "--epochs=12") == 0
+    said = capsys.readouterr().out
+    assert "data: 30 files, " in said and "by hashes of documents" in said and "Bits per byte of" in said
+    found = results("runs/compare-texts")
+    assert max(found["dat"]) < min(found["untrained"]) < 8
+
+
+def test_all_models_try_the_same_rates_and_the_best_on_validation_is_taken():
+    grid = ComparisonGrid(path="x", n_train=9, models=("dat", "gated"), budget=3)
+    before = RatesGrid.before(grid)
+    rates = {model: {r for a, r in (before.lr_of or {}).items() if a.startswith(model)} for model in grid.models}
+    assert list(rates.values()) == [{*RATES[:3]}] * 2
+    rows = [{"model": arm, "val": rate, "val_loss": 1.0} for arm, rate in (before.lr_of or {}).items()]
+    assert chosen_rates(rows, before, "accuracy") == dict.fromkeys(grid.models, max(RATES[:3]))
+    assert chosen_rates(rows, before, "rmse") == dict.fromkeys(grid.models, min(RATES[:3]))
+    assert chosen_rates(rows[:-1], before, "rmse") == {"dat": min(RATES[:3])}
+    cell = before.run_config(next(iter(reproduce.cells(Comparison(), before))))
+    assert cell.tuning and cell.model.arm == "dat"
+
+
+@pytest.mark.parametrize(
+    "build",
+    [row_models([0, 1, 2, 2], 9, 3, True), row_models([0, 1], 9, 1, False), picture_models(16, 3), text_models(9, 8)],
+    ids=["ragged rows", "rows", "pictures", "texts"],
+)
+def test_models_are_of_one_size(build):
+    sizes = [
+        count_parameters(build_arm(build, ArmConfig(name=arm, arm=arm)))
+        for arm in ("dat", "transformer", "gated", "relational")
+    ]
+    assert max(sizes) < 1.01 * min(sizes)
+
+
+def test_what_is_behind_the_end_of_a_sequence_changes_nothing():
+    model = build_arm(row_models([0, 1, 1, 1], 9, 3, True), ArmConfig(name="dat", arm="dat")).eval()
+    tokens, values = torch.tensor([[2, 4, 5, 0]]), torch.zeros(1, 4)
+    with torch.no_grad():
+        first, other = model(tokens, values), model(tokens, values + torch.tensor([0, 0, 0, 9.0]))
+        assert torch.allclose(first, other) and not torch.allclose(first, model(tokens, values + 1))
+
+
+def test_categories_of_test_rows_are_unknown_and_numbers_are_of_training_rows():
+    rows = [{"kind": f"k{i // 2}", "x": i, "y": i % 2} for i in range(40)]
+    write("t.csv", rows)
+    forget_data()
+    data = load_own(ComparisonGrid(path="t.csv", target="y"))
+    sets = data.sets(torch.device("cpu"))
+    tokens, values, _ = sets["train"].batch(torch.arange(24))
+    assert abs(float(values[:, 1].mean())) < 1e-5 and abs(float(values[:, 1].std(correction=0)) - 1) < 1e-5
+    seen = {*tokens[:, 0].tolist()}
+    assert {*sets["test"].batch(torch.arange(8))[0][:, 0].tolist()} <= seen | {1}
+
+
+TABLE = ["compare", "t.csv"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([*TABLE, "--target=lable"], "t.csv (left, right, size, items, label), got lable; did you mean label?"),
+        (TABLE, "target: expected a column of t.csv (left, right, size, items, label), got none"),
+        ([*TABLE, "--target=label", "--models=dat,transfomer"], "got 'transfomer'; did you mean transformer?"),
+        ([*TABLE, "--target=label", "--leave_out=lft"], "got lft; did you mean left?"),
+        ([*TABLE, "--target=label", "--test=t.csv"], "test: row 1 of t.csv is row 1 of t.csv"),
+        ([*TABLE, "--target=label", "--n_train=99"], "n_train: expected from 1 to"),
+        ([*TABLE, "--target=label", "--n_heads=3"], "n_heads: expected an even number, got 3"),
+        (["compare", "one.csv", "--target=label"], "expected two different values in 'label' or more, got only same"),
+        (["compare", "five.csv", "--target=label"], "expected at least 20 examples to split, got 5"),
+        (["compare", "mixed.csv", "--target=label"], "size: expected values of one type, got a number in row 1"),
+        (["compare", "empty.txt"], "there is no text in empty.txt"),
+        (["compare", "short.txt"], "short.txt: expected at least"),
+        (["compare", "short.txt", "--target=x"], "target: expected null without a table"),
+        (["compare", "nowhere"], "nowhere: no such file or folder"),
+        (["compare"], "dat compare: expected DATA next"),
+        ([*TABLE, "--targt=label"], "targt: there is no such option; did you mean --target?"),
+    ],
+)  # fmt: skip
+def test_bad_input_is_named_and_nothing_is_written(words, message, capsys):
+    rows = rows_of(60)
+    write("t.csv", rows)
+    write("one.csv", [{**row, "label": "same"} for row in rows])
+    write("five.csv", rows[:5])
+    write("mixed.csv", [*rows[:30], {**rows[30], "size": "big"}, *rows[31:]])
+    Path("empty.txt").write_text("")
+    Path("short.txt").write_text("a few words")
+    assert message in fails(capsys, *words)
+    assert not Path("runs").exists()
+
+
+def test_other_data_are_not_mixed_with_what_is_there(capsys):
+    write("t.csv", rows_of(60))
+    words = ["compare", "t.csv", "--target=label", *SHORT, "--seeds=1"]
+    assert dat(*words) == 0
+    capsys.readouterr()
+    assert "budget: expected 2, by which the learning rates" in fails(capsys, *words, "--budget=3")
+    write("t.csv", rows_of(60, seed=1))
+    assert "data.contents: runs/compare-t holds cells run with" in fails(capsys, *words)
+
+
+def test_rows_of_ones_own_to_test_on(capsys):
+    rows = rows_of(90)
+    write("t.csv", rows[:60])
+    write("more.csv", [row for row in rows[60:] if row not in rows[:60]])
+    assert dat("compare", "t.csv", "--test=more.csv", "--target=label", *SHORT, "--seeds=1", "--dry_run") == 0
+    assert "split: 48 rows to train on, 12 to validate on, 30 to test on" in capsys.readouterr().out
