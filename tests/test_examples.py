@@ -31,6 +31,11 @@ def test_co_attention():
     assert found["looked"] > 0.5  # even weights: 0.11
 
 
+def test_own_table():
+    found = script("own_table.py").main(epochs=4, seeds=1)
+    assert min(found["DAT"] + found["Transformer"]) > 0.8 > found["most frequent class"][0]
+
+
 def test_games():
     """The quickest of the models, also on objects that it has never seen."""
     found = script("games.py").main(epochs=20, seeds=1, names=["CoRelNet"])
