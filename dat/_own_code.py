@@ -30,6 +30,16 @@ MODULE = re.compile(r"(?P<module>[A-Za-z_][\w.]*):(?P<kind>\w+)")
 OPTION = "--code"
 """Option by which the user names what a configuration names."""
 
+
+class PartName(str):
+    """Type of a key of a configuration that names a class, :data:`FILE` or :data:`MODULE`."""
+
+    @staticmethod
+    def fits(value: object) -> bool:
+        """Whether a value names one."""
+        return isinstance(value, str) and bool(FILE.fullmatch(value) or MODULE.fullmatch(value))
+
+
 _given: list[str] = []  # names that the user has given to this process
 
 
@@ -59,9 +69,7 @@ def class_named(name: str, base: type, key: str, *, source: object = None) -> ty
     module = MODULE.fullmatch(name) if file is None else None
     if file is None and module is None:
         raise ValueError(f"{key}: expected FILE.py:CLASS or MODULE:CLASS, got {shortened(repr(name))}")
-    given = _as_given(name)
-    if given is None:
-        raise ValueError(f"{key}: {name} is run only if you name it (read it first): {_option(name, source)}")
+    given = check_given(name, key, source=source)
     if module is not None:
         try:
             kind = getattr(importlib.import_module(module["module"]), module["kind"])
@@ -77,6 +85,18 @@ def class_named(name: str, base: type, key: str, *, source: object = None) -> ty
         return class_in(module_of(path), path, file["kind"] or match["kind"], base)
     except (FileNotFoundError, ValueError) as error:
         raise type(error)(f"{key}: {error}") from error
+
+
+def check_given(name: str, key: str, *, source: object = None) -> str:
+    """The name that the user has given for the class that a key names; ``ValueError`` if there is none.
+
+    Args:
+        source: as of :func:`class_named`.
+    """
+    given = _as_given(name)
+    if given is None:
+        raise ValueError(f"{key}: {name} is run only if you name it (read it first): {_option(name, source)}")
+    return given
 
 
 def files_named(names: Iterable[str], *more: Path) -> list[Path]:
@@ -159,12 +179,14 @@ def what_failed(error: BaseException, code: Any) -> str:
 
 
 def _line_in(path: Path, error: BaseException) -> str:
-    """The last line of a file that an error went through, in words."""
-    trace, line = error.__traceback__, None
-    while trace is not None:
-        if trace.tb_frame.f_code.co_filename == str(path):
-            line = trace.tb_lineno
-        trace = trace.tb_next
+    """The last line of a file that an error, or its cause, went through, in words."""
+    line = None
+    for reason in (error, error.__cause__):
+        trace = None if reason is None else reason.__traceback__
+        while trace is not None:
+            if trace.tb_frame.f_code.co_filename == str(path):
+                line = trace.tb_lineno
+            trace = trace.tb_next
     return f" (line {line})" if line else ""
 
 

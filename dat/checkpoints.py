@@ -34,6 +34,7 @@ from dual_attention.language_models import LanguageModel
 from .experiments import experiment_of_run
 from .training.checkpoint import WEIGHTS
 from .training.config_io import read_config
+from .training.configs import check_parts_given, model_parts
 from .training.run_folder import RunFolder
 from .training.saved_weights import load_by_name, weights_of_run, whose_weights
 
@@ -189,12 +190,16 @@ def _open_run(
 ) -> Checkpoint:
     experiment = experiment_of_run(run)
     run.check_beginning()
+    settings = read_config(experiment.Config, run.config)
+    check_parts_given(settings, run.path)
     weights, state = weights_of_run(run, checkpoint, meta=torch.device(device).type == "meta")
     if (run.path / CONFIG).is_file():  # the arguments of a language model, which know the size of its vocabulary
         config = language_config(CheckpointFiles(run.path).config(), source=source)
+        if model_parts(settings):
+            config = settings.model.language_config(config.vocab_size)
         model = empty_language_model(config, source=source, dtype=dtype)
     else:
-        config = read_config(experiment.Config, run.config)
+        config = settings
         model = experiment.model_of_run(config, run.path).to(dtype)
         if isinstance(model, LanguageModel) and experiment.name != "language":
             if not without_text:

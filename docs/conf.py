@@ -77,7 +77,7 @@ include_patterns = [
 
 # The order of the pages in the margin. A page that is in none of these fails the build.
 SECTIONS = {
-    "Start": "start your-data use-a-layer reproduce pretrain look-inside study-attention migrating faq",
+    "Start": "start your-data your-part use-a-layer reproduce pretrain look-inside study-attention migrating faq",
     "Learn": "tour choosing masks-and-positions long-sequences attention-toolbox attention-gallery composed-attention "
     "attention-at-work",
     "Models": "language-models sequence-to-sequence encoders vision-models hugging-face babylm models costs "

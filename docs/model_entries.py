@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -11,32 +11,10 @@ from torch import Tensor, nn
 import dual_attention as da
 from dual_attention import baselines, mechanisms
 from dual_attention.mechanisms import recipes
+from dual_attention.part_trials import LENGTH, WIDTH, Call
+from dual_attention.part_trials import TrialEntry as Entry
 
-D, H, N, VOCAB = 8, 2, 9, 11
-LENGTHS = 384, 768
-"""Lengths between which the largest tensor doubles, if memory grows with the length."""
-
-Call = Callable[..., Tensor]
-
-
-class Entry(NamedTuple):
-    """Something to try.
-
-    Attributes:
-        make: a module for so many objects.
-        call: of the module with inputs and the options that it takes; outputs have receivers on their second axis.
-        inputs: so many objects, tokens or patches of two examples.
-        bare: a call without symbols, of what is called with symbols.
-        looks: whether something beside attention reads all objects, so that masks of pairs do not hide any.
-        lengths: see :data:`LENGTHS`.
-    """
-
-    make: Callable[[int], nn.Module]
-    call: Call
-    inputs: Callable[[int], Tensor] = lambda n: torch.randn(2, n, D)
-    bare: Call | None = None
-    looks: bool = False
-    lengths: tuple[int, int] = LENGTHS
+D, H, N, VOCAB = WIDTH, 2, LENGTH, 11
 
 
 def tokens(n: int) -> Tensor:

@@ -15,6 +15,8 @@ from .encoder_models import (
 from .functional import OffsetSymbols, RelativeSymbols
 from .language_models import DualAttnTransformerLM, TransformerLM
 from .language_presets import LANGUAGE_PRESETS, LanguageModelConfig, language_preset
+from .part_trials import check_part
+from .parts import with_parts
 from .positional_encoding import (
     LearnedPositionalEmbeddings,
     RelativePositionalEncoding,
@@ -72,6 +74,8 @@ __all__ = [
     "TransformerLM",
     "VisionDualAttnTransformer",
     "VisionTransformer",
+    "check_part",
     "language_preset",
     "start_from_transformer",
+    "with_parts",
 ]

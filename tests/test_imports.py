@@ -48,6 +48,7 @@ ROOMS = {
     "generation": ("generation",),
     "_models": ("_models",),
     "models": (*(f"{x}_models" for x in ("language", "encoder", "seq2seq", "vision", "timm")), "language_presets"),
+    "parts": ("parts", "part_trials"),
     "baselines": ("baselines",),
     "root": ("__init__", "_exports"),
     "checkpoints of the library": ("checkpoints",),

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 import dual_attention
 from dual_attention import baselines, mechanisms
+from dual_attention.part_trials import TrialEntry
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 PARTS = {"AbstractorBlock", "ContextNorm", "FusionGate", "GRUUpdate", "LinearUpdate", "ObjectStreamAbstractorBlock"}
@@ -66,7 +67,7 @@ def test_what_is_taken_and_does_nothing_is_found(script):
         def forward(self, x, attn_mask=None):
             return x + x.mean(1, keepdim=True)
 
-    trial = script.Trial(script.Entry(lambda n: Deaf(), whole))
+    trial = script.Trial(TrialEntry(lambda n: Deaf(), whole))
     with pytest.raises(AssertionError, match="attn_mask: taken, and does not do what it says"):
         list(trial.masks())
 
@@ -77,6 +78,6 @@ def test_what_cannot_be_done_is_not_claimed(script):
             scores = x @ x.mT
             return scores @ x if float(scores.sum()) > 0 else x  # which no tracer follows
 
-    trial = script.Trial(script.Entry(lambda n: Clumsy(), whole, bare=whole))
-    assert list(trial.masks()) == [] and trial.symbols() == "takes"
+    trial = script.Trial(TrialEntry(lambda n: Clumsy(), whole, bare=whole))
+    assert list(trial.masks()) == [] and script.symbols(trial) == "takes"
     assert not any((trial.packs(), trial.caches(), trial.compiles(), trial.exports(), trial.is_linear()))

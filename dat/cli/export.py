@@ -13,6 +13,7 @@ from dual_attention._base.words import printable
 from dual_attention.generation.tokenizer_json import write_tokenizer_json
 from dual_attention.language_models import LanguageModel
 from dual_attention.language_presets import LanguageModelConfig
+from dual_attention.parts import own_parts
 
 from .._terminal import tell
 from ..checkpoints import CHECKPOINT, Checkpoint, open_checkpoint
@@ -90,6 +91,8 @@ def write_export(
     require("huggingface_hub", extra="hf")
     saving: dict[str, Any] = {} if max_shard_size is None else {"max_shard_size": max_shard_size}
     model: Any = checkpoint.model
+    if own_parts(model):
+        raise ValueError(f"{checkpoint.source}: a model with parts of your own has no form but that of a run folder")
     if isinstance(model, LanguageModel) and isinstance(checkpoint.config, LanguageModelConfig):
         _write_language_model(checkpoint, model, out, to, tokenizer, saving)
         return

@@ -11,7 +11,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from .._own_code import FILE, class_in, module_of
+from .._own_code import FILE, OPTION, class_in, give, module_of
 from ..training.config_data import types_of
 from ..training.experiment import AnyExperiment, Experiment
 
@@ -73,13 +73,16 @@ def refusal(name: str, source: object) -> str:
 
 
 def takes_file(parser: Any) -> None:
-    """Add ``--experiment FILE.py`` to the options of a command that opens a run."""
+    """Add ``--experiment FILE.py`` and ``--code FILE.py`` to the options of a command that opens a run."""
     about = "Your Python file with the run's experiment. It is executed; a file that only a run names never is."
     parser.add_argument("--experiment", type=str, metavar="FILE.py", help=about)
+    about = "Likewise with a part of its model, or MODULE:CLASS; may be given several times."
+    parser.add_argument(OPTION, type=str, action="append", default=[], metavar="FILE.py", help=about)
 
 
 def run_given(options: Any) -> None:
-    """Run the file of the option ``--experiment``, if it was given."""
+    """Run the file of the option ``--experiment``, if it was given, and let a run name those of ``--code``."""
+    give(*options.code)
     if options.experiment is not None:
         load(options.experiment)
 

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from dual_attention._base.words import counted, listed
@@ -15,12 +16,14 @@ from dual_attention.configs import (
     PatchesConfig,
     RelationalConfig,
     RelationsConfig,
+    RelationScore,
     SymbolConfig,
     SymbolRetrieval,
 )
 from dual_attention.dual_attention import RELATIONAL_HEADS
 from dual_attention.functional.activations import ACTIVATIONS
 
+from .._own_code import PartName
 from ..training.config_data import defaults_of
 from ..training.configs import WIDEST, check, check_inside, check_integers, check_positive_numbers
 
@@ -44,7 +47,7 @@ class NamedConfig:
     @property
     def folder_name(self) -> str:
         """The name as a part of that of a run folder."""
-        return re.sub(r"[()\[\], ]+", "-", self.name).strip("-")
+        return re.sub(r"[()\[\],: ]+", "-", self.name).strip("-")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,11 +59,16 @@ class ModelKeys(RelationsConfig, DepthConfig, NamedConfig):
     """Sensory (self-attention) heads in each layer."""
     n_heads_ra: int = 2
     """Relational heads in each layer; 0 makes a standard Transformer, and the keys about relations and symbols idle."""
+    heads: PartName | None = None
+    """Heads of your own in place of a Transformer's self-attention, or a score or an alignment for them; null for
+    self-attention."""
+    rel_score: RelationScore | PartName = "dot"  # pyright: ignore[reportIncompatibleVariableOverride]
+    """Relation before its activation: inner products, negated squared distances, or a score of your own."""
     activation: ActivationName = "gelu"
     bias: bool = False
     rca_activation: str = "softmax"
     """Activation of the scores of relational cross-attention, which are its relations, in place of rel_activation."""
-    symbols: SymbolRetrieval
+    symbols: SymbolRetrieval | PartName
     n_symbols: int
     symbol_heads: int = 4
     """Heads of symbolic attention."""
@@ -75,7 +83,23 @@ class ModelKeys(RelationsConfig, DepthConfig, NamedConfig):
         check_integers(self, "model", *sizes, most=WIDEST)
         check(0 <= self.dropout_rate < 1, "model.dropout_rate", "a number in [0, 1)", self.dropout_rate)
         check_positive_numbers(self, "model", "rel_init_size")
+        if name := self.parts.get("model.heads"):
+            self.check_without(f"model.heads={name}", n_heads_ra=0, n_kv_heads=None)
+        if name := self.parts.get("model.rel_score"):
+            self.check_without(f"model.rel_score={name}", ra_type="relational_attention", rel_init_size=None)
         self.check_heads()
+
+    def check_without(self, why: str, **expected: Any) -> None:
+        """Raise ``ValueError`` unless keys have these values, which a part of the user's own needs."""
+        for name, value in expected.items():
+            wanted = "null" if value is None else value
+            check(getattr(self, name) == value, f"model.{name}", f"{wanted} with {why}", getattr(self, name))
+
+    @property
+    def parts(self) -> dict[str, str]:
+        """The classes of the user's own that keys name, by these keys."""
+        named = {f"model.{name}": getattr(self, name) for name in ("heads", "rel_score", "symbols")}
+        return {key: value for key, value in named.items() if PartName.fits(value)}
 
     def check_heads(self) -> None:
         """Raise ``ValueError`` unless there are heads and the width is a multiple of them."""
@@ -125,10 +149,11 @@ class ModelKeys(RelationsConfig, DepthConfig, NamedConfig):
         sizes = {"n_layers": counted(self.n_layers, "layer"), "d_model": f"width {self.d_model}"}
         told = sizes if self.kind in ("DAT", "Transformer") else {}
         values = {about.name: getattr(self, about.name) for about in fields(self) if about.name not in ("name", *told)}
+        values = {name: Path(value).name if PartName.fits(value) else value for name, value in values.items()}
         changed = [
             f"{name} {value if isinstance(value, str) else json.dumps(value, default=lambda group: 'changed')}"
             for name, value in values.items()
-            if value != getattr(other, name)
+            if value != getattr(other, name)  # the name of a part's file stands for the part
         ]
         return f"{self.kind} ({listed([*told.values(), *changed], most=5)})"
 
@@ -164,23 +189,25 @@ class ModelKeys(RelationsConfig, DepthConfig, NamedConfig):
             for name, kept in (("rel_score", "dot"), ("rel_init_size", None)):
                 value, expected = getattr(self, name), f"{kept or 'null'} with ra_type {self.ra_type}"
                 check(value == kept, f"model.{name}", expected, value)
-        elif self.rel_score != "dot":
+        elif self.rel_score == "squared_distance":
             wanted = "one that tells negative relations apart, with squared distances"
             check(self.rel_activation != "relu", "model.rel_activation", wanted, self.rel_activation)
-        relative = self.symbols.startswith("position_relative")
-        options = RelationalConfig.of(vars(self), use_relative_positional_symbols=relative)
+        relative = self.symbol_retrieval.startswith("position_relative")
+        score = "dot" if "model.rel_score" in self.parts else self.rel_score
+        given = {**vars(self), "rel_score": score, "use_relative_positional_symbols": relative}
+        options = RelationalConfig.of(given)
         own = {"activation": self.rca_activation} if self.ra_type == "rca" else {}
         return options.known_to(RELATIONAL_HEADS[self.ra_type]) | own
 
     @property
     def symbol_retrieval(self) -> SymbolRetrieval:
-        """The symbol mechanism."""
-        return self.symbols
+        """The symbol mechanism; if the user's own takes its place, the smallest one."""
+        return "positional_symbols" if "model.symbols" in self.parts else self.symbols  # pyright: ignore[reportReturnType]
 
     def symbol_config(self, n_tokens: int, farthest: int | tuple[int, int]) -> SymbolConfig:
         """Options of the symbol mechanism for ``n_tokens`` positions and relative positions up to ``farthest``."""
         fixed = self.sinusoidal_symbols
-        if self.symbols == "positional_symbols":
+        if self.symbol_retrieval == "positional_symbols":
             return SymbolConfig(symbol_dim=self.d_model, max_length=n_tokens, sinusoidal=fixed)
         if self.symbols.startswith("position_relative"):
             reach = None if fixed else farthest

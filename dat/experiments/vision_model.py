@@ -10,12 +10,13 @@ from dual_attention._base.files import write_json
 from dual_attention.vision_models import VisionDualAttnTransformer, VisionModel, VisionTransformer
 
 from .model_keys import VisionModelKeys
+from .own_parts import with_named_parts
 
 
 def build_vision_model(config: VisionModelKeys, image_shape: tuple[int, int, int], num_classes: int) -> VisionModel:
     """The model, with weights drawn from the global generator; ``image_shape`` is channels, width and height."""
     kind, arguments = _class_and_arguments(config, image_shape)
-    return kind(num_classes=num_classes, **arguments)
+    return with_named_parts(kind(num_classes=num_classes, **arguments), config)
 
 
 def _class_and_arguments(config: VisionModelKeys, image_shape: tuple[int, int, int]) -> tuple[Any, dict[str, Any]]:

@@ -19,6 +19,8 @@ from typing import Any, TypeVar
 from dual_attention._base.extras import require
 from dual_attention._base.words import printable, shortened, suggestion
 
+from .._own_code import PartName
+
 Config = TypeVar("Config")
 
 LARGEST = 1 << 18
@@ -43,6 +45,7 @@ _SPELLINGS = {
 """Texts of switches and numbers, and the characters that they begin with."""
 _ODD_NUMBER = re.compile(r"[-+]?(0[0-9_]+|[0-9][0-9_]*(:[0-9_]+)+(\.[0-9_]*)?)")
 _KINDS = {bool: "true or false", int: "an integer", float: "a number", str: "a text", type(None): "null"}
+_KINDS[PartName] = "FILE.py:CLASS"
 _PLURALS = {int: "integers", float: "numbers", str: "texts"}
 _COUNTS = {1: "one", 2: "two", 3: "three", 4: "four"}
 _UNFIT: Any = object()
@@ -183,10 +186,14 @@ LAST_WITH_GONE = {"lrs": "b6024f0", "match": "b6024f0", "match_to": "b6024f0", "
 def without_gone(kind: type, values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """``values`` without the keys that ``kind`` once had, its ``gone``, which hold what changed nothing.
 
+    A key that is there again, with other values, is kept if its value is one of these.
+
     Raises:
         ValueError: naming such a key that holds something else, and the commit that reads it.
     """
-    gone: Mapping[str, Any] = getattr(kind, "gone", {})
+    hints, once = types_of(kind), getattr(kind, "gone", {})
+    back = {name for name in once if name in hints and _fitting(hints[name], values.get(name), name) is not _UNFIT}
+    gone: Mapping[str, Any] = {name: value for name, value in once.items() if name not in back}
     for name in (name for name in gone if values.get(name, gone[name]) != gone[name]):
         got = shortened(str(values[name]))
         raise ValueError(
@@ -384,6 +391,8 @@ def _fitting(hint: Any, value: Any, key: str) -> Any:
         names = _fitting_items(list, arguments[:1], [*value], key)
         items = _fitting_items(list, arguments[1:], [*value.values()], key)
         return _UNFIT if _UNFIT in (names, items) else dict(zip(names, items, strict=True))
+    if kind is PartName:
+        return value if PartName.fits(value) else _UNFIT
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value) if abs(value) < 1 << 1000 else _UNFIT
     fits = isinstance(kind, type) and isinstance(value, kind) and not (kind is int and isinstance(value, bool))
@@ -400,7 +409,9 @@ def _fitting_items(origin: Any, arguments: tuple[Any, ...], value: Any, key: str
 
 
 def _is_of_texts(hint: Any) -> bool:
-    return hint is str or (typing.get_origin(hint) is typing.Literal and all(isinstance(a, str) for a in hint.__args__))
+    return hint in (str, PartName) or (
+        typing.get_origin(hint) is typing.Literal and all(isinstance(a, str) for a in hint.__args__)
+    )
 
 
 def _shown(value: Any) -> str:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 from math import ceil, inf
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor
 
 from dual_attention._base.words import listed, printable, suggestion
+
+from .._own_code import check_given
 
 
 def check(condition: bool, argument: str, expected: str, value: object) -> None:
@@ -385,4 +387,18 @@ class RunConfig(Protocol):
 
 def own_names(config: RunConfig) -> list[str]:
     """The classes of the user's own that a configuration names."""
-    return [name for name in (config.loop.objective, *config.output.callbacks) if name is not None]
+    others = [name for name in (config.loop.objective, *config.output.callbacks) if name is not None]
+    return [*others, *model_parts(config).values()]
+
+
+def model_parts(config: RunConfig) -> dict[str, str]:
+    """The parts of a model among them, by the keys that name them."""
+    return getattr(getattr(config, "model", None), "parts", {})
+
+
+def check_parts_given(config: RunConfig, source: Path) -> None:
+    """Raise ``ValueError`` for the first part of the model of a run, in the folder ``source``, that the user has not
+    named.
+    """
+    for key, name in model_parts(config).items():
+        check_given(name, key, source=source)

@@ -24,7 +24,15 @@ from .._terminal import tell
 from .branch import resolved
 from .callbacks import Callbacks, RunView, callbacks_of, made
 from .config_io import commented_yaml, read_config
-from .configs import MachineConfig, ParallelMachineConfig, RunConfig, StepLoopConfig, check, own_names
+from .configs import (
+    MachineConfig,
+    ParallelMachineConfig,
+    RunConfig,
+    StepLoopConfig,
+    check,
+    check_parts_given,
+    own_names,
+)
 from .distributed import ALONE, Workers
 from .experiment import AnyExperiment, Prepared
 from .interrupt import Interrupted, StopOnSignal, Terminated
@@ -134,6 +142,7 @@ def resume_run(
         check_divisible(config.loop, config.machine, workers)
         check_trackers(config.output)
         callbacks_of(config.output, source=folder.path)
+        check_parts_given(config, folder.path)
         cache = folder.path.resolve().parent
         prepared = prepare_together(experiment, config, workers, cache=cache, run=folder.path)
         train_run(experiment, folder, config, prepared, workers)
@@ -304,6 +313,7 @@ def evaluate_run(
         folder.check_beginning()
     config = read_config(experiment.Config, folder.config)
     check_said(folder, experiment.online(config), online)
+    check_parts_given(config, folder.path)
     changes: dict[str, Any] = {} if machine is None else vars(machine)
     if isinstance(config.machine, ParallelMachineConfig):
         changes = {**changes, "parallel": "replicate", "shard_size": None, "context_parallel": 1}

@@ -60,7 +60,7 @@ def check_choice(name: str, value: Any, choices: Any) -> None:
         raise ValueError(f"{name}: expected {', '.join(others)} or {last}, got {value!r}{near}")
 
 
-def check_part(name: str, part: Any, kind: type) -> None:
+def check_kind(name: str, part: Any, kind: type) -> None:
     """Raise ``TypeError`` unless a part that a module is made of is of its kind."""
     if not isinstance(part, kind):
         raise TypeError(f"{name}: expected a {kind.__name__}, got {part!r}")

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .._base.words import repr_of_shapes
-from .._layers.inputs import check_boolean, check_choice, check_dropout, check_part, check_positive
+from .._layers.inputs import check_boolean, check_choice, check_dropout, check_kind, check_positive
 from ..configs import Pool
 from ..functional import activation_function, cross_entropy
 from ..functional.checks import MaybeNone
@@ -66,7 +66,7 @@ class EncoderForMaskedLM(CountsParameters, TiesWeights):
     ) -> None:
         super().__init__()
         check_boolean(tie_weights=tie_weights)
-        check_part("encoder", encoder, EncoderModel)
+        check_kind("encoder", encoder, EncoderModel)
         self.transform = nn.Linear(encoder.d_model, encoder.d_model)
         self._activate = activation_function(activation)
         self.transform_norm = nn.LayerNorm(encoder.d_model)
@@ -151,7 +151,7 @@ class EncoderForSequenceClassification(CountsParameters):
         ignore_index: int = -100,
     ) -> None:
         super().__init__()
-        check_part("encoder", encoder, EncoderModel)
+        check_kind("encoder", encoder, EncoderModel)
         check_positive(n_classes=n_classes)
         check_choice("problem", problem, Problem)
         check_choice("pool", pool, Pool)

@@ -32,6 +32,8 @@ def weights_used(modules: Iterable[nn.Module]) -> int:
     weights = 0
     # The list, since `modules()` of a linear layer has no layer that owns it.
     for part in (part for module in modules for part in nn.ModuleList([module]).modules()):
+        if getattr(part, "uncounted", False):
+            raise ValueError("flops_per_token: parts of your own are not counted; dat.estimate counts their operations")
         weights += sum(child.weight.numel() for child in part._modules.values() if isinstance(child, nn.Linear))
         if isinstance(part, RelationalAttention):
             weights += part.wr.numel()

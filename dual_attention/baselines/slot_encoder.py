@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from .._layers.calls import TypedBlock, TypedModule
-from .._layers.inputs import check_depth, check_like, check_members, check_part, check_positive, check_sequence
+from .._layers.inputs import check_depth, check_kind, check_like, check_members, check_positive, check_sequence
 from .._models.vision import checked_sizes
 from ..functional.checks import MaybeNone, check_tensor
 from ..transformer_blocks import FeedForwardBlock
@@ -199,10 +199,10 @@ class VisionSlots(TypedBlock):
         decoder: SlotDecoder | None = None,
     ) -> None:
         super().__init__()
-        check_part("slots", slots, SlotEncoder)
-        check_part("model", model, nn.Module)
+        check_kind("slots", slots, SlotEncoder)
+        check_kind("model", model, nn.Module)
         if decoder is not None:
-            check_part("decoder", decoder, SlotDecoder)
+            check_kind("decoder", decoder, SlotDecoder)
             theirs, ours = ((part.image_shape, part.d_model) for part in (decoder, slots))
             if theirs != ours:
                 raise ValueError(

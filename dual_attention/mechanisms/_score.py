@@ -8,6 +8,7 @@ and queries and keys are ``(B, heads, L, d_q)`` and ``(B, heads, S, d_k)``.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -46,8 +47,8 @@ class Score(TypedModule, ABC):
         self._shown = shown
 
     @abstractmethod
-    def forward(self, query: Tensor | None, key: Tensor) -> Tensor:
-        """Scores ``(..., L, S)`` of every key for every query."""
+    def forward(self, query: Any, key: Tensor) -> Tensor:
+        """Scores ``(..., L, S)`` of every key for every query, a tensor unless the score takes none."""
 
     def factors(self, query: Tensor, key: Tensor) -> Factors | None:
         """Vectors and a number ``(q, k, scale)`` whose inner products ``scale <q, k>`` are the scores.
@@ -83,11 +84,14 @@ class Score(TypedModule, ABC):
         return ", ".join(f"{name}={value}" for name, value in shown.items() if value is not None)
 
 
-def check_made(name: str, part: object, made: Tensor, axes: str, shape: tuple[int | None, ...]) -> None:
-    """Raise ``ValueError`` unless a part, perhaps a user's own, made that shape; another one may mix examples.
+def check_made(name: str, part: object, made: object, axes: str, shape: tuple[int | None, ...]) -> None:
+    """Raise ``TypeError`` or ``ValueError`` unless a part, perhaps a user's own, made a tensor of that shape; another
+    one may mix examples.
 
     None in ``shape`` is any width.
     """
+    if not isinstance(made, Tensor):
+        raise TypeError(f"{name}: expected {type(part).__name__} to give {axes}, got {type(made).__name__}")
     if made.dim() != len(shape) or any(want not in (None, have) for have, want in zip(made.shape, shape, strict=True)):
         wanted = ", ".join("any" if size is None else str(size) for size in shape)
         raise ValueError(f"{name}: expected {type(part).__name__} to give {axes} = ({wanted}), got {tuple(made.shape)}")

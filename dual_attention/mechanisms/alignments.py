@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -17,11 +18,15 @@ from ..functional.activations import Activation, activation_function, activation
 from ..functional.alignments.common import finish, prepare, require_rate
 from ..functional.alignments.hard import Estimator
 from ..functional.checks import is_number
+from ..functional.reference import without_hidden
 from ._parameters import zeros
+from ._score import check_made
 
 
 class Align(TypedModule, ABC):
     """Map from scores to weights, zero where masked. Subclasses implement ``forward(scores, mask, *, bias, dim)``.
+
+    One of your own may be simpler, ``forward(scores, mask) -> weights``, see :meth:`align`.
 
     Args:
         temperature: positive; divides the scores.
@@ -34,17 +39,35 @@ class Align(TypedModule, ABC):
     """
 
     whole: bool = False
+    _takes_bias = True  # default for those pickled before this attribute existed
 
     def __init__(self, temperature: float = 1.0) -> None:
         super().__init__()
         require_rate("temperature", temperature)
         self.temperature = temperature
+        self._takes_bias = "bias" in inspect.signature(self.forward).parameters
 
     @abstractmethod
-    def forward(
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Align ``scores`` over the axis ``dim`` of the keys; ``mask`` and ``bias`` broadcast to them."""
+
+    def align(
         self, scores: Tensor, mask: Tensor | None = None, *, bias: Tensor | None = None, dim: int = -1
     ) -> Alignment:
-        """Align over the axis ``dim`` of the keys; ``mask`` and ``bias`` broadcast to the scores."""
+        """As ``forward``, which here may also be ``forward(scores, mask) -> weights``.
+
+        That one has the keys on the last axis, biases in its scores, and a boolean mask as large as these, with a key
+        to see in each row. Hidden keys then get no weight, nor do rows that see nothing.
+        """
+        if self._takes_bias:
+            return self(scores, mask, bias=bias, dim=dim)
+        shown = without_hidden(mask, bias)
+        shown = torch.ones_like(scores, dtype=torch.bool) if shown is None else shown.expand(scores.shape)
+        scores, shown = (scores if bias is None else scores + bias).movedim(dim, -1), shown.movedim(dim, -1)
+        found = self(scores, shown | ~shown.any(-1, keepdim=True))
+        weights = found.weights if isinstance(found, Alignment) else found
+        check_made("align", self, weights, "the shape of the scores", tuple(scores.shape))
+        return Alignment(weights.masked_fill(~shown, 0.0).movedim(-1, dim))
 
     def extra_repr(self) -> str:
         return "" if self.temperature == 1.0 else f"temperature={self.temperature}"

@@ -15,8 +15,7 @@ from torch.utils.checkpoint import checkpoint
 
 from .._base.words import repr_of_shapes
 from .._layers.calls import TypedModule
-from .._layers.inputs import check_dropout, check_like, check_one_device, check_part, check_positive
-from ..functional import Alignment
+from .._layers.inputs import check_dropout, check_kind, check_like, check_one_device, check_positive
 from ..functional.checks import MaybeNone, check_tensor, in_transform
 from ..functional.masks import MaskPattern, causal_mask, require_boolean
 from ..functional.reference import Observe, visible_pairs, without_hidden
@@ -97,7 +96,7 @@ class GeneralAttention(TypedModule):
         kinds = {"score": Score, "align": Align, "select": Select, "message": Message}
         for (name, kind), part in zip(kinds.items(), (score, align, select, message), strict=True):
             if part is not None or name == "score":
-                check_part(name, part, kind)
+                check_kind(name, part, kind)
         check_positive(block=1 if block is None else block)
         if block is not None and align is not None and align.whole:
             raise ValueError(f"block: {type(align).__name__} aligns all queries at once; expected None, got {block}")
@@ -258,7 +257,7 @@ class GeneralAttention(TypedModule):
             check_made("score", self.score, scores, "(..., L, S)", shape)
         by_rows = (mask, _rows(bias, rows), _rows(gain, rows))
         of_scores = [x.unsqueeze(-1) if multidim and x is not None else x for x in by_rows]
-        aligned: Alignment = self.align(scores, of_scores[0], bias=of_scores[1], dim=-2 if multidim else -1)
+        aligned = self.align.align(scores, of_scores[0], bias=of_scores[1], dim=-2 if multidim else -1)
         check_made("align", self.align, aligned.weights, "the shape of the scores", tuple(scores.shape))
         weights = aligned.weights if of_scores[2] is None else aligned.weights * of_scores[2].to(scores.dtype)
         weights = weights.to(key.dtype) if key.dtype == torch.float16 else weights

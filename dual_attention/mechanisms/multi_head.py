@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from .._layers.calls import TypedModule
 from .._layers.heads import merge_heads, split_heads
-from .._layers.inputs import check_boolean, check_dropout, check_one_device, check_part, check_positive, check_sequence
+from .._layers.inputs import check_boolean, check_dropout, check_kind, check_one_device, check_positive, check_sequence
 from .._layers.symbols import observe_symbols
 from .._layers.taps import Taps, observer_of
 from ..functional import mask_pattern
@@ -73,7 +73,7 @@ class MultiHead(TypedModule):
     ) -> None:
         super().__init__()
         check_boolean(qk_norm=qk_norm, bias=bias, out_proj=out_proj)
-        check_part("attention", attention, GeneralAttention)
+        check_kind("attention", attention, GeneralAttention)
         check_positive(d_model=d_model, n_heads=n_heads)
         if (key_dim is None or head_dim is None) and d_model % n_heads:
             raise ValueError(f"d_model: {d_model} is not divisible by the number of heads, {n_heads}")

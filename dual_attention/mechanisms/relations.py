@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from .._layers.calls import TypedModule
-from .._layers.inputs import check_batches, check_boolean, check_one_device, check_part, check_positive, check_sequence
+from .._layers.inputs import check_batches, check_boolean, check_kind, check_one_device, check_positive, check_sequence
 from .._layers.relation_size import variation_of, wr_bound
 from .._layers.symbols import Symbols, project_symbols
 from ..functional import RelativeSymbols, combine
@@ -71,7 +71,7 @@ class Relation(TypedModule):
         check_boolean(symmetric=symmetric, qk_norm=qk_norm)
         check_positive(d_model=d_model, n_relations=n_relations)
         self.score = Dot() if score is None else score
-        check_part("score", self.score, Score)
+        check_kind("score", self.score, Score)
         if self.score.n_queries is not None or self.score.heads not in (None, n_relations):
             raise ValueError(
                 f"score: expected one of pairs, without heads or with heads=n_relations={n_relations}, got {self.score}"
@@ -271,7 +271,7 @@ class RelationalMessage(Message):
     ) -> None:
         super().__init__()
         check_boolean(relative=relative, bias=bias)
-        check_part("relation", relation, Relation)
+        check_kind("relation", relation, Relation)
         h = 1 if heads is None else heads
         groups = h if n_kv_heads is None else n_kv_heads
         check_positive(head_dim=head_dim, heads=h, n_kv_heads=groups, d_symbol=1 if d_symbol is None else d_symbol)

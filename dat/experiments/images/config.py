@@ -9,6 +9,7 @@ from typing import Literal
 
 from dual_attention.configs import Pool, SymbolRetrieval
 
+from ..._own_code import PartName
 from ...data.images import IMAGE_SETS, ImageSet, ImageSetName, image_set
 from ...data.images.augmentation import AugmentationName
 from ...data.images.splits import SIZE, check_image_counts
@@ -143,7 +144,7 @@ class ImageModelConfig(VisionModelKeys):
     n_relations: int | None = 2
     rel_proj_dim: int | None = 16
     symmetric_rels: bool = True
-    symbols: SymbolRetrieval = "position_relative"
+    symbols: SymbolRetrieval | PartName = "position_relative"
     """Symbol mechanism: one symbol a relative position, along the row of tokens or in the grid, one a position, or a
     library read by attention."""
     n_symbols: int = 64

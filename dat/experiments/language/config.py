@@ -175,6 +175,8 @@ class LanguageConfig:
         check(at_once <= MOST_TOKENS, "loop.batch_size * model.context", most, at_once)
         self.loop.steps_of("milestone_tokens", self.tokens_per_step)
         sharing, context = self.machine.context_parallel, self.model.context
+        alone, parts = self.machine.parallel == "replicate" and sharing == 1, self.model.parts
+        check(alone or not parts, ", ".join(parts), "no parts of your own where processes share a model", parts)
         check(context % sharing == 0, "machine.context_parallel", f"a divisor of model.context={context}", sharing)
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 from dual_attention.configs import (
@@ -19,8 +20,10 @@ from dual_attention.configs import (
 from dual_attention.language_models import DualAttnTransformerLM, TransformerLM
 from dual_attention.language_presets import LanguageModelConfig, language_preset
 
+from ..._own_code import PartName
 from ...training.configs import check, check_integers, check_positive_numbers
 from ..model_keys import LONGEST, ModelKeys
+from ..own_parts import with_named_parts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +48,7 @@ class LanguageModelKeys(PositionsConfig, OutputLayerConfig, SharingConfig, Model
     """Gate on what each sensory head brings, computed from the receiver: none, linear, or a sigmoid."""
     pos_enc_type: TokenPositions = "RoPE"
     n_relations: int | None = 8
-    symbols: Literal["symbolic_attention", "positional_symbols", "position_relative"] = "symbolic_attention"
+    symbols: Literal["symbolic_attention", "positional_symbols", "position_relative"] | PartName = "symbolic_attention"
     """Symbol mechanism: a library read by attention, one symbol a position, or one a relative position."""
     n_symbols: int = 32
     """Symbols in the library of symbolic attention; relative positions beyond this share one symbol."""
@@ -60,6 +63,11 @@ class LanguageModelKeys(PositionsConfig, OutputLayerConfig, SharingConfig, Model
         super().__post_init__()
         check_integers(self, "model", "vocab_size", "context", most=LONGEST)
         check_positive_numbers(self, "model", "rope_theta")
+        if "model.heads" in self.parts:
+            self.check_without(f"model.heads={self.heads}", output_gate="none")
+        for key in self.parts.keys() & {"model.heads", "model.rel_score"}:
+            expected = f"pos_emb or none with {key}={self.parts[key]}, which knows no rotary positions"
+            check(self.pos_enc_type != "RoPE", "model.pos_enc_type", expected, self.pos_enc_type)
 
     def check_heads(self) -> None:
         super().check_heads()
@@ -96,7 +104,19 @@ class LanguageModelKeys(PositionsConfig, OutputLayerConfig, SharingConfig, Model
         check(size >= vocab_size, "model.vocab_size", f"null or at least {vocab_size}, the tokenizer's", size)
         given = self.arguments_for(DualAttnTransformerLM if self.relational else TransformerLM)
         given |= {"vocab_size": size, "dff": 4 * self.d_model if self.dff is None else self.dff}
-        return LanguageModelConfig(model="dat" if self.relational else "transformer", **given)
+        kind: Any = partial(OwnPartsConfig, keys=self) if self.parts else LanguageModelConfig
+        return kind(model="dat" if self.relational else "transformer", **given)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnPartsConfig(LanguageModelConfig):
+    """The arguments of a language model, and the keys that name parts of the user's own in it."""
+
+    keys: object
+
+    def build(self, device: Any = None, dtype: Any = None) -> Any:
+        """The model with freshly drawn weights, and with these parts."""
+        return with_named_parts(super().build(device, dtype), self.keys)
 
 
 def model_preset(name: str) -> LanguageModelKeys:

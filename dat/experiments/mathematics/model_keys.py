@@ -10,9 +10,11 @@ from dual_attention.dual_attn_blocks import DualAttnDecoderBlock, DualAttnEncode
 from dual_attention.seq2seq_models import Seq2SeqDualAttnTransformer, Seq2SeqTransformer
 from dual_attention.transformer_blocks import DecoderBlock, EncoderBlock
 
+from ..._own_code import PartName
 from ...data.mathematics import ANSWER_LENGTH, PAD, QUESTION_LENGTH, VOCABULARY
 from ...training.configs import WIDEST, check, check_integers, check_positive_numbers
 from ..model_keys import LONGEST, ActivationName, ModelKeys
+from ..own_parts import with_named_parts
 
 TOKENS = {"type": "token", "vocab_size": len(VOCABULARY)}
 
@@ -44,7 +46,7 @@ class MathematicsModelKeys(ModelKeys):
     """Biases in the feed-forward blocks, and in the output of a Transformer's attention."""
     tie_weights: bool = False
     """One matrix for the decoder's embedding and the output layer; the paper's models have two."""
-    symbols: Literal["symbolic_attention", "positional_symbols", "position_relative"] = "position_relative"
+    symbols: Literal["symbolic_attention", "positional_symbols", "position_relative"] | PartName = "position_relative"
     """Symbol mechanism: a library read by attention, one symbol a position, or one a relative position. One retriever
     serves encoder and decoder."""
     n_symbols: int = QUESTION_LENGTH
@@ -58,6 +60,10 @@ class MathematicsModelKeys(ModelKeys):
 
     def check_heads(self) -> None:
         super().check_heads()
+        if name := self.parts.get("model.heads"):
+            self.check_without(f"model.heads={name}", n_heads_ra_dec=0, relative_positions=None)
+        if name := self.parts.keys() & {"model.heads", "model.rel_score"}:
+            self.check_without(", ".join(sorted(name)), rope_theta=None)
         if self.relative_positions is not None:
             check_integers(self, "model", "relative_positions", most=LONGEST)
         check_positive_numbers(self, "model", "rope_theta")
@@ -105,7 +111,7 @@ class MathematicsModelKeys(ModelKeys):
         of_decoder = replace(self, n_heads_sa=self.n_heads_sa_dec, n_heads_ra=self.n_heads_ra_dec)
         for name, keys, block in (("encoder_kwargs", self, encoder), ("decoder_kwargs", of_decoder, decoder)):
             sides[name] = {key: value for key, value in keys.arguments_for(block).items() if key != "d_model"}
-        return kind(**sides, **self.arguments_for(kind))
+        return with_named_parts(kind(**sides, **self.arguments_for(kind)), self)
 
 
 def _transformer(name: str, n_layers: int, d_model: int, heads: int = 8) -> MathematicsModelKeys:

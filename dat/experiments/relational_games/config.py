@@ -10,6 +10,7 @@ from torch import nn
 
 from dual_attention.configs import Pool, RelationInit, SymbolConfig, SymbolRetrieval
 
+from ..._own_code import PartName
 from ...data.relational_games.canvas import check_canvas
 from ...training.configs import (
     MOST_EXAMPLES,
@@ -113,7 +114,7 @@ class GamesModelConfig(VisionModelKeys):
     rel_proj_dim: int | None = 64
     symmetric_rels: bool = True
     wr_init: RelationInit = "large"
-    symbols: SymbolRetrieval = "positional_symbols"
+    symbols: SymbolRetrieval | PartName = "positional_symbols"
     """Symbol mechanism: one symbol a position, a library read by attention, one a relative position (along the row of
     tokens or in the grid), or a library read by how a token compares with its neighbours (rel_sym_attn)."""
     n_symbols: int = 9
@@ -151,6 +152,7 @@ class GamesModelConfig(VisionModelKeys):
                 check(group is None, f"model.{name}", f"null with model.architecture={self.architecture}", group)
             elif group is None:
                 object.__setattr__(self, name, kind())
+        check(not self.parts or self.architecture == "dat", ", ".join(self.parts), "no parts in a baseline", self.parts)
         has_slots = self.front_end == "slots"
         check(has_slots or self.slots is None, "model.slots", "null with model.front_end=patches", self.slots)
         if has_slots and self.slots is None:

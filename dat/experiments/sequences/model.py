@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from dual_attention.configs import AttentionConfig
 from dual_attention.language_models import LanguageModel
+from dual_attention.parts import own_parts
 from dual_attention.relational_attention import RelationalAttention
 from dual_attention.symbol_retrieval import PositionalSymbolRetriever
 
@@ -84,7 +85,8 @@ class SequenceModelKeys(LanguageModelKeys):
 @torch.no_grad()
 def scale_weights(model: nn.Module, factor: float) -> None:
     """Multiply linear weights, embeddings and W_r by a factor, each once under however many names."""
-    linear = [module.weight for module in model.modules() if isinstance(module, nn.Linear | nn.Embedding)]
+    own = {module for part in own_parts(model) for module in part.modules()}  # which draw their weights themselves
+    linear = [m.weight for m in model.modules() if isinstance(m, nn.Linear | nn.Embedding) and m not in own]
     relations = [module.wr for module in model.modules() if isinstance(module, RelationalAttention)]
     for weight in {id(weight): weight for weight in (*linear, *relations)}.values():
         weight.mul_(factor)

@@ -70,6 +70,8 @@ def head_scores(model: nn.Module, tokens: Tensor, sources: Tensor) -> dict[str, 
 def attention_maps(model: Any, tokens: Tensor) -> Iterator[tuple[str, Tensor]]:
     """Names of all heads, ``<layer>/sa<head>`` or ``<layer>/ra<head>``, and their attention weights ``(B, N, N)``."""
     for layer, maps in enumerate(model.trace(tokens).maps):
+        if maps is None:  # heads of the user's own may tell none
+            continue
         kinds = {"sa": maps} if isinstance(maps, Tensor) else {"sa": maps.sa_weights, "ra": (maps.ra_maps or [None])[0]}
         for kind, weights in kinds.items():
             for head, weight in enumerate([] if weights is None else weights.unbind(1)):

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..._layers.calls import TypedModule
-from ..._layers.inputs import check_members, check_one_device, check_part, check_positive
+from ..._layers.inputs import check_kind, check_members, check_one_device, check_positive
 from ..alignments import Align
 from ..general import GeneralAttention, GeneralAttentionOutput
 from ..scores import Additive, KeyOnly, Score
@@ -68,7 +68,7 @@ class HierarchicalAttention(TypedModule):
         between = [nn.Identity() for _ in scores[1:]] if encoders is None else encoders
         check_members("encoders", between)
         for part in between:
-            check_part("encoders", part, nn.Module)
+            check_kind("encoders", part, nn.Module)
         if len(between) != len(scores) - 1:
             raise ValueError(f"encoders: expected one between levels, {len(scores) - 1}, got {len(between)}")
         self.levels = nn.ModuleList([build_attention(one, align) for one in scores])
@@ -147,7 +147,7 @@ class SocialContextualAttention(TypedModule):
         super().__init__()
         check_members("aspects", aspects)
         for name in aspects:
-            check_part("aspects", name, str)
+            check_kind("aspects", name, str)
             if not name or "." in name or hasattr(nn.ModuleDict(), name):
                 raise ValueError(f"aspects: expected names without dots, none of an nn.ModuleDict's own, got {name!r}")
         if len(set(aspects)) != len(aspects):

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from ..._layers.calls import TypedModule
-from ..._layers.inputs import check_boolean, check_members, check_one_device, check_part, check_positive
+from ..._layers.inputs import check_boolean, check_kind, check_members, check_one_device, check_positive
 from ...functional import masked_mean
 from ...functional.checks import MaybeNone
 from ...functional.masks import expand_padding
@@ -134,7 +134,7 @@ class MultiHop(TypedModule):
         else:
             check_members("attention", attention)
             for part in attention:
-                check_part("attention", part, nn.Module)
+                check_kind("attention", part, nn.Module)
             self.attentions = nn.ModuleList(attention)
             hops = len(self.attentions) if hops is None else hops
             check_positive(hops=hops)

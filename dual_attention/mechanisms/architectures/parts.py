@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from torch import Tensor
 
-from ..._layers.inputs import check_part, check_sequence
+from ..._layers.inputs import check_kind, check_sequence
 from ...functional.masks import require_boolean
 from ..alignments import Align, Softmax
 from ..general import GeneralAttention
@@ -22,7 +22,7 @@ def make_score(name: str, factory: ScoreFactory, d_q: int, d_k: int) -> Score:
     if not callable(factory):
         raise TypeError(f"{name}: expected a class of scores, or a function of two widths, got {factory!r}")
     made = factory(d_q, d_k)
-    check_part(name, made, Score)
+    check_kind(name, made, Score)
     return made
 
 

@@ -19,6 +19,7 @@ from dat.training.experiment import count_parameters
 from dat.training.optim import build_optimizer
 from dat.training.problem import classification_loss
 from dual_attention.baselines import VisionCoRelNet
+from dual_attention.configs import SymbolRetrieval
 from tests.support.refusals import refused
 
 PUBLISHED_PARAMETERS = {
@@ -160,7 +161,7 @@ def test_the_esbn_is_about_as_large_as_the_dat():
 
 
 @pytest.mark.parametrize("ra_type", get_args(get_type_hints(GamesModelConfig)["ra_type"]))
-@pytest.mark.parametrize("symbols", get_args(get_type_hints(GamesModelConfig)["symbols"]))
+@pytest.mark.parametrize("symbols", get_args(SymbolRetrieval))
 def test_every_symbol_mechanism_classifies(symbols, ra_type):
     config = replace(PRESETS["dat-1+1-sym"], symbols=symbols, ra_type=ra_type)
     model = build_games_model(config, 2, seed=0)

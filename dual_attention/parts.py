@@ -1,0 +1,352 @@
+"""Parts of your own in the library's models: heads, scores, alignments, relations and symbols, see docs/your-part.md.
+
+Shapes: B batch, N length, H heads, R relations, d width of the model, d_h width of a head.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ._layers.cache import Cache, TokenCache
+from ._layers.call import Masks, Past, checked_pattern, continue_from
+from ._layers.calls import TypedModule
+from ._layers.symbols import Symbols
+from .attention import Attention
+from .functional import MaskPattern
+from .mechanisms import Align, Dot, GeneralAttention, MultiHead, Relation, RelationalMessage, Score
+from .mechanisms._score import check_made
+from .relational_attention import RelationalAttention
+from .symbol_retrieval import (
+    PositionalSymbolRetriever,
+    PositionRelativeSymbolRetriever,
+    PositionRelativeSymbolRetriever2D,
+    RelationalSymbolicAttention,
+    SymbolicAttention,
+)
+from .transformer_blocks import DecoderBlock, EncoderBlock
+
+__all__ = ["OwnHeads", "OwnRelations", "OwnSymbols", "make_part", "own_parts", "with_parts"]
+
+SYMBOLS = (
+    PositionalSymbolRetriever,
+    PositionRelativeSymbolRetriever,
+    PositionRelativeSymbolRetriever2D,
+    RelationalSymbolicAttention,
+    SymbolicAttention,
+)
+TRIED = 3
+"""Length of the sequences on which a part is tried when a model is given it."""
+
+Maker = Callable[..., nn.Module]
+"""A class or function that makes a part."""
+
+
+class _Standing(TypedModule):
+    """A part of the user's own where a model has one of its own kind: its cache keeps the inputs of earlier tokens."""
+
+    uncounted = True
+    """Whether :mod:`._models.flops` cannot count what it computes."""
+
+    def __init__(self, part: nn.Module, **kept: int) -> None:
+        super().__init__()
+        self.part = part
+        self._kept = {name: (width,) for name, width in kept.items()}
+
+    def new_cache(self, max_length: int | None = None) -> TokenCache:
+        """An empty cache for causal decoding; ``max_length``: most tokens to come, reserved at once."""
+        return TokenCache(self._kept, max_length=max_length)
+
+    def _continued(
+        self, x: Tensor, masks: Masks, cache: Cache | None, freqs: Tensor | None, heads: int
+    ) -> tuple[Past, MaskPattern]:
+        """Place of new receivers, and the pairs that they and all senders make."""
+        if masks.attn_bias is not None or freqs is not None:
+            what = "rotary positions" if masks.attn_bias is None else "a bias"
+            raise ValueError(f"{type(self.part).__name__}: a part of your own knows no {what}; expected none")
+        past = continue_from(cache, self._kept, masks=masks)
+        return past, checked_pattern(masks, x, heads=heads, earlier=past.senders, new=x.shape[1])
+
+
+class OwnHeads(_Standing):
+    """Heads of your own where a block has its self-attention, which it calls as it calls that.
+
+    Args:
+        part: heads, called as ``part(x, mask)`` with ``x (B, N, d)`` and a boolean mask ``(B or 1, H or 1, N, N)``,
+            True = may be attended, in which each row has a token to see; they return the context ``(B, N, d)``, or the
+            pair of it and the weights ``(B, H, N, N)``. Or heads of :mod:`.mechanisms`, or of your own with an argument
+            ``attn_mask``. Or a :class:`~.mechanisms.Score` or an :class:`~.mechanisms.Align`, for a
+            :class:`~.mechanisms.MultiHead` around it.
+        d_model, n_heads: d and H.
+        dropout: rate on the weights, of heads of :mod:`.mechanisms`.
+
+    >>> from dual_attention.mechanisms import Cosine
+    >>> OwnHeads(Cosine(), d_model=64, n_heads=4)(x := torch.randn(2, 9, 64), x, x, is_causal=True)[0].shape
+    torch.Size([2, 9, 64])
+    """
+
+    def __init__(self, part: nn.Module, d_model: int, n_heads: int, dropout: float = 0.0) -> None:
+        if isinstance(part, Score | Align):
+            score, align = (Dot(), part) if isinstance(part, Align) else (part, None)
+            part = MultiHead(GeneralAttention(score, align), d_model, n_heads)
+        super().__init__(part, inputs=d_model)
+        self.n_heads = n_heads
+        self._by_name = "attn_mask" in inspect.signature(part.forward).parameters
+        for attention in part.modules():
+            if isinstance(attention, GeneralAttention):
+                attention.dropout = dropout
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor | None = None,
+        value: Tensor | None = None,
+        freqs_cos: Tensor | None = None,
+        freqs_sin: Tensor | None = None,
+        attn_mask: Tensor | MaskPattern | None = None,
+        is_causal: bool = False,
+        need_weights: bool = False,
+        *,
+        padding_mask: Tensor | None = None,
+        segments: Any = None,
+        attn_bias: Tensor | None = None,
+        cache: Cache | None = None,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Self-attention of ``query``, as :meth:`Attention.forward <dual_attention.attention.Attention.forward>`.
+
+        Heads have weights only if their part returns them. Without rotary positions and biases.
+        """
+        masks = Masks(attn_mask, padding_mask, is_causal, segments, attn_bias)
+        past, pattern = self._continued(query, masks, cache, freqs_cos, self.n_heads)
+        (senders,) = past.append(*query.shape[:2], inputs=query)
+        if self._by_name:
+            found = self.part(query, senders, attn_mask=pattern, need_weights=need_weights)
+            weights = found.weights
+            weights = weights if weights is None or weights.dim() == 4 else weights.sum(-1)  # over pairs of senders
+            return found.context, weights
+        return self._called(senders, pattern, query.shape[1])
+
+    def _called(self, x: Tensor, pattern: MaskPattern, n: int) -> tuple[Tensor, Tensor | None]:
+        """The context of the last ``n`` tokens, and their weights, from a part with the signature ``(x, mask)``."""
+        m = x.shape[1]
+        mask = pattern.dense(x.device)
+        mask = x.new_ones(1, 1, n, m, dtype=torch.bool) if mask is None else mask
+        seen = mask.any(-1, keepdim=True)
+        shown = (mask | ~seen).expand(*mask.shape[:2], n, m)
+        if n < m:  # rows of earlier tokens, which are not asked for
+            earlier = torch.ones(m - n, m, dtype=torch.bool, device=x.device).tril()
+            shown = torch.cat([earlier.expand(*shown.shape[:2], m - n, m), shown], 2)
+        found = self.part(x, shown)
+        context, weights = found if isinstance(found, tuple) else (found, None)
+        check_made("heads", self.part, context, "the context (B, N, d)", tuple(x.shape))
+        if weights is not None:
+            check_made("heads", self.part, weights, "weights (B, H, N, N)", (x.shape[0], None, m, m))
+            weights = weights[:, :, -n:] * mask
+        return context[:, -n:] * seen.any(1), weights
+
+
+class OwnRelations(_Standing):
+    """Relational heads with a relation of your own where a layer has its relational attention.
+
+    Args:
+        score: of relation queries ``(B, R, N, p)`` and keys ``(B, R, M, p)``, see :class:`~.mechanisms.Relation`.
+        layer: which they stand for: widths, relations and dropout are those.
+
+    >>> from dual_attention.mechanisms import Euclidean
+    >>> layer = OwnRelations(Euclidean(), RelationalAttention(d_model=64, n_heads=4, n_relations=8))
+    >>> layer(torch.randn(2, 9, 64), torch.randn(2, 9, 64), is_causal=True)[0].shape
+    torch.Size([2, 9, 64])
+    """
+
+    def __init__(self, score: Score, layer: RelationalAttention) -> None:
+        d, heads, relative = layer.d_model, layer.n_heads, layer.use_relative_positional_symbols
+        relation = Relation(
+            d,
+            layer.n_relations,
+            score=score,
+            proj_dim=layer.rel_proj_dim,
+            symmetric=layer.symmetric_rels,
+            activation=layer.rel_activation,
+        )
+        message = RelationalMessage(
+            relation, layer.head_dim, heads=heads, d_symbol=d, n_kv_heads=layer.n_kv_heads, relative=relative
+        )
+        sizes: dict[str, Any] = {"key_dim": layer.key_dim, "head_dim": layer.head_dim, "d_out": layer.wo.out_features}
+        attention = GeneralAttention(Dot(), message=message, dropout=layer.dropout)
+        part = MultiHead(attention, d, heads, n_kv_heads=layer.n_kv_heads, **sizes)
+        super().__init__(part, inputs=d, **({} if relative else {"symbols": d}))
+        self.relation = relation
+        self.wv = message.wv
+
+    def forward(
+        self,
+        x: Tensor,
+        symbols: Symbols,
+        freqs_cos: Tensor | None = None,
+        freqs_sin: Tensor | None = None,
+        attn_mask: Tensor | MaskPattern | None = None,
+        is_causal: bool = False,
+        need_weights: bool = False,
+        *,
+        attn_bias: Tensor | None = None,
+        cache: Cache | None = None,
+    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """Relational attention, as :meth:`.RelationalAttention.forward`, without rotary positions and biases."""
+        part: Any = self.part
+        masks = Masks(attn_mask, None, is_causal, None, attn_bias)
+        past, pattern = self._continued(x, masks, cache, freqs_cos, part.n_heads)
+        new = {"inputs": x, **({"symbols": symbols.expand_as(x)} if isinstance(symbols, Tensor) else {})}
+        senders, *kept = past.append(*x.shape[:2], **new)
+        found = part(x, senders, kept[0] if kept else symbols, attn_mask=pattern, need_weights=need_weights)
+        relations = self.relation(x, senders, pattern.dense(x.device)) if need_weights else None
+        return found.context, found.weights, relations
+
+
+class OwnSymbols(_Standing):
+    """Symbols of your own where a model retrieves them.
+
+    Args:
+        part: called with tokens ``(B, N, d)``; returns a symbol for each, ``(B, N, d)``.
+        d_model: d.
+
+    >>> OwnSymbols(torch.nn.Linear(64, 64), d_model=64)(torch.randn(2, 9, 64)).shape
+    torch.Size([2, 9, 64])
+    """
+
+    def __init__(self, part: nn.Module, d_model: int) -> None:
+        super().__init__(part, inputs=d_model)
+
+    def forward(self, x: Tensor, cache: Cache | None = None, positions: Tensor | None = None) -> Tensor:
+        """Symbols of new tokens; a causal model expects that they depend on no later ones."""
+        (tokens,) = continue_from(cache, self._kept).append(*x.shape[:2], inputs=x)
+        symbols = self.part(tokens)
+        check_made("symbols", self.part, symbols, "symbols (B, N, d)", tuple(tokens.shape))
+        return symbols[:, -x.shape[1] :]
+
+
+def own_parts(model: nn.Module) -> list[nn.Module]:
+    """Parts of your own that a model was given.
+
+    >>> from dual_attention.mechanisms import Cosine
+    >>> len(own_parts(with_parts(TransformerLM(50, 32, n_layers=2, n_heads=2), heads=Cosine)))
+    2
+    """
+    return [module for module in model.modules() if isinstance(module, _Standing)]
+
+
+def with_parts(
+    model: nn.Module, *, heads: Maker | None = None, relation: Maker | None = None, symbols: Maker | None = None
+) -> nn.Module:
+    """Put parts of your own into a model of the library, each made anew for every place, and trained with it.
+
+    They are made with those of the arguments ``d_model``, ``n_heads``, ``layer`` (from 1), ``head_dim``, ``d_q``,
+    ``d_k`` (widths of one head) and ``n_relations`` that they take by name, draw their own weights, and are tried on a
+    short sequence.
+
+    Args:
+        model: changed in place, and returned.
+        heads: in place of the self-attention of a Transformer, see :class:`OwnHeads`.
+        relation: a :class:`~.mechanisms.Score`, in place of the relations of a Dual Attention Transformer.
+        symbols: in place of its symbols, see :class:`OwnSymbols`.
+
+    Raises:
+        TypeError: if a part needs other arguments, is no module, or does not return tensors.
+        ValueError: if the model has no such place, or a part fails or gives another shape.
+
+    >>> from dual_attention.mechanisms import Euclidean
+    >>> lm = with_parts(TransformerLM(50, 32, 1, 2, max_block_size=16), heads=Euclidean)
+    >>> lm.generate(torch.tensor([[1, 2, 3]]), 4).shape
+    torch.Size([1, 7])
+    """
+    if heads is not None:
+        layers = [block for block in model.modules() if isinstance(block, EncoderBlock | DecoderBlock)]
+        _check_place("heads", layers, "a Transformer, without relational heads")
+        for number, block in enumerate(layers, 1):
+            own = block.self_attn
+            sizes = {"d_model": own.d_model, "n_heads": own.n_heads, "layer": number, **_of_a_head(own)}
+            part = make_part("heads", heads, sizes, _tensor_of(own).device)
+            block.self_attn = _tried("heads", OwnHeads(part, own.d_model, own.n_heads, own.dropout), own)
+    if relation is not None:
+        owners = [(owner, *place) for owner in model.modules() for place in owner.named_children()]
+        places: list[Any] = [place for place in owners if type(place[2]) is RelationalAttention]
+        _check_place("relation", places, "a Dual Attention Transformer with relational attention")
+        for number, (owner, name, own) in enumerate(places, 1):
+            sizes = {"n_relations": own.n_relations, "layer": number, "d_q": own.rel_proj_dim, "d_k": own.rel_proj_dim}
+            score = make_part("relation", relation, sizes, _tensor_of(own).device)
+            if not isinstance(score, Score):
+                raise TypeError(f"relation: expected a Score, got {type(score).__name__}")
+            with own.wv.weight.device:
+                setattr(owner, name, _tried("relation", OwnRelations(score, own), own))
+    if symbols is not None:
+        _put_symbols(model, symbols)
+    return model
+
+
+def _put_symbols(model: nn.Module, symbols: Maker) -> None:
+    made: dict[int, nn.Module] = {}  # layers may share one
+    own: Any
+    for owner in list(model.modules()):
+        for name, own in owner._modules.items() if not isinstance(owner, SYMBOLS) else ():
+            if isinstance(own, SYMBOLS):
+                width = getattr(own, "d_model", None) or own.symbol_dim
+                if id(own) not in made:
+                    sizes = {"d_model": width, "layer": len(made) + 1}
+                    part = make_part("symbols", symbols, sizes, _tensor_of(own).device)
+                    made[id(own)] = _tried("symbols", OwnSymbols(part, width), own)
+                setattr(owner, name, made[id(own)])
+    _check_place("symbols", made, "a Dual Attention Transformer with symbols")
+
+
+def _check_place(name: str, places: Any, expected: str) -> None:
+    if not places:
+        raise ValueError(f"{name}: expected {expected}, got a model without a place for them")
+
+
+def _of_a_head(own: Attention) -> dict[str, int]:
+    return dict.fromkeys(("head_dim", "d_q", "d_k"), own.d_model // own.n_heads)
+
+
+def make_part(name: str, make: Maker, sizes: Mapping[str, int], device: torch.device) -> nn.Module:
+    """A part of your own, made on a device with those of the sizes that it takes by name; errors begin with ``name``.
+
+    >>> make_part("heads", torch.nn.ReLU, {"d_model": 64}, torch.device("cpu"))
+    ReLU()
+    """
+    parameters, title = inspect.signature(make).parameters, getattr(make, "__name__", "it")
+    fixed = [p for p in parameters.values() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    needed = [p.name for p in fixed if p.default is p.empty and p.name not in sizes]
+    if needed:
+        raise TypeError(
+            f"{name}: expected {title} to need no arguments other than {', '.join(sizes)}, got {', '.join(needed)}"
+        )
+    with device:
+        part = make(**{p.name: sizes[p.name] for p in fixed if p.name in sizes})
+    if not isinstance(part, nn.Module):
+        raise TypeError(f"{name}: expected {title} to be a module, got {type(part).__name__}")
+    return part
+
+
+def _tensor_of(own: nn.Module) -> Tensor:
+    return next((p for p in own.parameters() if p.is_floating_point()), torch.zeros(()))
+
+
+@torch.no_grad()
+def _tried(name: str, standing: Any, own: nn.Module) -> Any:
+    """A part where and as wide as that which it replaces, after a call as the model's, unless there are no values."""
+    like = _tensor_of(own)
+    standing.to(like.device, like.dtype)
+    if like.is_meta or (isinstance(standing, OwnRelations) and "symbols" not in standing._kept):
+        return standing
+    width = standing._kept["inputs"][0]
+    x = torch.linspace(-1, 1, 2 * TRIED * width).view(2, TRIED, width).to(like)
+    try:
+        options: dict[str, Any] = {} if isinstance(standing, OwnSymbols) else {"is_causal": True}
+        standing.eval()(*[x] * len(standing._kept), **options)
+    except Exception as error:
+        said = str(error) if type(error) in (TypeError, ValueError) else f"{type(error).__name__}: {error}"
+        raise ValueError(f"{name}: tried on inputs {tuple(x.shape)}: {said}") from error
+    return standing.train()

@@ -1,0 +1,258 @@
+"""Parts of your own: what a model does with them, and what check_part finds in them."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from dual_attention import (
+    DualAttnTransformerLM,
+    Seq2SeqTransformer,
+    TransformerLM,
+    VisionTransformer,
+    check_part,
+    mechanisms,
+    with_parts,
+)
+from dual_attention.mechanisms import Align, Dot, GeneralAttention, Score, Softmax
+from dual_attention.parts import own_parts
+from tests.support.tensors import close
+
+TOKENS = torch.randint(20, (2, 7), generator=torch.Generator().manual_seed(0))
+
+
+class Heads(nn.Module):
+    """Self-attention with the natural signature."""
+
+    def __init__(self, d_model: int, n_heads: int) -> None:
+        super().__init__()
+        self.qkv = nn.Linear(d_model, 3 * d_model)
+        self.n_heads = n_heads
+
+    def weights(self, q, k, mask):
+        return (q @ k.mT / q.shape[-1] ** 0.5).masked_fill(~mask, -torch.inf).softmax(-1)
+
+    def forward(self, x, mask):
+        q, k, v = (t.unflatten(-1, (self.n_heads, -1)).transpose(1, 2) for t in self.qkv(x).chunk(3, -1))
+        weights = self.weights(q, k, mask)
+        return (weights @ v).transpose(1, 2).flatten(2), weights
+
+
+class Natural(Align):
+    def forward(self, e, mask=None):
+        return e.masked_fill(~mask, -torch.inf).softmax(-1)
+
+
+class Manhattan(Score):
+    def forward(self, query, key):
+        return -(query.unsqueeze(-2) - key.unsqueeze(-3)).abs().sum(-1)
+
+
+class PerToken(nn.Module):
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+        self.map = nn.Linear(d_model, d_model)
+
+    def forward(self, x):
+        return self.map(x)
+
+
+def transformer(**parts):
+    torch.manual_seed(0)
+    return with_parts(TransformerLM(20, 16, 2, 2, max_block_size=16), **parts)
+
+
+def dat(kind="symbolic_attention", **parts):
+    torch.manual_seed(0)
+    own = {"ra_kwargs": {"use_relative_positional_symbols": True}} if kind == "position_relative" else {}
+    lm = DualAttnTransformerLM(20, 16, 2, 1, 1, max_block_size=16, symbol_retrieval=kind, **own)
+    return with_parts(lm, **parts)
+
+
+MODELS = {
+    "heads": lambda: transformer(heads=Heads),
+    "align": lambda: transformer(heads=Natural),
+    "score": lambda: transformer(heads=Manhattan),
+    "toolbox": lambda: transformer(heads=mechanisms.DifferentialAttention),
+    "relation": lambda: dat(relation=Manhattan),
+    "pairs": lambda: dat("position_relative", relation=Manhattan),
+    "symbols": lambda: dat("positional_symbols", relation=mechanisms.Cosine),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_with_parts_is_causal_padded_packed_decoded_and_trained(name):
+    model = MODELS[name]().double().eval()
+    assert len(own_parts(model)) == 2
+    logits = model(TOKENS).logits
+    changed = TOKENS.clone()
+    changed[:, 4:] = (changed[:, 4:] + 1) % 20
+    close(model(changed).logits[:, :4], logits[:, :4])
+    packed = model(TOKENS.view(1, -1), segments=torch.arange(2).repeat_interleave(7)[None]).logits
+    close(packed.view(2, 7, -1), logits)
+    padding = torch.ones(2, 9, dtype=torch.bool)
+    padding[:, :2] = False
+    close(model(nn.functional.pad(TOKENS, (2, 0)), padding_mask=padding).logits[:, 2:], logits)
+    with torch.no_grad():
+        cache = model.new_cache()
+        close(torch.cat([model(part, cache=cache).logits for part in TOKENS.split([3, 1, 3], 1)], 1), logits)
+    maps = model.trace(TOKENS).maps[0]
+    weights = maps if torch.is_tensor(maps) else maps.ra_maps[0]
+    close(weights.sum(-1), torch.ones(weights.shape[:3]).double()) if name != "toolbox" else None
+    gradients = torch.autograd.grad(model.loss(TOKENS[:, :-1], TOKENS[:, 1:]), [*model.train().parameters()][1:])
+    assert all(gradient.isfinite().all() and gradient.any() for gradient in gradients[:-2])
+    with pytest.raises(ValueError, match=r"^flops_per_token: parts of your own are not counted"):
+        model.flops_per_token()
+
+
+def test_own_symbols_take_the_place_of_those_of_all_layers():
+    model = dat(symbols=PerToken)
+    (own,) = own_parts(model)
+    x = torch.randn(2, 7, 16)
+    close(own(x), own.part.map(x))
+    assert not [name for name in model.state_dict() if "symbol_library" in name]
+    assert model.generate(TOKENS, 2).shape == (2, 9)
+
+
+def test_an_alignment_with_the_natural_signature_is_softmax():
+    q, k = torch.randn(2, 4, 8).double(), torch.randn(2, 4, 8).double()
+    mask = torch.rand(2, 4, 4) > 0.4
+    mask[0, 1] = False
+    for score in (Dot(), mechanisms.General(8, 8, d_out=8)):
+        own, ours = (GeneralAttention(score, align()).double() for align in (Natural, Softmax))
+        bias = torch.randn(2, 4, 4).double().masked_fill(torch.rand(2, 4, 4) > 0.8, -torch.inf)
+        for options in ({"attn_mask": mask}, {"attn_mask": mask, "attn_bias": bias}, {}):
+            close(own(q, k, **options).context, ours(q, k, **options).context)
+    assert not own(q, k, attn_mask=mask).context[0, 1].any()
+
+
+def test_parts_stand_in_models_of_images_and_pairs():
+    images = with_parts(VisionTransformer((3, 4, 4), (2, 2), 3, d_model=16, n_heads=2, n_layers=1), heads=Heads)
+    assert images(torch.randn(2, 3, 4, 4)).shape == (2, 3)
+    spec = {"type": "token", "vocab_size": 20}
+    sides = {"encoder_kwargs": {"n_heads": 2}, "decoder_kwargs": {"n_heads": 2, "n_heads_cross": 2}}
+    pairs = Seq2SeqTransformer(spec, spec, d_model=16, out_dim=20, n_layers_enc=1, n_layers_dec=1, **sides)
+    assert len(own_parts(with_parts(pairs, heads=Heads))) == 2
+    assert pairs(TOKENS, TOKENS[:, :3])[0].shape == (2, 1, 20)
+
+
+class Wide(Heads):
+    def forward(self, x, mask):
+        return torch.cat([x, x], -1)
+
+
+class Wordy(Heads):
+    def forward(self, x):
+        return x
+
+
+class Needy(nn.Module):
+    def __init__(self, d_model: int, colour: str) -> None:
+        super().__init__()
+
+
+BAD = [
+    (
+        transformer,
+        {"heads": Wide},
+        r"heads: expected Wide to give the context \(B, N, d\) = \(2, 3, 16\), got \(2, 3, 32",
+    ),
+    (transformer, {"heads": Wordy}, r"heads: tried on inputs \(2, 3, 16\): .*forward\(\) takes 2 positional arguments"),
+    (transformer, {"heads": Needy}, "heads: expected Needy to need no arguments other than d_model, .*, got colour"),
+    (transformer, {"heads": lambda d_model: d_model}, "heads: expected <lambda> to be a module, got int"),
+    (transformer, {"relation": Manhattan}, "relation: expected a Dual Attention Transformer .*, got a model without"),
+    (dat, {"relation": PerToken}, "relation: expected PerToken to need no arguments other than"),
+    (dat, {"heads": Heads}, "heads: expected a Transformer, without relational heads"),
+    (transformer, {"symbols": PerToken}, "symbols: expected a Dual Attention Transformer with symbols"),
+]
+
+
+@pytest.mark.parametrize(("model", "parts", "message"), BAD)
+def test_parts_that_do_not_fit_are_named(model, parts, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        model(**parts)
+
+
+# check_part -----------------------------------------------------------------------------------------------------------
+
+
+class Leaky(Heads):
+    """The mean of all tokens, later ones among them."""
+
+    def forward(self, x, mask):
+        return super().forward(x, mask)[0] + x.mean(1, keepdim=True)
+
+
+class AllSeeing(Heads):
+    """Deaf to all that a mask hides, except for order."""
+
+    def weights(self, q, k, mask):
+        return super().weights(q, k, torch.ones_like(mask[0, 0]).tril())
+
+
+class Mixing(Heads):
+    def forward(self, x, mask):
+        return super().forward(x - x.mean(0), mask)
+
+
+class Float32Only(Heads):
+    def forward(self, x, mask):
+        return super().forward(x, mask)[0] @ torch.eye(
+            x.shape[-1], dtype=x.dtype if x.dtype.itemsize > 2 else torch.float
+        )
+
+
+class Detached(Heads):
+    def weights(self, q, k, mask):
+        return super().weights(q, k.detach(), mask)
+
+
+class Unused(Heads):
+    def __init__(self, d_model: int, n_heads: int) -> None:
+        super().__init__(d_model, n_heads)
+        self.gain = nn.Parameter(torch.ones(3))
+
+
+class WrongShape(Score):
+    def forward(self, query, key):
+        return (query * key).sum(-1)
+
+
+class DeafAlign(Align):
+    def forward(self, e, mask=None):
+        return e.softmax(-1)
+
+
+class LateSymbols(PerToken):
+    def forward(self, x):
+        return self.map(x) + x.mean(1, keepdim=True)
+
+
+FAULTS = [
+    (Leaky, {"pairs", "padding", "order", "packing", "cache"}),
+    (AllSeeing, {"pairs", "padding", "packing"}),
+    (Mixing, {"examples"}),
+    (Float32Only, {"bfloat16"}),
+    (Detached, {"gradients"}),
+    (Unused, {"gradients"}),
+    (Wide, {"shape"}),
+    (WrongShape, {"shape"}),
+    (DeafAlign, {"pairs", "padding", "order", "packing", "cache"}),
+    (LateSymbols, {"order", "cache"}),
+]
+
+
+@pytest.mark.parametrize(("part", "wrong"), FAULTS)
+def test_each_planted_fault_is_found(part, wrong):
+    report = check_part(part)
+    assert {*report.wrong} == wrong
+    assert all(f"{name:10} NO" in str(report) for name in wrong)
+
+
+@pytest.mark.parametrize("part", [Heads, Natural, Manhattan, PerToken, mechanisms.LatentAttention])
+def test_sound_parts_are_found_sound(part):
+    made = part(16, 2, 4) if part is mechanisms.LatentAttention else part
+    report = check_part(made)
+    assert report.wrong == [] and report.holds["compile"] and report.holds["export"]
+    assert report.holds["padding"] is (None if part is PerToken else True)
