@@ -17,9 +17,9 @@ def examples(usual: int, explore: int = 100) -> hypothesis.settings:
 
 
 def mostly_slow(values: Iterable[Any], *, quick: int) -> list[Any]:
-    """The values of a parameter, all but the first ``quick`` of which are left to the slow tests."""
-    values = list(values)
-    return [*values[:quick], *(pytest.param(value, marks=pytest.mark.slow) for value in values[quick:])]
+    """The values of a parameter, or tuples of them, all but the first ``quick`` of which are left to the slow tests."""
+    rows = [value if isinstance(value, tuple) else (value,) for value in values]
+    return [pytest.param(*row, marks=[pytest.mark.slow] * (place >= quick)) for place, row in enumerate(rows)]
 
 
 def each_once(options: Mapping[str, Iterable[Any]]) -> list[dict[str, Any]]:

@@ -13,6 +13,7 @@ from dual_attention.mechanisms import Cosine, Dot, Euclidean, Relation, Relation
 from dual_attention.relational_attention import RelationalAttention
 from dual_attention.seq2seq_models import Seq2SeqDualAttnTransformer
 from dual_attention.vision_models import VisionDualAttnTransformer
+from tests.support.combinations import pairwise
 from tests.support.refusals import refused
 
 ACTIVATED = ("tanh", "softmax", torch.sigmoid)
@@ -47,14 +48,13 @@ def mean_size(layers: list[RelationalAttention]) -> float:
     return math.sqrt(sum(squares) / len(squares))
 
 
-@pytest.mark.parametrize("wanted", [0.1, 2.0])
-@pytest.mark.parametrize("symmetric", [True, False])
-@pytest.mark.parametrize("rel_score", ["dot", "squared_distance"])
-@pytest.mark.parametrize("n_relations", [1, 4, 32])
-def test_messages_begin_at_the_size_asked_for(n_relations, rel_score, symmetric, wanted):
-    options = {"n_relations": n_relations, "rel_score": rel_score, "symmetric_rels": symmetric}
-    layers = [RelationalAttention(64, 2, rel_init_size=wanted, **options) for _ in range(12)]
-    assert mean_size(layers) == pytest.approx(wanted, rel=0.1)
+OPTIONS = {"n_relations": [1, 4, 32], "rel_score": ["dot", "squared_distance"], "symmetric_rels": [True, False]}
+
+
+@pytest.mark.parametrize("options", pairwise({**OPTIONS, "rel_init_size": [0.1, 2.0]}), ids=str)
+def test_messages_begin_at_the_size_asked_for(options):
+    layers = [RelationalAttention(64, 2, **options) for _ in range(12)]
+    assert mean_size(layers) == pytest.approx(options["rel_init_size"], rel=0.1)
 
 
 @pytest.mark.parametrize("activation", ACTIVATED)

@@ -95,6 +95,7 @@ def test_they_have_no_place_in_state_dicts_and_survive_copies():
         assert torch.equal(twin(x, x).output, layer(x, x).output)
 
 
+@pytest.mark.slow
 def test_compiled_code_depends_on_no_hook():
     """It is one graph, and hooks that come later do not make it anew."""
     torch._dynamo.reset()  # whatever tests before this one have compiled

@@ -16,6 +16,7 @@ from dual_attention.functional import (
 from dual_attention.functional.relational import choice, dense
 from dual_attention.functional.relational.table import IMPLEMENTATIONS
 from dual_attention.functional.triton import support
+from tests.support.combinations import mostly_slow
 from tests.support.refusals import refused
 from tests.support.tensors import normal
 
@@ -152,15 +153,18 @@ class Lengths(torch.nn.Module):
         return relational_attention(*tensors, **arguments).output
 
 
-@pytest.mark.parametrize("symbols", ["shared", "relative"])
-@pytest.mark.parametrize(
-    ("activation", "name", "reason"),
-    [
-        ("identity", "linear", "linear suits long ones"),
-        ("relu", "dense", "and relations are activated"),
-        ("softmax", "dense", "and relations are activated"),
-    ],
-)
+LONG, ACTIVATED = "linear suits long ones", "and relations are activated"
+EXPORTED = [
+    ("identity", "linear", LONG, "shared"),
+    ("relu", "dense", ACTIVATED, "relative"),
+    ("identity", "linear", LONG, "relative"),
+    ("relu", "dense", ACTIVATED, "shared"),
+    ("softmax", "dense", ACTIVATED, "shared"),
+    ("softmax", "dense", ACTIVATED, "relative"),
+]
+
+
+@pytest.mark.parametrize(("activation", "name", "reason", "symbols"), mostly_slow(EXPORTED, quick=2))
 def test_an_export_leaves_a_length_open(activation, name, reason, symbols):
     """One graph for lengths at which different implementations would be chosen."""
     choices = []

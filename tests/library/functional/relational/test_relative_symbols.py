@@ -6,6 +6,7 @@ import torch
 from dual_attention import functional
 from dual_attention.functional.relational import linear
 from dual_attention.functional.relational.whole import attend_to_symbols, has_symbol_per_pair, summed_by_symbol
+from tests.support.combinations import mostly_slow
 from tests.support.refusals import refusals
 from tests.support.tensors import normal
 
@@ -94,17 +95,20 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
+LOOKUPS = [
+    ("reference", 5, 1),
+    ("dense", 5, 1),
+    ("dense", 40, 1),  # as many as pairs, whose symbols are written out
+    ("blockwise", 5, 1),
+    ("linear", 5, 4),
+    ("linear", 1, 1),  # so few that they are written out for all examples
+]
+OTHER_WAYS = [(*of, way) for place, way in enumerate(("compiled", "exported")) for of in LOOKUPS[place::2]]
+OTHER_WAYS += [(*of, way) for place, way in enumerate(("exported", "compiled")) for of in LOOKUPS[place::2]]
+
+
 @pytest.mark.parametrize(
-    "impl, rows, groups",
-    [
-        ("reference", 5, 1),
-        ("dense", 5, 1),
-        ("dense", 40, 1),  # as many as pairs, whose symbols are written out
-        ("blockwise", 5, 1),
-        ("linear", 5, 4),
-        ("linear", 1, 1),  # so few that they are written out for all examples
-    ],
+    "impl, rows, groups, way", mostly_slow([*((*of, "parameter") for of in LOOKUPS), *OTHER_WAYS], quick=12)
 )
 def test_indices_whose_values_are_not_looked_at_fail_in_the_lookup(impl, rows, groups, way):
     """Nor are negative ones counted from the end."""
