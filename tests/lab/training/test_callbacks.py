@@ -172,7 +172,11 @@ def trained(workers: Any, machine: Any, folder: Path) -> list[Any]:
     return [seen, final["val_loss"]]
 
 
-@pytest.mark.parametrize(("machine", "whole"), [(COPIED, True), (SHARDED, False)], ids=["copies", "sharded"])
+@pytest.mark.parametrize(
+    ("machine", "whole"),
+    [(COPIED, True), pytest.param(SHARDED, False, marks=pytest.mark.slow)],
+    ids=["copies", "sharded"],
+)
 def test_two_processes(tmp_path, endless, machine, whole):
     """The first one calls them; it can call a model of its own, and is given none that it has a part of."""
     expected = make_language_trainer().fit()["val_loss"]

@@ -310,6 +310,7 @@ def test_blocks_that_are_compiled(machine, backend, monkeypatch):
     assert_alike(found[0], train(**changes), 1e-9)
 
 
+@pytest.mark.slow
 def test_weights_gathered_in_bfloat16():
     """Nearly what autocast gives in one process, with weights, gradients and the optimiser in float32."""
     machine = replace(SHARDED, precision="bfloat16")

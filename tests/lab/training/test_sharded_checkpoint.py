@@ -207,6 +207,7 @@ WRONG_PARTS = {
 }
 
 
+@pytest.mark.slow
 def test_parts_that_do_not_cover_a_tensor_once_are_refused(tmp_path):
     """The files of two processes, of which one is changed and has the checksum of what it holds now."""
 
@@ -244,6 +245,7 @@ def test_a_checkpoint_of_the_whole_model_is_continued_in_parts(tmp_path, monkeyp
     assert all((path / "shards").is_dir() for path in (tmp_path / "c").iterdir())
 
 
+@pytest.mark.slow
 def test_a_full_disk_of_one_of_two_processes(tmp_path, monkeypatch):
     """Both get the error, which names the folder; nothing is left of the checkpoint, and the older ones stay."""
     create_stream = FileSystem.create_stream

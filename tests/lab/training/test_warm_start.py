@@ -166,7 +166,7 @@ def test_every_experiment_can(tmp_path):
     assert run.checkpoints.all()[0].name == "epoch-00000-step-00000000"
 
 
-@pytest.mark.parametrize("machine", [COPIED, SHARDED], ids=["copies", "sharded"])
+@pytest.mark.parametrize("machine", [pytest.param(COPIED, marks=pytest.mark.slow), SHARDED], ids=["copies", "sharded"])
 def test_processes_begin_alike(tmp_path, machine, endless):
     """With rows that are new, too, of which each process has a part."""
     loop = StepLoopConfig(steps=2, batch_size=4, eval_every=0, checkpoint_every=0)
