@@ -7,8 +7,6 @@
     python -m benchmarks.compare_precision runs/float32-* runs/bfloat16-* --out benchmarks/results/precision
 """
 
-from __future__ import annotations
-
 import argparse
 import csv
 import io

@@ -10,8 +10,6 @@ trained model continues a text by transformers' ``generate`` and by our own.
     python benchmarks/compare_trainer.py     # a few minutes
 """
 
-from __future__ import annotations
-
 import argparse
 import datetime
 import importlib.metadata

@@ -1,7 +1,5 @@
 """Run a case: check that sides agree, then time them in turn, or measure the memory of each in a fresh process."""
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import importlib.util

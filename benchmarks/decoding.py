@@ -3,8 +3,6 @@
 Shapes: B batch, N new tokens, t earlier tokens, V size of the vocabulary.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 from typing import Any, Protocol

@@ -6,8 +6,6 @@ computed again in the backward pass are not part of the floor. Symmetric relatio
 their queries, though the layers compute both.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What to measure when a GPU is at hand, in one command: ``python benchmarks/gpu_day.py --help``."""
 
-from __future__ import annotations
-
 import signal
 import sys
 from pathlib import Path

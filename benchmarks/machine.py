@@ -1,7 +1,5 @@
 """The machine of a benchmark: hardware, versions, commit."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import os
 import platform

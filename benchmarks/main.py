@@ -1,7 +1,5 @@
 """The command: options, the run of all suites, conclusions and exit status."""
 
-from __future__ import annotations
-
 import argparse
 import datetime
 import os

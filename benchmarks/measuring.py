@@ -8,8 +8,6 @@ before the profiler is used: it includes everything, and the noise of the system
 peak of torch's caching allocator.
 """
 
-from __future__ import annotations
-
 import gc
 import json
 import tempfile

@@ -1,7 +1,5 @@
 """Files with results: data, report and pictures under one name, never over those of another run."""
 
-from __future__ import annotations
-
 import contextlib
 import glob
 import itertools

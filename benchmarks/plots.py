@@ -1,7 +1,5 @@
 """Pictures of results: one for each suite, with a panel for each case and quantity."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import math

@@ -1,7 +1,5 @@
 """Results in words and tables, for the terminal and for Markdown."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

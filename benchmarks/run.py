@@ -1,7 +1,5 @@
 """Run the benchmarks: ``python benchmarks/run.py --help``."""
 
-from __future__ import annotations
-
 import signal
 import sys
 from pathlib import Path

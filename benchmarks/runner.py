@@ -1,7 +1,5 @@
 """One side of a comparison in this process: its module and the calls to measure."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 from collections.abc import Callable, Iterator, Mapping

@@ -7,8 +7,6 @@ name, when a module is built.
 Shapes: B batch, N tokens, M tokens of a source, d width of the model.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 from collections.abc import Callable, Mapping

@@ -7,8 +7,6 @@ Run in another environment, it needs torch and einops there. Tensors travel in f
 even in the middle of a request, so it never outlives the process that started it.
 """
 
-from __future__ import annotations
-
 import gc
 import importlib.metadata
 import json

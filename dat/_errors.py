@@ -1,7 +1,5 @@
 """Messages of errors, as one line for people who run commands."""
 
-from __future__ import annotations
-
 from dual_attention._base.extras import extra_of
 
 

@@ -1,7 +1,5 @@
 """C kernels for relational attention, which the lab enables on CPUs; the library does so only when it is asked to."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable

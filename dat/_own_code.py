@@ -3,8 +3,6 @@
 Code is run because somebody named it, never because a configuration does: opening a stranger's run is safe.
 """
 
-from __future__ import annotations
-
 import hashlib
 import importlib
 import importlib.util

@@ -1,7 +1,5 @@
 """Processes that this package starts, or that run nothing but it."""
 
-from __future__ import annotations
-
 import io
 import multiprocessing
 import os

@@ -1,7 +1,5 @@
 """Lines that commands say beside their results, broken between words where somebody reads them."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import sys

@@ -6,8 +6,6 @@ repositories of the published models, such as ``awni00/DAT-sa8-ra8-ns1024-sh8-nk
 what ``save_pretrained`` of the classes of :mod:`dual_attention.hf` writes. Folders of ``babylm_dat_2026`` open, too.
 """
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Description of a trained model: configuration, parameters by part, memory and arithmetic, in numbers and words."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress

@@ -4,8 +4,6 @@ The repository itself is the folder of sources, so that pages link each other as
 are no pages of the site lead into the repository: to the address in the variable REPOSITORY, else into this checkout.
 """
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import os

@@ -4,8 +4,6 @@ One block of a small language model, d 64 to 512, four steps on one batch; three
 parametrisation the changes of relations and scores grow with the width; under muP, with base width 64, they do not.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path

@@ -3,8 +3,6 @@
 Yang et al. 2022 (arXiv 2203.03466, appendix D.1): where a parametrisation is right, neither grows with the width.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -3,8 +3,6 @@
 Their ground is white, not transparent, so that a page may be light or dark.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The picture of the page on the paper's language models at equal arithmetic."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from gallery_pictures import Drawing, Variables, save

@@ -5,8 +5,6 @@
 Needs the package playwright and a Chromium.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import io

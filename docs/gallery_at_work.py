@@ -1,7 +1,5 @@
 """The pictures of the second page, attention at work: see :mod:`gallery_pictures`."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

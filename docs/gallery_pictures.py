@@ -4,8 +4,6 @@ Colours: blue is a score or a weight, from low (white) to high; relations are or
 zero and blue below it; orange also marks a key by the area of its weight, or what attention is to find.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path

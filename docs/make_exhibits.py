@@ -3,8 +3,6 @@
 python docs/make_exhibits.py --out build/exhibits
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 from typing import NamedTuple

@@ -8,8 +8,6 @@ that a block leaves in the picture below it. tests/test_gallery.py does the same
 what the page says. The drawings that explain the library (drawings.py) need no page.
 """
 
-from __future__ import annotations
-
 import argparse
 import re
 from pathlib import Path

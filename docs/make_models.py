@@ -5,8 +5,6 @@
 tests/test_models_page.py tries all again, and fails where the page says something else.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

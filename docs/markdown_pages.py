@@ -1,7 +1,5 @@
 """Markdown beside every page of the site, and llms.txt and llms-full.txt, which list and hold all of it."""
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import re

@@ -1,7 +1,5 @@
 """What make_models.py tries: layers, mechanisms, baselines and models, how each is made and called."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Notebooks as pages of the site: their text, their code, and what it printed and drew."""
 
-from __future__ import annotations
-
 import json
 
 from docutils import nodes

@@ -1,7 +1,5 @@
 """Which command makes each picture of the pages: a table of paths, taken from the tables that the commands draw by."""
 
-from __future__ import annotations
-
 import importlib
 from functools import cache
 from pathlib import Path

@@ -5,8 +5,6 @@ Below a package that has ``__all__`` only the modules listed there are public. A
 belongs to the first of them.
 """
 
-from __future__ import annotations
-
 import doctest
 import importlib
 import inspect

@@ -10,8 +10,6 @@ sentence, and the receiver the token that gets most of it; of Relational Games t
 other images.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The page of the site that compares today's public names with those of the published package, dual-attention 0.0.7."""
 
-from __future__ import annotations
-
 import functools
 import importlib
 import inspect

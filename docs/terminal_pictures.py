@@ -4,8 +4,6 @@ python docs/terminal_pictures.py            # all, some minutes; let nothing els
 python docs/terminal_pictures.py estimate   # one
 """
 
-from __future__ import annotations
-
 import fcntl
 import io
 import os

@@ -6,8 +6,6 @@ A comparison that is read in two families is in both. Left out: how runs agree w
 looking inside, whose p are over pairs of tokens of a model.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from statistics import fmean

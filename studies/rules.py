@@ -3,8 +3,6 @@
 ``dat reproduce NAME --study studies/FOLDER/study.py`` asks :func:`check` before it runs anything.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from types import ModuleType

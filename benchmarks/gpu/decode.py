@@ -1,7 +1,5 @@
 """Decoding: one step after a long context, beside a plain model's, and its floor by bytes."""
 
-from __future__ import annotations
-
 import functools
 import statistics
 from collections.abc import Mapping

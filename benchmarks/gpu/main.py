@@ -1,7 +1,5 @@
 """The command: options, the steps in order, each within its minutes, and a report of what is there."""
 
-from __future__ import annotations
-
 import argparse
 import datetime
 import re

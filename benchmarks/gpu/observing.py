@@ -1,7 +1,5 @@
 """Observations of a call: its time, which kernels ran, and how much of the matrix units' rate it used."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import logging

@@ -4,8 +4,6 @@ Symbolic attention has one set of templates for all examples: as one example of 
 The projections of a layer are one product or several.
 """
 
-from __future__ import annotations
-
 import functools
 import shutil
 import statistics

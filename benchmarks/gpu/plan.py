@@ -1,7 +1,5 @@
 """A step of the day as data: items that are measured once each, in phases."""
 
-from __future__ import annotations
-
 import importlib
 import os
 from collections.abc import Callable, Mapping, Sequence

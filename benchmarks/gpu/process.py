@@ -4,8 +4,6 @@ It writes a line of JSON when it begins an item, and one with the result. An err
 which nothing works any more: it then ends, and another goes on with the next item.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

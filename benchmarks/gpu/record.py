@@ -1,7 +1,5 @@
 """Results of one step in a file, whole at every moment."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Mapping
 from pathlib import Path

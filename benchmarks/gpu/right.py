@@ -4,8 +4,6 @@ An implementation is right if no result and no gradient is further from the refe
 dense form in the same dtype, plus twice that dtype's precision.
 """
 
-from __future__ import annotations
-
 import functools
 import importlib.util
 import os

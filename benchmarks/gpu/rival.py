@@ -6,8 +6,6 @@ graph of the compiler, or something is wrong. Model FLOPs are the least that ``d
 nothing twice.
 """
 
-from __future__ import annotations
-
 import functools
 import statistics
 from collections.abc import Mapping

@@ -3,8 +3,6 @@
 What hangs, or takes the device with it, costs an item and not the day.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -4,8 +4,6 @@ Relational attention is one attention whose values are a symbol beside the relat
 kernels take, so they are cut: out = concatenation, and the gradients of the scores add up.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 from collections.abc import Callable, Mapping

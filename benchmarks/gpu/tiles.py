@@ -4,8 +4,6 @@ A neighbour doubles or halves one size, or rows and warps together. Defaults and
 compiled, in many processes; then they are timed, and their results are held against those of the default.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 import statistics

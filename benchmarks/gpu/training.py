@@ -1,7 +1,5 @@
 """Step and memory of two layers of the 343M language model over the length, and the longest text that trains."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import tempfile

@@ -4,8 +4,6 @@ The step of each is captured as a CUDA graph while its packages are those that P
 alternate, so that a card that grows warm favours neither.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import importlib

@@ -4,8 +4,6 @@ Only the operation, on projected tensors. The rule is in ``dual_attention.functi
 which the forms differ: pairs, heads and the width p of a relation's query.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

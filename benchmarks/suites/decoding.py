@@ -1,7 +1,5 @@
 """One token after a context that a cache holds, with a few layers of the paper's 343M language model."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from benchmarks.cases import BYTES, OURS, Case, Request, SideSpec, Suite

@@ -1,7 +1,5 @@
 """Generation of text with a few layers of the paper's 343M language model; and by transformers, compiled."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any

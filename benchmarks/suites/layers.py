@@ -3,8 +3,6 @@
 All but the last are layers of the paper's language models of 343M and 353M parameters (arXiv 2405.16727, Table 5).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """The paper's small tasks: Relational Games, mathematics and CIFAR, at their own lengths and batches; no dropout."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """``dat compare DATA``: models on data of the user's own, each at a learning rate that validation chooses."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Sequence
 from dataclasses import replace

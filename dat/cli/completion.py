@@ -1,7 +1,5 @@
 """``dat completion``: a script with which a shell completes commands, options and presets."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """``dat data``: examples of an experiment's data as a picture, or a file of data."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 It is a small grid of learning curves with a table, two pictures and two sentences computed from its numbers.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 import shlex

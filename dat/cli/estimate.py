@@ -1,7 +1,5 @@
 """``dat estimate``: what a model costs, by its preset, its configuration or its run."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Mapping, Sequence
 from pathlib import Path

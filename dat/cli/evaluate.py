@@ -1,7 +1,5 @@
 """``dat evaluate``: the numbers of a trained model, measured again, or of a language model on a text or on pairs."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any

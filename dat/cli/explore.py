@@ -1,7 +1,5 @@
 """``dat explore``: see what a trained model attends to, which relations it computes and which symbols it assigns."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 

@@ -1,7 +1,5 @@
 """``dat export``: a trained model as a folder for transformers, or of the hub's format."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from pathlib import Path

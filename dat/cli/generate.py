@@ -1,7 +1,5 @@
 """``dat generate``: a trained language model continues a text."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """``dat info``: a trained model, from its configuration and the names and shapes of its weights only."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 

@@ -4,8 +4,6 @@ Each sub-command is a file of this folder, imported only when it is run. Those o
 of experiments.
 """
 
-from __future__ import annotations
-
 import errno
 import importlib
 import os

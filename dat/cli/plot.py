@@ -1,7 +1,5 @@
 """``dat plot``: tables and figures from the results of several grids."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from dual_attention._base.words import listed, printable

@@ -1,7 +1,5 @@
 """``dat reproduce``: a grid of runs of an experiment, in parallel and resumable."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Callable, Sequence
 from dataclasses import asdict

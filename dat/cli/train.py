@@ -1,7 +1,5 @@
 """``dat train``: one run of an experiment."""
 
-from __future__ import annotations
-
 import inspect
 import os
 import shlex

@@ -6,8 +6,6 @@ uncles, nieces and nephews are by blood. All persons of a chain are different.
 Shapes: n chains, k relations in a chain, N tokens.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple

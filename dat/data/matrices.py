@@ -8,8 +8,6 @@ there are answers.
 Shapes: n matrices, A answers, K attributes; the eight panels of the context come first, row by row.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations, permutations, product

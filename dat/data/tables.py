@@ -3,8 +3,6 @@
 The split follows from hashes of what rows say, so it is the same whatever their order, and equal rows lie on one side.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 import math

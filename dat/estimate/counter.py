@@ -4,8 +4,6 @@ PyTorch's counter looks at each operation by itself and counts nothing for a cus
 CPU.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

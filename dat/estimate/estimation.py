@@ -1,7 +1,5 @@
 """Costs of a model, measured by running it on fake tensors."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from math import prod
 from typing import Any, get_args

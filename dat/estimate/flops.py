@@ -7,8 +7,6 @@ of a head, R relations (the paper's d_r), p width of one relation's query or key
 symbols.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from dual_attention.functional import MaskPattern

@@ -3,8 +3,6 @@
 Shapes: B batch, L length, C classes or vocabulary.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any

@@ -3,8 +3,6 @@
 Every other product is needed as it is. Benchmarks take their floors from here, too.
 """
 
-from __future__ import annotations
-
 import inspect
 from typing import Any
 

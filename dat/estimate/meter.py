@@ -1,7 +1,5 @@
 """A dispatch mode that measures what a module does: arithmetic by part, tensors kept, bytes alive."""
 
-from __future__ import annotations
-
 import weakref
 from bisect import bisect_right
 from collections import defaultdict

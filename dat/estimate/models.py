@@ -1,7 +1,5 @@
 """Models named by a preset, a class with its arguments, or a configuration."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

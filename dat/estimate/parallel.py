@@ -5,8 +5,6 @@ gathered or reduced and scattered, and twice that of what is reduced for all. Lo
 step, are left out.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from math import prod
 from typing import Any, Literal, NamedTuple

@@ -1,7 +1,5 @@
 """Parts of a model: the heading under which a module's figures are added up."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from torch import nn

@@ -1,7 +1,5 @@
 """An estimate: its figures, and how they read."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Literal
 

@@ -1,7 +1,5 @@
 """Runs of a module on fake tensors: no computation and no memory, however large the model or the batch."""
 
-from __future__ import annotations
-
 import copy
 import functools
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Numbers in words, and tables of text."""
 
-from __future__ import annotations
-
 from collections.abc import Container, Sequence
 
 import torch

@@ -1,7 +1,5 @@
 """muP in experiments: the factors of a run's model, from the same model at the base width of its configuration."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -3,8 +3,6 @@
 A file is run because somebody named it, never because a configuration does: opening a stranger's run is safe.
 """
 
-from __future__ import annotations
-
 import copyreg
 import os
 import shlex

@@ -1,7 +1,5 @@
 """Parts of the user's own in the models of experiments: heads, relations and symbols that the keys of a model name."""
 
-from __future__ import annotations
-
 from typing import Any, TypeVar
 
 from torch import nn

@@ -1,7 +1,5 @@
 """An endless stream of draws as training examples."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

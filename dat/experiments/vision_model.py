@@ -1,7 +1,5 @@
 """Vision Transformers and DATs that a configuration describes, for all experiments on images."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

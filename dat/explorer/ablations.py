@@ -3,8 +3,6 @@
 Shapes: B examples of a batch, all of them the same one; P places of a prediction; V tokens or classes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple

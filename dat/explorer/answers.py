@@ -1,7 +1,5 @@
 """The answers of a session to what its pages ask, by path."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from ..description import OPTIMISED_IN, describe, sections_of

@@ -3,8 +3,6 @@
 Shapes: N tokens of the text, H heads, R relations, S scores of each pair, d width of the layer's output.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any

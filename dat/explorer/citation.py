@@ -1,7 +1,5 @@
 """Citations of a view: BibTeX entries, and the command that opens it."""
 
-from __future__ import annotations
-
 import shlex
 from pathlib import Path
 from typing import Any, NamedTuple

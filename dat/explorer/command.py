@@ -1,7 +1,5 @@
 """The command that starts the explorer, or writes its page into a file: ``dat explore``."""
 
-from __future__ import annotations
-
 import socket
 import sys
 from collections.abc import Iterator, Sequence

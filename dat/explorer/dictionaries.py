@@ -1,7 +1,5 @@
 """Relation dictionaries for a page: one from a file, or one of a text, made while the page shows how far it is."""
 
-from __future__ import annotations
-
 import os
 import queue
 import threading

@@ -1,7 +1,5 @@
 """The small trained models that come with this package, for a first look."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Writing a view into a file: a page that opens from a disk, a picture, or numbers."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 Shapes: N receivers, M senders.
 """
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

@@ -5,8 +5,6 @@ Content-Security-Policy lets only this script and this style in, by their hashes
 may ask its own server.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import html

@@ -3,8 +3,6 @@
 Shapes: B pictures, N tokens of a picture, P patches, R relations, K classes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

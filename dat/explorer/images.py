@@ -3,8 +3,6 @@
 Shapes: C channels, height and width of an image in pixels, K classes.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -3,8 +3,6 @@
 Shapes: H heads, N tokens, d width of the layer's output.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 

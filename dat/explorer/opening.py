@@ -1,7 +1,5 @@
 """Opening a checkpoint as a session: of texts, of images, or of questions."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from torch import nn

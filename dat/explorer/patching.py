@@ -3,8 +3,6 @@
 Shapes: N tokens of each text, V vocabulary.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Sessions of models that answer questions of school mathematics: a question, and the answer of the model."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any

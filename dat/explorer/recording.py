@@ -5,8 +5,6 @@ Maps of heads that are not of queries and keys, those of the toolbox and of the 
 Shapes: H heads, N receivers, M senders, R relations, S heads and K symbols of the symbol assignment.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

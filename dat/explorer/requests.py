@@ -1,7 +1,5 @@
 """Requests of pages to their server, and the reading of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

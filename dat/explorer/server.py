@@ -4,8 +4,6 @@ It answers only who knows its token, which stands in the address that it prints,
 another site open in the same browser can neither read a page nor ask for one.
 """
 
-from __future__ import annotations
-
 import errno
 import hmac
 import html

@@ -1,7 +1,5 @@
 """Sessions: a model of texts and its tokenizer, asked by pages for the recordings of texts."""
 
-from __future__ import annotations
-
 import copy
 import threading
 from collections.abc import Iterator, Mapping

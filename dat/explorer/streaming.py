@@ -3,8 +3,6 @@
 Shapes: F maps of a layer: its heads, or its relations; M senders, which are the tokens so far; V vocabulary.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple

@@ -3,8 +3,6 @@
 Shapes: N tokens of the text, V vocabulary, C controls.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 

@@ -3,8 +3,6 @@
 Shapes: N tokens of the text, P parts, V vocabulary.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any

@@ -1,7 +1,5 @@
 """Figures of a grid: curves with confidence bands, beside the published ones."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,5 @@
 """Durations of the cells of a grid: from cells already run, or from a few timed steps."""
 
-from __future__ import annotations
-
 import tempfile
 import time
 from collections.abc import Iterator, Sequence

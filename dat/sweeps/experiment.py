@@ -1,7 +1,5 @@
 """An experiment that sweeps can run: its grid, the lines of its table, and the cost of its runs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import reduce

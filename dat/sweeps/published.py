@@ -1,7 +1,5 @@
 """Published points of curves, and measured trials beside them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Tables and figures of results: measured beside published, differences paired by seed, and curves."""
 
-from __future__ import annotations
-
 import math
 import textwrap
 from collections import Counter

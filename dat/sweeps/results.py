@@ -5,8 +5,6 @@ them, one column each, so that results of several grids are merged only if they 
 lacks, since an older version wrote it, is not known and hinders nothing.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import json

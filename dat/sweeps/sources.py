@@ -1,7 +1,5 @@
 """Results of several sources: merged, or with labels as curves of their own, such as new runs over committed ones."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """A study from its file: grids, further models and figures for ``dat reproduce`` and ``dat plot``, for one command."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, is_dataclass, replace

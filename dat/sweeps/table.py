@@ -1,7 +1,5 @@
 """The table of an experiment's results: what tells runs apart, and how they are compared and drawn."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Cells of a grid run in parallel processes, each with one CPU thread."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import signal

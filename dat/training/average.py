@@ -7,8 +7,6 @@ Math: after step t, average <- b average + (1 - b) weights with b = min(decay, (
 weights are soon forgotten; the average of a parameter begins as what its first step made of it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

@@ -1,7 +1,5 @@
 """Runs that go on from a checkpoint of another run: with other steps, or another learning rate, on the same data."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Callbacks: objects of the user's own, or trackers, that are told how training goes and change none of its numbers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

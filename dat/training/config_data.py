@@ -4,8 +4,6 @@ Nothing that a file names is opened, imported or run, and its size and depth are
 stranger's run may be read.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import re
 import types

@@ -1,7 +1,5 @@
 """Configurations as command lines, as YAML files, and as YAML text with a comment on every key."""
 
-from __future__ import annotations
-
 import argparse
 import ast
 import dataclasses

@@ -1,7 +1,5 @@
 """The parts of a configuration that every experiment shares: frozen dataclasses, checked when they are made."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 from math import ceil, inf

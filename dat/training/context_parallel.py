@@ -10,8 +10,6 @@ attention is uneven.
 Shapes: B batch, n tokens of a process.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

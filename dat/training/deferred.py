@@ -4,8 +4,6 @@ The generator of the CPU draws the values of a whole tensor at a time, in the or
 no more than one tensor is ever held whole, and every number of processes, and every device, has the same model.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, TypeVar
 

@@ -1,7 +1,5 @@
 """The device and number of threads that a configuration asks for."""
 
-from __future__ import annotations
-
 import os
 import sys
 

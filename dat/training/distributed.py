@@ -4,8 +4,6 @@ One process is the first; it alone writes files and prints. All others compute. 
 process that has one says so: what the others then have, a lost connection say, is its consequence.
 """
 
-from __future__ import annotations
-
 import gc
 import os
 import socket

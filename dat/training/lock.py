@@ -1,7 +1,5 @@
 """One writer at a time: the lock of a folder, which ends with the process that holds it, however that ends."""
 
-from __future__ import annotations
-
 import os
 import socket
 import time

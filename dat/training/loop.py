@@ -1,7 +1,5 @@
 """The training loop: plain PyTorch, the same for every experiment, and resumed to the same numbers after any stop."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Iterable

@@ -1,7 +1,5 @@
 """The log of a run: one JSON line an epoch."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from pathlib import Path

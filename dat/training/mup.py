@@ -14,8 +14,6 @@ scale of the score becomes 1 / width of a query, since queries and keys align in
 with them Adam's eps, go as 1 / (number of entries * Adam's rate), since the change of a loss, their sum, stays.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping
 

@@ -5,8 +5,6 @@ without the code of its objective. Parameters of an objective are trained, avera
 model, under the names ``objective.*`` of its state dict, and are left out of the final weights.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import is_dataclass, replace

@@ -3,8 +3,6 @@
 So is code, see :mod:`dat._own_code`: opening a stranger's run is safe.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType

@@ -6,8 +6,6 @@ vectors, symbol libraries and templates, and W_r, which maps a few relations to 
 matrix, whatever is packed in it: the queries, keys or values of all heads, or the queries or keys of all relations.
 """
 
-from __future__ import annotations
-
 import inspect
 import math
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Operations a second that a device can do at most, of which MFU is a share."""
 
-from __future__ import annotations
-
 import time
 from typing import NamedTuple
 

@@ -5,8 +5,6 @@ by a hash of the other. Of n integers it permutes those below n by cycle walking
 outside is permuted again, until it falls inside; with the smallest h that is fewer than four times on average.
 """
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from .seeding import derive_seed

@@ -4,8 +4,6 @@ Gradients of the loss of a whole step arrive in every process: each backward pas
 and by the number of processes, since the engines of PyTorch take the mean over processes.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext

@@ -3,8 +3,6 @@
 A plan divides the steps into spans, epochs or stretches of steps; a row is logged at the end of each.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence, Set

@@ -1,7 +1,5 @@
 """Progress of training on the screen: a live bar on a terminal, plain lines elsewhere, or nothing."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """Names of run folders: that of a configuration, numbered where other runs have it."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """One run of any experiment, in a run folder: started, resumed, evaluated, shown."""
 
-from __future__ import annotations
-
 import inspect
 import shlex
 import shutil

@@ -5,8 +5,6 @@ not fit would let them write anywhere. Nothing of a state is handed on that has 
 plan of training and the optimiser.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -3,8 +3,6 @@
 Where a run keeps an average of its weights, that is meant.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import torch

@@ -1,7 +1,5 @@
 """Seeds: one number given by the user, and an independent one derived from it for every use."""
 
-from __future__ import annotations
-
 import hashlib
 
 import torch

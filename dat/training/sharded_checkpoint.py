@@ -6,8 +6,6 @@ when it is begun, and each process writes its file, reads it again and compares.
 so. Another group of connections carries what the processes say to each other meanwhile.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import shutil

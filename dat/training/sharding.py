@@ -4,8 +4,6 @@ A part is a :class:`torch.distributed.tensor.DTensor`, with the shape of the who
 tensors as well, which are whole in every process.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The groups in which the parameters of a model are gathered and given up again, when processes share them."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from torch import nn

@@ -1,7 +1,5 @@
 """Names of the numbers of a run, and those of a finished one as a table on the screen."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field

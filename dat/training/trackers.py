@@ -1,7 +1,5 @@
 """Trackers of experiments as callbacks: TensorBoard, Weights & Biases, trackio. Each gets the rows of metrics."""
 
-from __future__ import annotations
-
 import re
 import secrets
 from abc import ABC, abstractmethod

@@ -1,7 +1,5 @@
 """A model that begins with the weights of another one, of the same widths; data, optimiser and steps begin anew."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

@@ -5,8 +5,6 @@ and their bytes. It is written here, rather than by the library of that name, pa
 with the permissions of other files. Tensors with several names are written once; the metadata names the others.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Numbers of a row of results that form a course, over steps or lengths, as lines of a figure."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from statistics import fmean
 from typing import Any

@@ -3,8 +3,6 @@
 Shapes: B batch, T tokens, H heads, d width of the model.
 """
 
-from __future__ import annotations
-
 from typing import Any, NoReturn
 
 from torch import Tensor, nn

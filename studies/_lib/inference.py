@@ -1,7 +1,5 @@
 """Tests and intervals of differences that are paired by seed."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

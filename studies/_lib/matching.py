@@ -1,7 +1,5 @@
 """Arms that are as large as another one."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 

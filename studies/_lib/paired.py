@@ -1,7 +1,5 @@
 """Differences of arms from a reference, paired by seed, with p-values after Holm."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 

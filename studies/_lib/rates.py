@@ -1,7 +1,5 @@
 """Models of games at three learning rates, of which each takes its own from validation."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

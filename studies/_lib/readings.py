@@ -1,7 +1,5 @@
 """Differences paired by seed that are decided by flips of signs, and their words."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Results of sweeps as data frames, their differences paired by seed, and tables in Markdown."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias

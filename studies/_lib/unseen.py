@@ -1,7 +1,5 @@
 """Configurations of Relational Games that are measured on things trained on and on things never trained on."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar

@@ -7,8 +7,6 @@ tested on new hands of these, and on classes that they have never seen.
 Shapes: n scenes, c classes, m images.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache

@@ -1,7 +1,5 @@
 """Relational Games between handwritten digits as an experiment: the same is the same digit by another hand."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """The study of Relational Games with handwritten digits: its grid and the table."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Image classification of emoji: trained on pictures of one vendor, measured on those of another and of other emoji."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar

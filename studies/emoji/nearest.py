@@ -3,8 +3,6 @@
 python -m studies.emoji.nearest
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pandas as pd

@@ -7,8 +7,6 @@ Images of Twitter (Twemoji) are licensed CC BY 4.0, those of Google (Noto Emoji)
 READMEs of the packages say; the packages' own code and data are MIT.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Emoji: a Vision Transformer beside a ViDAT of equal parameters, on pictures by another hand and of other things."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

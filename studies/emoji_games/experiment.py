@@ -1,7 +1,5 @@
 """Relational Games between emoji as an experiment: the same is the same emoji, drawn by another vendor."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache

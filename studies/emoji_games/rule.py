@@ -3,8 +3,6 @@
 python -m studies.emoji_games.rule
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 import pandas as pd

@@ -1,7 +1,5 @@
 """Relational Games between emoji of two vendors: the grid, and the tables of the README."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Games between emoji that pixels do not tell apart: grey, of equal mean and spread, beside others as far away."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache

@@ -3,8 +3,6 @@
 python -m studies.emoji_matched.rule
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pandas as pd

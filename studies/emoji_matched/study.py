@@ -1,7 +1,5 @@
 """Games between matched emoji: the announced grids, and the table of untrained rules."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Images: a Vision Transformer beside a ViDAT of equal parameters on handwritten digits."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pandas as pd

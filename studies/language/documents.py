@@ -4,8 +4,6 @@ Writes ``results/rates/documents.csv``: for each document its bytes and, for eac
 mean over the seeds that all models have.
 """
 
-from __future__ import annotations
-
 import sys
 from math import log
 from pathlib import Path

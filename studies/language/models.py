@@ -1,7 +1,5 @@
 """The arms of the language studies, and the paper's models of Figure 12."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

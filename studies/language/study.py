@@ -1,7 +1,5 @@
 """Language models: the announced study of equal parameters, operations and time; ablations; the paper's Figure 12."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 

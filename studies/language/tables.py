@@ -1,7 +1,5 @@
 """Paired differences of bits per byte, their tests and readings, as ANNOUNCED.md fixes them; tables and figure."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from math import sqrt
 from pathlib import Path

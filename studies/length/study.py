@@ -1,7 +1,5 @@
 """The study of length: its grids, the figure and the table."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path

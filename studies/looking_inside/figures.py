@@ -1,7 +1,5 @@
 """Draw the figures of both parts from their tables: ``python -m studies.looking_inside.figures``."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -4,8 +4,6 @@
 prints how far the two agree, as the notebook beside it quotes.
 """
 
-from __future__ import annotations
-
 import time
 
 import torch

@@ -4,8 +4,6 @@ The parser is Debian's package ``python3-link-grammar``, with ``link-grammar-dic
 Python has the minor version of Debian's sees it with ``/usr/lib/python3/dist-packages`` at the end of its path.
 """
 
-from __future__ import annotations
-
 import bisect
 import importlib
 import re

@@ -1,7 +1,5 @@
 """What the tables of the README follow from. The models were trained by ``dat train``, so there is no grid."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

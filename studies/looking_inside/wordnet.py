@@ -4,8 +4,6 @@ The files are those of any WordNet 3 (``data.noun``, ``index.noun``, ``noun.exc`
 speech); Debian installs them with ``apt install wordnet-base``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Mathematics: the announced study after 2,000 steps, its control of relative symbols, and ablations."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The study of recall, copying and state: its grids, the figure and the tables."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path

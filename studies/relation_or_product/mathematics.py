@@ -1,7 +1,5 @@
 """Relations, any product, or positions? On the next term of a sequence, read and answered as text."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from dat.data.mathematics import Module

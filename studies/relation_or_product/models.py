@@ -1,7 +1,5 @@
 """Five arms with rotary positions in three families, as large as each other."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any
 

@@ -3,8 +3,6 @@
 python -m studies.relation_or_product.rule english.jsonl
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Relations, any product, or positions? On a product of permutations that is to be tracked."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from dat.experiments.sequences.config import RecallGrid

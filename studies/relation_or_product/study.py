@@ -3,8 +3,6 @@
 The grids of the other families are in sequences.py and mathematics.py, and are run by the same command.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Size or kind of relations: the grids that can be run, and the tables of the README."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

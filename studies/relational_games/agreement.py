@@ -6,8 +6,6 @@ studies/relational_games/PROTOCOL.md; then every mean that differs with a Welch 
 ahead of the Transformer, here and in the published runs.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 from math import exp, sqrt

@@ -1,7 +1,5 @@
 """DATs and Transformers beside the relational architectures before them: Figure 7 of arXiv 2405.16727, drawn again."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean

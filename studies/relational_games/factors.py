@@ -1,7 +1,5 @@
 """Effects of softmax, of a read-out that keeps order and of removing objects on CoRelNet: a 2 x 2 x 2 design."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace

@@ -5,8 +5,6 @@ for each share of independent draws among the objects that do not match; and the
 studies/relational_games/ANNOUNCED.md decides, the root mean square of the differences.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from statistics import mean
 

@@ -5,8 +5,6 @@ lengths (``epochs.csv`` and ``results.csv`` of grids) and writes ``protocol.md``
 where nothing is overwritten.
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 import sys

@@ -3,8 +3,6 @@
 As ``studies/relational_games/PROTOCOL.md`` announced it.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

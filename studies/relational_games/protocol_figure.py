@@ -1,7 +1,5 @@
 """The figure of lengths of training beside the published runs."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path

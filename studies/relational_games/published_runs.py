@@ -7,8 +7,6 @@ each cell and object set, number, mean, standard deviation and range of the accu
 loss. Cells that are in none of the tables, of other Transformers, keep the means that were read off published figures.
 """
 
-from __future__ import annotations
-
 import csv
 import sys
 from collections.abc import Iterable, Iterator, Sequence

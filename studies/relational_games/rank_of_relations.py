@@ -4,8 +4,6 @@ Accuracy on new pentominoes, for each seed the mean over tasks, against the numb
 and the differences by which studies/relational_games/ANNOUNCED.md decides, paired by seed.
 """
 
-from __future__ import annotations
-
 import csv
 from collections import defaultdict
 from collections.abc import Sequence

@@ -3,8 +3,6 @@
 Shapes: B batch, N receivers, M senders, R relations, p width of one relation's query and key.
 """
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 import torch

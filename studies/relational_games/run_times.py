@@ -5,8 +5,6 @@
 size the median of the column ``_runtime``, in seconds. Without files it prints the table of PROTOCOL.md.
 """
 
-from __future__ import annotations
-
 import sys
 from math import ceil
 from pathlib import Path

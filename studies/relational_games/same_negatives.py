@@ -5,8 +5,6 @@ studies/relational_games/ANNOUNCED.md decides, less that with near misses only, 
 means beside the published ones; the same after 50 epochs, where it was measured; and CoRelNet, the control, after both.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import product
 from math import exp

@@ -3,8 +3,6 @@
 Imported by agreement.py, near_misses.py, same_negatives.py and stairs.py. Cells are of an object set, model and size.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import product

@@ -6,8 +6,6 @@ steps grow evenly. The stair is the rise from 500 to 750 images less the mean of
 studies/relational_games/PROTOCOL.md.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from itertools import pairwise, product
 from math import log, sqrt

@@ -1,7 +1,5 @@
 """What can be run again of the study of Relational Games, and what the tables of its README follow from."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path

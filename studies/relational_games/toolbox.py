@@ -3,8 +3,6 @@
 Shapes: B batch, T tokens (a class token and the patches), H heads, d width of the model, d_h width of a head.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field
 from math import inf

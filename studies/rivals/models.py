@@ -1,7 +1,5 @@
 """Rivals of relational heads as models: heads of the toolbox by name, and residual values (arXiv 2410.17897)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass

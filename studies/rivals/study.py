@@ -1,7 +1,5 @@
 """Rivals of relational attention as arms of equal size: on games here, and beside it on sequences and language."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial

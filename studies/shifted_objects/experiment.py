@@ -11,8 +11,6 @@ last  is the last object the one with the largest value? It is a coordinate of t
 Shapes: B sequences, N = 6 objects, D = 16 numbers of a code.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path

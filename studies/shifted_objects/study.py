@@ -1,7 +1,5 @@
 """Objects whose codes were never seen: the grid, and the tables of the README by the rules of ANNOUNCED.md."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any

@@ -12,8 +12,6 @@ proof (arXiv 2405.16727, appendix A).
 Shapes: B draws, M senders, R = 3 relations, D = 3 and p = 4 features of the construction.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """The study of Theorem 1: its grid, the construction of the proof without training, the figure, and the tables."""
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Callable, Sequence
 from pathlib import Path

@@ -3,8 +3,6 @@
 Shapes: B images, C channels.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal

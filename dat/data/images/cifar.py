@@ -6,8 +6,6 @@ one, and 3,072 pixels). Its MD5 is compared with the one that the authors publis
 pickles are read without calling anything but what an array needs.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import pickle

@@ -3,8 +3,6 @@
 Shapes: B images, C channels, H rows, W columns.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """Handwritten digits that come with packages and need no network."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """A folder of labelled pictures: a folder in it for each class, or those in the folders ``train`` and ``test``."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """CIFAR-10 and CIFAR-100 from the Hugging Face hub, fetched by ``datasets`` (the extra of that name)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

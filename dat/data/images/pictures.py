@@ -1,7 +1,5 @@
 """Files of pictures as pixels: of any size and format, cut and resized to those of a model."""
 
-from __future__ import annotations
-
 import io
 from typing import Any
 

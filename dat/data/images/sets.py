@@ -1,7 +1,5 @@
 """The sets of labelled images: their shapes, classes, sizes and the statistics that normalise them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 

@@ -1,7 +1,5 @@
 """Images to train, to validate and to test on, kept apart by a seed."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 import torch

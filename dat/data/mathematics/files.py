@@ -1,7 +1,5 @@
 """Questions and answers in the layout of the official archive: question and answer on alternating lines."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 from itertools import islice

@@ -1,7 +1,5 @@
 """Generated questions in a cache: made once, in parallel, into a folder of the official layout that appears whole."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Form of all sequence tasks: tokens, what is to be predicted, and where it stands."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

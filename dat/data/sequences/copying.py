@@ -3,8 +3,6 @@
 Shapes: n sequences, N length, M tokens to remember.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Generator
 

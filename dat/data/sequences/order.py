@@ -3,8 +3,6 @@
 Shapes: n sequences, M objects of a sequence, at most ``longest``.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Generator
 

@@ -4,8 +4,6 @@ arXiv 2404.08819).
 Shapes: n sequences, N length.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 from itertools import permutations
 

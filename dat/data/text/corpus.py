@@ -1,7 +1,5 @@
 """One clean file of text from folders, of unpacked packages or of BabyLM: documents tidied, none twice."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

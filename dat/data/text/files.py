@@ -1,7 +1,5 @@
 """Text as documents, read in pieces of bounded size: files on disk, and the documentation of the running Python."""
 
-from __future__ import annotations
-
 import ast
 import codecs
 import gc

@@ -1,7 +1,5 @@
 """The formats of files of text, by their suffixes: JSON Lines, Parquet, and text."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 

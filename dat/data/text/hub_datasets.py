@@ -1,7 +1,5 @@
 """Text of data sets on the Hugging Face hub, fetched by ``datasets`` (the extra of that name)."""
 
-from __future__ import annotations
-
 import threading
 import urllib.error
 import urllib.request

@@ -1,7 +1,5 @@
 """Text in a column of Parquet files, read by ``pyarrow`` (the extra ``datasets``)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

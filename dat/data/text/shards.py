@@ -5,8 +5,6 @@ one that a stopped process made is kept, and one that is damaged is made again. 
 those that one process would write.
 """
 
-from __future__ import annotations
-
 import os
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator

@@ -1,7 +1,5 @@
 """Tokens on disk: text is tokenized once, into a file that is mapped into memory; files of tokens are used in place."""
 
-from __future__ import annotations
-
 import hashlib
 import sys
 from collections.abc import Callable, Iterable, Sequence

@@ -1,7 +1,5 @@
 """Configuration of a run of image classification."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -3,8 +3,6 @@
 Shapes: B images of a batch, K classes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

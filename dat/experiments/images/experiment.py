@@ -1,7 +1,5 @@
 """Image classification as an experiment: its runs, and accuracy beside Tables 1, 3 and 4."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

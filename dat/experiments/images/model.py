@@ -1,7 +1,5 @@
 """Building the model of a run."""
 
-from __future__ import annotations
-
 import torch
 
 from dual_attention.vision_models import VisionModel

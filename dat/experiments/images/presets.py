@@ -1,7 +1,5 @@
 """The models of Tables 1, 3 and 4, and small ones for handwritten digits."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from .config import ImageModelConfig

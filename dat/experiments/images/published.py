@@ -5,8 +5,6 @@ standard error, of one decimal; the deviation of the trials is thus known roughl
 the authors.
 """
 
-from __future__ import annotations
-
 from math import sqrt
 
 from ...data.images import IMAGE_SETS

@@ -1,7 +1,5 @@
 """Grids of image classification for everyone: a look within minutes, and the paper's Tables 1, 3 and 4."""
 
-from __future__ import annotations
-
 from ...data.images import IMAGE_SETS
 from ...data.images.augmentation import AugmentationName
 from ...training.configs import LoopConfig

@@ -1,7 +1,5 @@
 """Configuration of runs on family relations, and of grids of them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal

@@ -1,7 +1,5 @@
 """Family relations as an experiment: its runs, and what is told of them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

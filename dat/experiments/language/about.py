@@ -1,7 +1,5 @@
 """Lines that say how much of a text was read, and how much of it is not used."""
 
-from __future__ import annotations
-
 from dual_attention._base.words import counted, listed
 
 from ...data.text.tokens import TokenSource

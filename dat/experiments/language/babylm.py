@@ -1,7 +1,5 @@
 """The BabyLM comparison as a grid of language-model runs, with learned byte pairs and document masks."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import ClassVar
 

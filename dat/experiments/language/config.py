@@ -1,7 +1,5 @@
 """Configuration of the training of a language model; what it leaves open is the paper's recipe (section 4.4)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """One clean file of text, made of packages that the user has unpacked, or of a corpus of BabyLM."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

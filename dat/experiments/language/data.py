@@ -3,8 +3,6 @@
 Shapes: B sequences, T = the context length of the model.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """The numbers of any language model on a text, as those of a run on its validation text."""
 
-from __future__ import annotations
-
 import tempfile
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Language modelling as an experiment: its runs, and perplexity by length of training."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The grid of small language models."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from math import inf

@@ -1,7 +1,5 @@
 """Configuration of a language model, flat, and the paper's models in it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial

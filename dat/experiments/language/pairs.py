@@ -1,7 +1,5 @@
 """Minimal pairs, as BLiMP has them (arXiv 1912.00582): of two sentences the model should find the good one likelier."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path

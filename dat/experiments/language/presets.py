@@ -1,7 +1,5 @@
 """The named language models: the paper's, those of BabyLM, and tiny ones."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from dual_attention.language_presets import LANGUAGE_PRESETS

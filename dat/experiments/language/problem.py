@@ -1,7 +1,5 @@
 """Language modelling as a problem for the training loop."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager

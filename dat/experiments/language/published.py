@@ -7,8 +7,6 @@ learning rate falls to the end of 19,073 steps, so a shorter run does not end th
 Losses of Figure 12, on Tiny Stories, are the lowest of a run, of tokens of Llama 2's vocabulary.
 """
 
-from __future__ import annotations
-
 import csv
 from functools import cache
 from math import exp

@@ -1,7 +1,5 @@
 """Grids of language models for everyone: looks within minutes, and the paper's Table 5."""
 
-from __future__ import annotations
-
 from ...training.configs import StepLoopConfig
 from .config import LanguageDataConfig, LanguageOptimConfig
 from .grid import LanguageGrid

@@ -3,8 +3,6 @@
 Shapes: as in :mod:`.problem`.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """Configuration of a run on mathematics; what it leaves open is the paper's optimiser (section 4.2)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from typing import Literal
 

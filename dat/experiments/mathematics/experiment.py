@@ -1,7 +1,5 @@
 """Mathematics as an experiment: its runs, and accuracy by length of training."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar

@@ -1,7 +1,5 @@
 """Configuration of an encoder-decoder model, flat, and the paper's models in it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 

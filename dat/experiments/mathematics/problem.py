@@ -3,8 +3,6 @@
 Shapes: B questions, S positions of the longest of them or 161, T of the longest answer with its end.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -5,8 +5,6 @@ its standard error. Of how many runs is known for few, so the errors are in the 
 Where the paper has a dash no run ended, and there is no row.
 """
 
-from __future__ import annotations
-
 import csv
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Grids of mathematics for everyone: a look within minutes, and the paper's Table 2 and Figure 3."""
 
-from __future__ import annotations
-
 from ...data.mathematics import MODULES
 from ...training.configs import LoopConfig
 from .config import QuestionsConfig, paper_optim

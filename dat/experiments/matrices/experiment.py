@@ -1,7 +1,5 @@
 """Progressive matrices as an experiment: its runs, and what is told of them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial

@@ -1,7 +1,5 @@
 """A picture of matrices and their answers."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any

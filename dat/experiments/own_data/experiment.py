@@ -1,7 +1,5 @@
 """Models on one's own data as an experiment: their runs, the choice of learning rates, tables and a figure."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial

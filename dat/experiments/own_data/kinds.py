@@ -1,7 +1,5 @@
 """The three kinds of data: how each is read, split and scored, and what is said of it."""
 
-from __future__ import annotations
-
 import math
 import tempfile
 from collections import Counter

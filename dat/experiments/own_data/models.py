@@ -3,8 +3,6 @@
 Shapes: B batch, S slots of a row, d width of the model, C classes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 

@@ -1,7 +1,5 @@
 """Keys of architectures other than DATs, beside those that they share with these."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from math import inf
 from typing import Literal

@@ -1,7 +1,5 @@
 """Configuration of a run on Relational Games."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal

@@ -1,7 +1,5 @@
 """Relational Games as an experiment: its runs, its learning curves, and their figures."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The grid of the learning curves on Relational Games."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar

@@ -3,8 +3,6 @@
 Shapes: B images, C = 9 cells of the grid (row by row), R relations of a layer.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

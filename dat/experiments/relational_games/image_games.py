@@ -1,7 +1,5 @@
 """The common part of experiments that train the models of Relational Games on images of its tasks."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Building the model that a configuration describes."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

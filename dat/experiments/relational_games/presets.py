@@ -1,7 +1,5 @@
 """The models of the paper's comparison: presets, and their names and colours in figures."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The images of a run on Relational Games."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 from pathlib import Path
 from typing import Any

@@ -6,8 +6,6 @@ belongs to the training-set sizes ``n_train``: ``trials``, their mean ``accuracy
 ``studies/relational_games/published_runs.py`` makes it.
 """
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Iterator
 from functools import cache

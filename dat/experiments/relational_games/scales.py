@@ -1,7 +1,5 @@
 """Grids of Relational Games by name: the paper's learning curves, and a small one."""
 
-from __future__ import annotations
-
 from ...training.configs import LoopConfig
 from .config import EPOCHS, Task
 from .grid import GamesGrid

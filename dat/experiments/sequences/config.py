@@ -1,7 +1,5 @@
 """Configurations of runs on sequence tasks, and of grids of them: at one size, or by length."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace

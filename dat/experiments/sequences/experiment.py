@@ -1,7 +1,5 @@
 """Sequence tasks as experiments: their runs, and what is told of them at one size (recall) and by length."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path

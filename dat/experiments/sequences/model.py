@@ -1,7 +1,5 @@
 """Causal models of synthetic sequence tasks: a language model's keys, small."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

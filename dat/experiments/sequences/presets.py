@@ -1,7 +1,5 @@
 """Models of the sequence tasks: Transformers and Dual Attention Transformers of one sensory and one relational head."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from .model import SequenceModelKeys

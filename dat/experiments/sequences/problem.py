@@ -3,8 +3,6 @@
 Shapes: B sequences, N length, H heads of one kind in a layer.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The tasks, each with one number that says how hard it is."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, get_args
