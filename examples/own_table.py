@@ -35,9 +35,9 @@ class RowClassifier(nn.Module):
 def split_table(seed: int = 0) -> dict[str, tuple[Tensor, Tensor, Tensor]]:
     """Standardised values, which of them are known, and classes, of rows to train, to validate and to test on."""
     generator = torch.Generator().manual_seed(seed)
-    table = load_breast_cancer()
-    rows = torch.randperm(len(table.data), generator=generator)
-    values, classes = torch.as_tensor(table.data)[rows].float(), torch.as_tensor(table.target)[rows]
+    table, answers = map(torch.as_tensor, load_breast_cancer(return_X_y=True))
+    rows = torch.randperm(len(table), generator=generator)
+    values, classes = table[rows].float(), answers[rows]
     known = torch.rand(values.shape, generator=generator) < 0.3  # as if seven of ten had never been measured
     train, val = slice(340), slice(340, 440)
     values = (values - values[train].mean(0)) / values[train].std(0)  # by what may be looked at
@@ -81,10 +81,7 @@ def main(epochs: int = 8, seeds: int = 3) -> dict[str, list[float]]:
             torch.manual_seed(seed)
             model = RowClassifier(30, 2, n_heads_sa, n_heads_ra, dff)
             found[name].append(train(model, data, epochs))
-        size = sum(parameter.numel() for parameter in model.parameters())
-        print(
-            f"{name} ({size:,} parameters): {', '.join(f'{share:.3f}' for share in found[name])} of the test rows right"
-        )
+        print(f"{name}: {', '.join(f'{share:.3f}' for share in found[name])} of the test rows right")
     print(f"most frequent class: {found['most frequent class'][0]:.3f}")
     return found
 

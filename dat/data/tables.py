@@ -144,12 +144,12 @@ def category_text(cell: Any) -> str:
     return f"{cell:g}" if isinstance(cell, float) else str(cell)
 
 
-def target_column(cells: Cells, target: str | None, path: object) -> Sequence[Any]:
-    """The cells of the target; ``ValueError`` naming the columns, if there is no such one."""
-    if target is None or target not in cells:
-        hint = suggestion(target or "", cells) if target else ""
-        raise ValueError(f"target: expected a column of {path} ({listed([*cells])}), got {target or 'none'}{hint}")
-    return cells[target]
+def column_named(key: str, cells: Cells, name: str | None, path: object) -> Sequence[Any]:
+    """The cells of the column that a key names; ``ValueError`` naming key and columns, if there is no such one."""
+    if name is None or name not in cells:
+        hint = suggestion(name, cells) if name else ""
+        raise ValueError(f"{key}: expected a column of {path} ({listed([*cells])}), got {name or 'none'}{hint}")
+    return cells[name]
 
 
 def task_of(target: str, values: Sequence[Any], asked: Task | None = None) -> Task:

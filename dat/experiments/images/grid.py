@@ -48,7 +48,8 @@ class ImageGrid(GridConfig):
         for dataset in self.datasets:
             self.data.check_source(dataset)
         if self.sizes is None:
-            sizes = (self.data.left("folder"),) if self.datasets == ("folder",) else (250, 1000)
+            whole = self.datasets == ("folder",) and Path(self.data.folder or "").is_dir()
+            sizes = (self.data.left("folder"),) if whole else (250, 1000)
             object.__setattr__(self, "sizes", sizes)
         for dataset in self.datasets:
             if (

@@ -20,7 +20,7 @@ from ...training.configs import (
     check_names,
     check_seed,
 )
-from ..model_keys import LONGEST, MOST_LAYERS
+from ..model_keys import LONGEST
 
 RULE = "untrained"
 """Name of the rule that answers every example alike."""
@@ -88,11 +88,9 @@ class ArmSize:
     """Dropout rate."""
 
     def __post_init__(self) -> None:
-        check_integers(self, "", "d_model", "n_heads", most=WIDEST)
-        check_integers(self, "", "n_layers", most=MOST_LAYERS)
-        check(self.n_heads % 2 == 0, "n_heads", "an even number", self.n_heads)
-        fits = self.d_model % (2 * self.n_heads) == 0
-        check(fits, "d_model", f"a multiple of {2 * self.n_heads}, twice n_heads", self.d_model)
+        check_integers(self, "", "d_model", "n_heads", "n_layers", most=WIDEST)
+        fits = self.n_heads % 2 == 0 and self.d_model % (2 * self.n_heads) == 0
+        check(fits, "n_heads", f"an even number that divides half of d_model={self.d_model}", self.n_heads)
         check(0 <= self.dropout_rate < 1, "dropout_rate", "a number in [0, 1)", self.dropout_rate)
 
 

@@ -70,7 +70,7 @@ class Comparison(SweptExperiment[ComparisonConfig, Prepared]):
         train = sets.pop("train")
         torch.manual_seed(derive_seed(config.seed, "weights"))
         problem = Problem(
-            model=model_of(data, config).to(device),
+            model=built_model(data, config).to(device),
             train=_First(train, config.data.n_train or len(train)),
             loss=data.loss,
             evaluation={"val": sets["val"]} if config.tuning else sets,
@@ -80,7 +80,7 @@ class Comparison(SweptExperiment[ComparisonConfig, Prepared]):
 
     def empty_model(self, config: ComparisonConfig) -> nn.Module:
         with without_values():
-            return model_of(load_own(config.data), config)
+            return built_model(load_own(config.data), config)
 
     def row(self, result: Mapping[str, Any]) -> Row:
         measure = next(metric for metric in self.table.metrics if metric in result)
@@ -99,21 +99,19 @@ class Comparison(SweptExperiment[ComparisonConfig, Prepared]):
         return f"{result['model']}, {result['n_train']:,} examples"
 
 
-def model_of(data: OwnData, config: ComparisonConfig) -> nn.Module:
+def built_model(data: OwnData, config: ComparisonConfig) -> nn.Module:
     """The model of a run, drawn from the global generator."""
     return data.rule() if config.model.arm == RULE else build_arm(data.build, config.model)
 
 
 def told_of(data: OwnData, grid: ComparisonGrid) -> Comparison:
     """The experiment whose tables and figure speak of these data."""
-    unit, arms = f" {data.unit}" if data.unit else "", tuple(grid.arms())
-    rule = {RULE: f"{RULE} ({data.rule_in_words})"}
+    arms, rule = tuple(grid.arms()), {RULE: f"{RULE} ({data.rule_in_words})"}
     axis = replace(Comparison.table.axes[0], order=arms, labels=rule)
     table = replace(
         Comparison.table,
         axes=(axis, Comparison.table.axes[1]),
-        unit=unit,
-        scale=100.0 if data.unit else 1.0,
+        unit=" %" if data.measure == ACCURACY else "",
         caption=f"{TITLES[data.measure].capitalize()} of {data.sizes['test']:,} test {data.noun}s",
         y_title=TITLES[data.measure],
         colours=COLOURS,

@@ -3,7 +3,7 @@
 import math
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -16,22 +16,11 @@ from dual_attention._base.words import counted, listed, shortened
 from dual_attention.generation.tokenizer import ByteTokenizer
 
 from ..._numpy import np
+from ...data import tables
 from ...data.images import LabelledImages, find_pictures, split_images
 from ...data.images.folders import MEAN, STD, SUFFIXES
 from ...data.images.splits import load_images
-from ...data.tables import (
-    FEWEST,
-    SHARE,
-    TABLES,
-    Column,
-    category_text,
-    read_cells,
-    row_key,
-    split_by_hash,
-    target_column,
-    task_of,
-    typed_column,
-)
+from ...data.tables import FEWEST, SHARE, TABLES, Column, row_key, split_by_hash
 from ...data.text.tokens import TokenSource, tokenize
 from ...training.problem import Batch, Derive, Examples, LossFunction, TensorExamples, classification_loss, nothing
 from ..images.examples import NormalisedImages
@@ -44,6 +33,7 @@ from .models import MISSING, NUMBER, PADDING, Build, Rule, picture_models, row_m
 MOST_SCORED = 65_536
 """Bytes of text of an evaluation."""
 ACCURACY, RMSE, BITS = "accuracy", "rmse", "bits_per_byte"
+PLURALS = {"number": "numbers", "category": "categories", "sequence": "sequences"}
 
 
 @dataclass(frozen=True)
@@ -59,7 +49,6 @@ class OwnData:
         loss: of training and evaluation.
         derive: see :class:`~dat.training.problem.Problem`.
         measure: the metric that models are compared by.
-        unit: of it, in words.
         noun: of the examples.
         about: what was read, what is predicted and what is left out, in lines.
         parts: the part of each example, by its name.
@@ -77,7 +66,6 @@ class OwnData:
     about: str
     parts: Sequence[tuple[str, str]]
     digest: str
-    unit: str = ""
     derive: Derive = nothing
 
 
@@ -138,29 +126,28 @@ def _split_in_words(sizes: Mapping[str, int], noun: str, way: str) -> str:
 
 
 def _load_table(source: OwnSource, path: Path) -> OwnData:
-    cells, given = read_cells(path), None if source.test is None else read_cells(Path(source.test).expanduser())
-    target = source.target or ""
+    cells, target = tables.read_cells(path), source.target or ""
     names = [name for name in cells if name not in (target, *(source.leave_out or ()))]
-    target_column(cells, source.target, path)
+    own = len(tables.column_named("target", cells, source.target, path))
     for key in ("categories", "leave_out"):
         for name in getattr(source, key) or ():
-            target_column(cells, name, f"{path} in {key}")
-    if given is not None:
+            tables.column_named(key, cells, name, path)
+    if source.test is not None:
+        given = tables.read_cells(Path(source.test).expanduser())
         if missing := [name for name in (*names, target) if name not in given]:
             raise ValueError(f"test: expected the columns of {path} in {source.test}, which has no {listed(missing)}")
-        own = len(cells[target])
         cells = {name: [*cells[name], *given[name]] for name in (*names, target)}
     known = [row for row, value in enumerate(cells[target]) if value is not None]
     if not known:
         raise ValueError(f"target: expected values in {target!r}, got only empty cells")
     answers = [cells[target][row] for row in known]
-    task = task_of(target, answers, source.task)
+    task = tables.task_of(target, answers, source.task)
     keys = [row_key(*(cells[name][row] for name in names)) for row in known]
-    if given is None:
+    if source.test is None:
         parts = split_by_hash(keys, ("test", "val"), source.split_seed)
     else:
         parts = _own_test(source, keys, answers, sum(row < own for row in known), known)
-    found = [typed_column(name, cells[name], category=name in (source.categories or ())) for name in names]
+    found = [tables.typed_column(name, cells[name], category=name in (source.categories or ())) for name in names]
     columns = [column._replace(values=[column.values[row] for row in known]) for column in found if column]
     if not columns:
         raise ValueError(f"{path}: expected a column beside the target {target!r} that is not empty, got none")
@@ -197,12 +184,12 @@ def _table(
     places = {part: torch.tensor([row for row in order if parts[row] == part]) for part in ("train", "val", "test")}
     train = places["train"].tolist()
     tokens, values, slots, n_tokens = encode_rows(columns, train, source.context)
-    named = [category_text(answer) for answer in answers]
+    named = [tables.category_text(answer) for answer in answers]
     if task == "classes":
         names = sorted({*named})
         targets = torch.tensor([names.index(name) for name in named])
         rule, words = _classes(targets[places["train"]], names)
-        told: dict[str, Any] = {"loss": _class_loss, "measure": ACCURACY, "unit": "%"}
+        told: dict[str, Any] = {"loss": _class_loss, "measure": ACCURACY}
         what = f"{len(names)} classes ({listed(names, most=5)})"
     else:
         exact = torch.tensor(answers, dtype=torch.float64)
@@ -210,7 +197,8 @@ def _table(
         targets, names = ((exact - mean) / spread).float(), [""]
         rule, words, what = lambda: Rule(torch.zeros(1)), f"always {mean:.4g}, the mean", "a number (regression)"
         told = {"loss": number_loss, "measure": RMSE, "derive": lambda row: _rooted(row, spread)}
-    kinds = ", ".join(counted(n, kind, plural) for kind, plural, n in _kinds_of(columns))
+    number = Counter(column.kind for column in columns)
+    kinds = ", ".join(counted(number[kind], kind, plural) for kind, plural in PLURALS.items() if number[kind])
     doubles = len(keys) - len({*keys})
     equal = f"; {counted(doubles, 'row')} that {'is' if doubles == 1 else 'are'} there twice" if doubles else ""
     dropped = f"; left out: {listed(left_out)}, which {'is' if len(left_out) == 1 else 'are'} empty" if left_out else ""
@@ -232,13 +220,6 @@ def _table(
         digest=row_key(task, [(column.name, column.kind) for column in columns], keys, named, parts),
         **told,
     )
-
-
-def _kinds_of(columns: Sequence[Column]) -> Iterator[tuple[str, str, int]]:
-    number = Counter(column.kind for column in columns)
-    for kind, plural in (("number", "numbers"), ("category", "categories"), ("sequence", "sequences")):
-        if number[kind]:
-            yield kind, plural, number[kind]
 
 
 def _mean_and_spread(values: Tensor) -> tuple[float, float]:
@@ -326,7 +307,6 @@ def _load_pictures(source: OwnSource, path: Path) -> OwnData:
         rule_in_words=words,
         loss=_class_loss,
         measure=ACCURACY,
-        unit="%",
         noun="picture",
         about=about + _split_in_words(sizes, "picture", f"{apart}by --split_seed {source.split_seed}"),
         parts=[],

@@ -239,7 +239,7 @@ TABLE = ["compare", "t.csv"]
         ([*TABLE, "--target=label", "--leave_out=lft"], "got lft; did you mean left?"),
         ([*TABLE, "--target=label", "--test=t.csv"], "test: row 1 of t.csv is row 1 of t.csv"),
         ([*TABLE, "--target=label", "--n_train=99"], "n_train: expected from 1 to"),
-        ([*TABLE, "--target=label", "--n_heads=3"], "n_heads: expected an even number, got 3"),
+        ([*TABLE, "--target=label", "--n_heads=3"], "n_heads: expected an even number that divides half of d_model=64"),
         (["compare", "one.csv", "--target=label"], "expected two different values in 'label' or more, got only same"),
         (["compare", "five.csv", "--target=label"], "expected at least 20 examples to split, got 5"),
         (["compare", "mixed.csv", "--target=label"], "size: expected values of one type, got a number in row 1"),
