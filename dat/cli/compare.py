@@ -77,9 +77,8 @@ def compare(prog: str, arguments: Sequence[str]) -> int:
     with folder.locked():
         folder.open(grid)
         if data.parts:
-            write_atomically(
-                folder.path / "split.csv", to_csv([{"row": row, "part": part} for row, part in data.parts])
-            )
+            lines = [{"row": row, "part": part} for row, part in data.parts]
+            write_atomically(folder.path / "split.csv", to_csv(lines))
     try:
         if before.arms():
             reproduce(tuning.experiment, before, quiet=options.quiet)
@@ -99,19 +98,19 @@ def at_own_rates(folder: GridFolder, before: RatesGrid, grid: ComparisonGrid, da
 
 def estimate_text(tuning: GridFolder, before: RatesGrid, folder: GridFolder, grid: ComparisonGrid) -> str:
     """The runs to come and the time that they take, in words."""
-    every = [(own, of, cell) for own, of in ((tuning, before), (folder, grid)) for cell in cells(own.experiment, of)]
-    waiting = [(own, of, cell) for own, of, cell in every if cell in own.left([cell])]
-    arm = lambda cell: cell["model"].partition("-lr")[0]  # noqa: E731
-    rate_of = rates(folder, grid, cells(folder.experiment, grid)) if waiting else {}
-    known = [
-        rate_of[arm(cell)] * own.experiment.cost(of.config(cell)).work if arm(cell) in rate_of else None
-        for own, of, cell in waiting
+    to_choose, to_compare = cells(tuning.experiment, before), cells(folder.experiment, grid)
+    waiting = [before.config(cell) for cell in tuning.left(to_choose)]
+    waiting += [grid.config(cell) for cell in folder.left(to_compare)]
+    rate_of = rates(folder, grid, to_compare) if waiting else {}
+    seconds = [
+        rate_of[config.model.arm] * folder.experiment.cost(config).work if config.model.arm in rate_of else None
+        for config in waiting
     ]
     tried = ", ".join(f"{rate:g}" for rate in sorted(RATES[: grid.budget]))
+    done = len(to_choose) + len(to_compare) - len(waiting)
     return (
-        f"runs: {counted(len(before.lr_of or {}), 'run')} to choose learning rates ({tried}), "
-        f"{counted(len(every) - len(before.lr_of or {}), 'run')} to compare; {len(every) - len(waiting)} done; "
-        f"{time_left(known, grid, 'model')}"
+        f"runs: {len(to_choose)} to choose learning rates ({tried}), {len(to_compare)} to compare; {done} done; "
+        f"{time_left(seconds, grid, 'model')}"
     )
 
 

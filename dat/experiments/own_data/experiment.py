@@ -15,7 +15,6 @@ from dual_attention._base.extras import require
 from dual_attention._base.intervals import half_width
 from dual_attention._base.plots import house_style, matplotlib_figure, save_figure
 
-from ...sweeps.curves import SPARE
 from ...sweeps.durations import EVALUATION_SHARE
 from ...sweeps.experiment import Cost, SweptExperiment
 from ...sweeps.report import differences, digits_of, mean_text
@@ -114,7 +113,6 @@ def told_of(data: OwnData, grid: ComparisonGrid) -> Comparison:
         unit=" %" if data.measure == ACCURACY else "",
         caption=f"{TITLES[data.measure].capitalize()} of {data.sizes['test']:,} test {data.noun}s",
         y_title=TITLES[data.measure],
-        colours=COLOURS,
     )
     if isinstance(grid, RatesGrid):
         caption = f"{TITLES[data.measure].capitalize()} of {data.sizes['val']:,} validation {data.noun}s"
@@ -162,13 +160,11 @@ def lines_of_comparison(table: ResultTable, rows: Sequence[Row], grid: Compariso
 def draw_comparison(table: ResultTable, rows: Sequence[Row], path: Path) -> None:
     """Draw each model's trials with their mean and interval, and beside them the differences from the first model."""
     arms = table.curve_axis.ordered(rows)
-    spare = iter(SPARE)
-    looks = [table.colours.get(arm) or next(spare) for arm in arms]
     pairs = {curve: [*found.values()] for _, _, curve, found in differences(table, rows, "test", arms[0])}
     unit = f" ({table.unit.strip()})" if table.unit else ""
     with house_style():
         figure, axes = matplotlib_figure(1, 2, figsize=(8.4, 1.4 + 0.42 * len(arms)), sharey=True)
-        for place, (arm, colour) in enumerate(zip(arms, looks, strict=True)):
+        for place, (arm, colour) in enumerate(((arm, COLOURS[arm]) for arm in arms)):
             trials = [row["test"] for row in rows if row["model"] == arm]
             axes[0].scatter(trials, [place + 0.2] * len(trials), color=colour, s=14, alpha=0.5, linewidths=0)
             shown = [] if arm == RULE else pairs.get(arm, [])  # whose difference would hide the others

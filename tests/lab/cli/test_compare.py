@@ -72,7 +72,7 @@ def test_a_table_is_compared_and_the_same_command_changes_nothing(capsys, reques
     said = capsys.readouterr().out
     assert "data: 60 rows of 1 number, 2 categories, 1 sequence" in said and "2 classes (other, same)" in said
     assert "split: 36 rows to train on, 12 to validate on, 12 to test on" in said
-    assert "4 runs to choose learning rates (0.001, 0.003), 6 runs to compare; 0 done; about" in said
+    assert "runs: 4 to choose learning rates (0.001, 0.003), 6 to compare; 0 done; about" in said
     assert not Path("runs").exists()
     assert dat("compare", "t.csv", "--target=label", *SHORT) == 0
     assert re.search(r"untrained +│.*│ +│ +\d", capsys.readouterr().out)
