@@ -164,7 +164,7 @@ def draw_comparison(table: ResultTable, rows: Sequence[Row], path: Path) -> None
     unit = f" ({table.unit.strip()})" if table.unit else ""
     with house_style():
         figure, axes = matplotlib_figure(1, 2, figsize=(8.4, 1.4 + 0.42 * len(arms)), sharey=True)
-        for place, (arm, colour) in enumerate(((arm, COLOURS[arm]) for arm in arms)):
+        for place, (arm, colour) in enumerate((arm, COLOURS[arm]) for arm in arms):
             trials = [row["test"] for row in rows if row["model"] == arm]
             axes[0].scatter(trials, [place + 0.2] * len(trials), color=colour, s=14, alpha=0.5, linewidths=0)
             shown = [] if arm == RULE else pairs.get(arm, [])  # whose difference would hide the others
