@@ -17,6 +17,7 @@ from ..sweeps.report import contrasts_text
 from ..sweeps.reproduce import reproduce, time_left
 from ..sweeps.results import cell_rows, sound_cells, to_csv
 from ..training.config_io import OptionParser, build_parser, parse_config
+from ..training.configs import check
 from ..training.interrupt import Interrupted
 from ..training.tables import show
 
@@ -60,6 +61,7 @@ def compare(prog: str, arguments: Sequence[str]) -> int:
     grid, options = parse_config(parser, ComparisonGrid, in_full(arguments))
     if not grid.path:
         raise ValueError("dat compare: expected DATA next, a table, a folder of pictures, or texts; --help says more")
+    check(grid.lr_of is None, "lr_of", "null, since the validation set chooses the learning rates", grid.lr_of)
     forget_data()
     data = load_own(grid)
     grid = replace(grid, contents=data.digest, n_train=grid.n_train or data.sizes["train"])

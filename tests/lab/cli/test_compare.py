@@ -238,6 +238,7 @@ TABLE = ["compare", "t.csv"]
         ([*TABLE, "--target=label", "--models=dat,transfomer"], "got 'transfomer'; did you mean transformer?"),
         ([*TABLE, "--target=label", "--leave_out=lft"], "got lft; did you mean left?"),
         ([*TABLE, "--target=label", "--test=t.csv"], "test: row 1 of t.csv is row 1 of t.csv"),
+        ([*TABLE, "--target=label", "--lr_of={dat: 0.1}"], "lr_of: expected null, since the validation set chooses"),
         ([*TABLE, "--target=label", "--n_train=99"], "n_train: expected from 1 to"),
         ([*TABLE, "--target=label", "--n_heads=3"], "n_heads: expected an even number that divides half of d_model=64"),
         (["compare", "one.csv", "--target=label"], "expected two different values in 'label' or more, got only same"),
