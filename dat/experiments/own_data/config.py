@@ -130,8 +130,8 @@ class ComparisonGrid(OwnSource, ArmSize, GridConfig):
     """Models on data of yours, at learning rates that validation chooses, from several seeds."""
 
     out: str = "runs/compare"
-    """Folder of the comparison, by default runs/compare-NAME; the same command continues it, more models or seeds extend
-    it."""
+    """Folder of the comparison, by default runs/compare-NAME. The same command continues it; more models or seeds
+    extend it."""
     seeds: int = 5
     """Trials of each model; their seeds are first_seed, first_seed + 1 and so on."""
     models: tuple[str, ...] = ARMS[:3]
