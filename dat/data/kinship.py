@@ -8,7 +8,7 @@ Shapes: n chains, k relations in a chain, N tokens.
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Generator, Tensor
@@ -173,7 +173,7 @@ def draw_stories(
         names: the first name and how many there are, of which each person has another one.
         length: N, of which a story of ``longest`` needs ``3 * (longest + noise) + 3``.
     """
-    drawn = {"generator": generator}
+    drawn: dict[str, Any] = {"generator": generator}
     tokens = torch.full((n, length), PAD)
     targets, guesses = torch.full((n, length), UNSCORED), torch.empty(n, dtype=torch.int64)
     sizes = torch.randint(shortest, longest + 1, (n,), **drawn)

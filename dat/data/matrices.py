@@ -11,7 +11,7 @@ Shapes: n matrices, A answers, K attributes; the eight panels of the context com
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations, permutations, product
-from typing import Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import torch
 from torch import Generator, Tensor
@@ -161,7 +161,7 @@ def sample_matrices(n: int, rules: MatrixRules, name: SetName, generator: Genera
     from those that lead to it, and the wrong value evenly from the other values that the rule can lead to. Noise that
     happens to follow a rule is drawn again.
     """
-    options = {"generator": generator}
+    options: dict[str, Any] = {"generator": generator}
     below = rules.values if name == "values" else rules.values - rules.held_out_values
     varying = rules.more_noise if name == "noise" else rules.noise
     labels = torch.randint(rules.answers, (n,), **options)

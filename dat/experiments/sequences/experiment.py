@@ -16,7 +16,7 @@ from ...training.device import check_memory, prepare_device
 from ...training.experiment import Prepared, count_parameters
 from ...training.loop import Trainer
 from ...training.metrics import Row
-from ...training.problem import LossFunction, Problem, TensorExamples
+from ...training.problem import Problem, TensorExamples
 from ...training.seeding import derive_seed
 from ..stream import Stream
 from .config import LengthConfig, LengthGrid, RecallConfig, RecallGrid, SequencesConfig, in_batches
@@ -37,7 +37,7 @@ class SequenceExperiment(SweptExperiment[Config, Prepared]):
     """An experiment that trains a causal model on a stream of sequences."""
 
     presets = PRESETS
-    loss: ClassVar[LossFunction] = staticmethod(sequence_loss)
+    loss: ClassVar[Any] = staticmethod(sequence_loss)
 
     def prepare(self, config: Config, *, cache: Path, run: Path | None = None) -> Prepared:
         device = prepare_device(config.machine)
