@@ -101,12 +101,7 @@ class Kinship(SequenceExperiment[KinshipConfig]):
             data=KinshipSets(lengths=(3, 4, 6), n_test=200),
             loop=in_batches(80, 250, eval_every=0, checkpoint_every=0),
         ),
-        "study": KinshipGrid(
-            out="runs/kinship-study",
-            seeds=10,
-            tasks=TASKS,
-            loop=in_batches(3000, 250, eval_every=0, checkpoint_every=0),
-        ),
+        "study": KinshipGrid(out="runs/kinship-study", seeds=10),
     }
     table = sequence_table(
         metrics=("accuracy", "rule", "loss", *HEAD_SCORES),
