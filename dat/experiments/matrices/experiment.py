@@ -6,10 +6,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor, nn
 
 from ...data.matrices import CONTEXT
-from ...sweeps.experiment import SweptExperiment
+from ...sweeps.experiment import Cost, SweptExperiment
 from ...sweeps.table import Axis, ResultTable
 from ...training.device import check_memory, prepare_device
 from ...training.experiment import Prepared, count_parameters
@@ -97,6 +98,11 @@ class ProgressiveMatrices(SweptExperiment[MatricesConfig, Prepared]):
 
     def empty_model(self, config: MatricesConfig) -> nn.Module:
         return config.model.empty(config.data.panel_shape)
+
+    def cost(self, config: MatricesConfig) -> Cost:
+        kind = torch.uint8 if config.data.form == "drawings" else torch.float32
+        inputs = torch.zeros(1, CONTEXT + config.data.answers, *config.data.panel_shape, dtype=kind)
+        return replace(super().cost(config), inputs=(inputs,))
 
     def prepare(self, config: MatricesConfig, *, cache: Path, run: Path | None = None) -> Prepared:
         data, device = config.data, prepare_device(config.machine)

@@ -103,6 +103,8 @@ def test_a_model_is_trained_and_evaluated(tmp_path, monkeypatch, capsys):
     capsys.readouterr()
     assert main(["evaluate", "runs/run", "--json", "--machine.threads=1"]) == 0
     assert json.loads(capsys.readouterr().out)["noise"]["accuracy"] == pytest.approx(result["accuracy"]["noise"])
+    assert main(["info", "runs/run"]) == 0
+    assert f"{result['parameters']:,}" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
