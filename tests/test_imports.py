@@ -81,6 +81,7 @@ DOORS = {
 
 # For type checkers: what the package imports when it is named.
 HOOKS = {(PACKAGE, f"{PACKAGE}.{room}") for room in ("baselines", "hf", "model_analysis", "native")}
+HOOKS |= {("dat", "dat.explorer.inline")}
 
 # Rooms above it that a room does not import all the same: they stand side by side.
 APART = {"generation": ("mechanisms",), "root": ("baselines",)}

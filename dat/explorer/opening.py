@@ -48,7 +48,7 @@ def open_session(
             "mathematics; explorer.recording.record takes other models"
         )
     choose_sites(model, layers)
-    about = {"facts": facts_of(found), "bits": bits, "layers": layers, "checkpoint": found}
+    about = {"facts": facts_of(found.model, found.state), "bits": bits, "layers": layers, "checkpoint": found}
     title = title or _name(found)
     if isinstance(model, LanguageModel):
         return Session(model, found.tokenizer(tokenizer), title, **about)
@@ -77,9 +77,9 @@ def opened(name: str) -> Checkpoint:
         return open_checkpoint(name)  # the one that was the latest may just have made way for a later one
 
 
-def facts_of(checkpoint: Checkpoint) -> Mapping[str, str]:
-    """Facts of a model for the head of its pages."""
-    model, sites = checkpoint.model, find_sites(checkpoint.model)
+def facts_of(model: nn.Module, state: str = "") -> Mapping[str, str]:
+    """Facts of a model for the head of its pages; ``state``: of its checkpoint."""
+    sites = find_sites(model)
     heads = [f"{site.n_heads} {site.kind}" for site in sites if site.layer == sites[0].layer and site.tap("weights")]
     facts = {
         "": type(model).__name__,
@@ -93,7 +93,7 @@ def facts_of(checkpoint: Checkpoint) -> Mapping[str, str]:
     formulas = {relation_formula(site.module) for site in sites if isinstance(site.module, relational)}
     if len(formulas) == 1:
         facts["formula"] = formulas.pop()
-    return {**facts, "state": checkpoint.state} if checkpoint.state.startswith("unfinished") else facts
+    return {**facts, "state": state} if state.startswith("unfinished") else facts
 
 
 def relation_formula(module: nn.Module) -> str:

@@ -78,6 +78,7 @@ class LanguageModel(Generates, TiesWeights, Arithmetic, TokenModel):
 
     def __init__(self, config: DecoderLanguageConfig) -> None:
         super().__init__(config)
+        self.given = config  # for whoever saves it
         self.tie_weights = config.tie_weights
         self.dff = config.dff
         self.activation = config.activation

@@ -9,10 +9,13 @@ from typing import Any, Literal, NamedTuple, TypeVar, cast
 import torch
 from torch import nn
 
-from ..language_models import LanguageModel
+from .._base.extras import require
+from .._base.files import folder_made_atomically, write_json
+from ..language_models import DualAttnTransformerLM, LanguageModel
 from ..language_presets import LanguageModelConfig
+from ..parts import own_parts
 from . import babylm
-from .files import CheckpointFiles, warn_of_misspelt
+from .files import CONFIG, CheckpointFiles, warn_of_misspelt
 from .weights import Weights, checkpoint_weights, filled
 
 Model = TypeVar("Model", bound=nn.Module)
@@ -84,6 +87,31 @@ def load_language_model(
     """
     loaded = load_language_checkpoint(CheckpointFiles(name_or_path, **download), device=device, dtype=dtype)
     return LoadedLanguageModel(cast(LanguageModel, loaded.model), loaded.config)
+
+
+def save_language_model(model: LanguageModel, folder: str | Path) -> Path:
+    """Write a language model into a new folder of the hub's format, which :func:`load_language_model` reads.
+
+    Raises:
+        FileExistsError: if there is anything at ``folder``.
+        TypeError, ValueError: if it is another model, has parts of your own, or an argument that JSON cannot hold.
+
+    >>> lm = TransformerLM(50, d_model=32, n_layers=1, n_heads=2, max_block_size=16)
+    >>> load_language_model(save_language_model(lm, "folder")).model(torch.tensor([[5, 17, 3]])).logits.shape
+    torch.Size([1, 3, 50])
+    """
+    if not isinstance(model, LanguageModel):
+        raise TypeError(f"model: expected a language model of this library, got {type(model).__name__}")
+    if own_parts(model):
+        raise ValueError("model: parts of your own have no such form; keep their code and the state dict")
+    kind = "dat" if isinstance(model, DualAttnTransformerLM) else "transformer"
+    arguments = LanguageModelConfig.of({**vars(model.given), "model": kind}).to_dict()
+    del arguments["model"]  # it follows from the others
+    save_model = require("safetensors.torch", extra="hf").save_model
+    with folder_made_atomically(Path(folder)) as new:
+        write_json(new / CONFIG, arguments)
+        save_model(model, str(new / "model.safetensors"))
+    return Path(folder)
 
 
 def load_language_checkpoint(

@@ -11,7 +11,8 @@ All come with the extra ``hf``; what is missing is told when a name that needs i
 - their configurations: :class:`DualAttnConfig`, :class:`DualAttnEncoderConfig`, :class:`DualAttnVisionConfig`
 - from one format into another: :func:`to_hub`, :func:`to_transformers`, :func:`convert_checkpoint`
 - GPT-2 and Llama of transformers as models of this library: :func:`from_transformers`
-- models of this library from either format: :func:`load_language_model`, :func:`load_model`
+- models of this library from either format: :func:`load_language_model`, :func:`load_model`; into a folder:
+  :func:`save_language_model`
 
 This import registers the models with the Auto classes of transformers (``AutoModelForCausalLM``, ...), if that is
 installed. Without it they do not know them.
@@ -27,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 from .._base.extras import require
 
 if TYPE_CHECKING:
-    from ..checkpoints.language import LoadedLanguageModel, LoadedModel, load_language_model
+    from ..checkpoints.language import LoadedLanguageModel, LoadedModel, load_language_model, save_language_model
     from ..checkpoints.weights import read_weights, to_language_state_dict
     from .auto import register_auto_classes
     from .cache import DualAttnCache
@@ -84,6 +85,7 @@ __all__ = [  # noqa: RUF022 (in the order of the table above)
     "to_language_state_dict",
     "to_transformers_state_dict",
     "load_language_model",
+    "save_language_model",
     "load_model",
     "convert_checkpoint",
     "read_weights",

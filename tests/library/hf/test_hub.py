@@ -10,10 +10,16 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from dual_attention import DualAttnTransformerLM, TransformerLM
+from dual_attention import DualAttnTransformerLM, TransformerLM, mechanisms, with_parts
 from dual_attention._models.weights import shared_names
 from dual_attention.checkpoints.weights import Weights, fit_state_dict
-from dual_attention.hf import DualAttnTransformerLM_HFHub, TransformerLM_HFHub, load_language_model, read_weights
+from dual_attention.hf import (
+    DualAttnTransformerLM_HFHub,
+    TransformerLM_HFHub,
+    load_language_model,
+    read_weights,
+    save_language_model,
+)
 from tests.support.language import COMMON, SYMBOLS, build, tokens
 from tests.support.refusals import refusals
 
@@ -347,3 +353,28 @@ def test_arguments_that_json_has_no_word_for(tmp_path: Path):
     with pytest.raises(TypeError, match="ra_kwargs: cannot be written as JSON"):
         model.save_pretrained(tmp_path / "new")
     assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: DualAttnTransformerLM(50, 32, 2, 1, 1, ra_kwargs={"n_relations": 3}, pos_enc_type="RoPE"),
+        lambda: DualAttnTransformerLM(50, 32, 1, 2, 0, max_block_size=16, ff_bias=None, tie_weights=False),
+        lambda: TransformerLM(50, 32, 1, 2, max_block_size=16, block_kwargs={"attn_kwargs": {"n_kv_heads": 1}}),
+    ],
+)
+def test_a_native_model_is_saved_and_loaded_in_one_call_each(build, tmp_path):
+    model, tokens = build().eval(), torch.randint(50, (2, 9))
+    loaded = load_language_model(save_language_model(model, tmp_path / "saved"))
+    assert type(loaded.model) is type(model) and torch.equal(loaded.model(tokens).logits, model(tokens).logits)
+    with pytest.raises(FileExistsError, match="exists already and is not overwritten"):
+        save_language_model(model, tmp_path / "saved")
+
+
+def test_what_has_no_such_form_is_not_saved(tmp_path):
+    own = with_parts(TransformerLM(50, 32, 1, 2), heads=mechanisms.Cosine)
+    with pytest.raises(ValueError, match="model: parts of your own have no such form"):
+        save_language_model(own, tmp_path / "saved")
+    with pytest.raises(TypeError, match="model: expected a language model of this library, got Linear"):
+        save_language_model(torch.nn.Linear(2, 2), tmp_path / "saved")
+    assert not list(tmp_path.iterdir())
