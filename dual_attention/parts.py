@@ -292,7 +292,7 @@ def _put_symbols(model: nn.Module, symbols: Maker) -> None:
     for owner in list(model.modules()):
         for name, own in owner._modules.items() if not isinstance(owner, SYMBOLS) else ():
             if isinstance(own, SYMBOLS):
-                width = getattr(own, "d_model", None) or own.symbol_dim
+                width: Any = getattr(own, "d_model", None) or own.symbol_dim
                 if id(own) not in made:
                     sizes = {"d_model": width, "layer": len(made) + 1}
                     part = make_part("symbols", symbols, sizes, _tensor_of(own).device)
@@ -345,7 +345,8 @@ def _tried(name: str, standing: Any, own: nn.Module) -> Any:
     x = torch.linspace(-1, 1, 2 * TRIED * width).view(2, TRIED, width).to(like)
     try:
         options: dict[str, Any] = {} if isinstance(standing, OwnSymbols) else {"is_causal": True}
-        standing.eval()(*[x] * len(standing._kept), **options)
+        called: Any = standing.eval()
+        called(*[x] * len(standing._kept), **options)
     except Exception as error:
         said = str(error) if type(error) in (TypeError, ValueError) else f"{type(error).__name__}: {error}"
         raise ValueError(f"{name}: tried on inputs {tuple(x.shape)}: {said}") from error

@@ -10,7 +10,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from dual_attention._base.words import suggestion
@@ -85,6 +85,13 @@ ARGUMENTS = {
     "data": "--out FILE ...",
 }
 """Commands of experiments, and what may follow the name."""
+SUMMARIES = {
+    "train": "one model, in a run folder",
+    "reproduce": "many runs in parallel, resumable: the paper's tables and figures, or yours",
+    "plot": "figures and tables from results",
+    "data": "what an experiment can show or make of its data",
+}
+"""What each of them does, for the list of commands."""
 
 
 def every_command(*, others: bool = True) -> tuple[Command, ...]:
@@ -176,7 +183,7 @@ def dispatch(words: list[str]) -> int:
     if words[:1] == ["help"]:
         words = [*words[1:], "--help"]
     if not words or words[0] in ("-h", "--help"):
-        print(overview(every_command()))
+        print(contents(every_command()))
         return 0
     if words[0] in ("--version", "-v", "-V"):
         from dual_attention import __version__
@@ -221,21 +228,43 @@ def _alternatives(names: Iterable[str]) -> str:
 
 OPTIONS = """\
   dat COMMAND --help   every option of a command
-  FILE.py              an experiment of your own, in place of an experiment's name
+  FILE.py              an experiment of your own, in place of EXPERIMENT
   dat --version        version of the library
   --debug              show where an error comes from (also DAT_DEBUG=1)"""
 
 
 def overview(commands: Sequence[Command]) -> str:
-    """The list of commands."""
-    rows = [(" ".join((*command.words, command.arguments)).strip(), command.summary) for command in commands]
-    width = max(len(left) for left, _ in rows)
+    """A list of commands."""
+    return _listed({"": [(" ".join((*c.words, c.arguments)).strip(), c.summary) for c in commands]})
+
+
+def contents(commands: Sequence[Command]) -> str:
+    """The list of all commands, and of all experiments: each once, those that train no model of their own last."""
+    rows: dict[str, str] = {}
+    experiments: dict[str, dict[str, str]] = {}
+    for command in commands:
+        if command.experiment is None:
+            rows[" ".join((*command.words, command.arguments)).strip()] = command.summary
+        else:
+            word, name = command.words
+            rows[f"{word} EXPERIMENT {ARGUMENTS[word]}"] = SUMMARIES[word]
+            experiments.setdefault(name, {})[word] = command.summary
+    lists: dict[str, list[tuple[str, str]]] = {"": [*rows.items()], "EXPERIMENT is one of": [], "more": []}
+    for name, summaries in experiments.items():
+        lists["EXPERIMENT is one of" if "train" in summaries else "more"].append((name, next(iter(summaries.values()))))
+    return _listed(lists)
+
+
+def _listed(lists: Mapping[str, Sequence[tuple[str, str]]]) -> str:
+    """Rows under their titles."""
+    width = max(len(left) for rows in lists.values() for left, _ in rows)
     lines = [
         "usage: dat COMMAND [OPTION ...]",
         "",
         "Dual Attention Transformers: relational attention beside self-attention.",
         "",
-        *(at_words(f"  {left:{width}}  {right}", sys.stdout, indent=width + 4) for left, right in rows),
-        "",
     ]
+    for title, rows in lists.items():
+        shown = [at_words(f"  {left:{width}}  {right}", sys.stdout, indent=width + 4) for left, right in rows]
+        lines += [*([f"{title}:"] if title and rows else []), *shown, *([""] if rows else [])]
     return at_words("\n".join([*lines, OPTIONS]), sys.stdout, indent=23)

@@ -16,7 +16,7 @@ from .ablations import ABLATED, ablated
 from .answers import model_facts
 from .cards import card
 from .dictionaries import made_dictionary
-from .html import page_html
+from .html import Page, page_html
 from .image_cards import image_card
 from .images import ImageSession, Shown
 from .opening import Explored
@@ -80,7 +80,7 @@ class Exporter:
         return len(data)
 
     @property
-    def page(self) -> str:
+    def page(self) -> Page:
         """The page, with the answers that the view shows."""
         kept = {} if self._answer is None else {self._answer[0]: self._answer[1]}
         recording = self.session.packed(self.source)

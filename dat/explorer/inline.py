@@ -81,12 +81,12 @@ def _page_of(model: Any, source: Any, tokenizer: Any, asked: str) -> Page:
         raise TypeError(f"text_or_image: expected a text for a {title}, got {type(source).__name__}")
     if isinstance(model, LanguageModel | TextEncoder):
         kind = Session if isinstance(model, LanguageModel) else TextSession
-        vocabulary = getattr(model, "encoder", model).vocab_size
+        vocabulary: Any = getattr(model, "encoder", model).vocab_size
         text_session = kind(model, _tokenizer_of(tokenizer, vocabulary), title, facts=facts_of(model))
         source = text_session.default if source is None else source
         text_session.check(source)
         return Exporter(text_session, source, view).page
-    config = getattr(model, "config", None)
+    config: Any = getattr(model, "config", None)
     if not isinstance(model, nn.Module) or not hasattr(config, "vocab_size"):
         expected = "a model of texts or an image classifier of this library, or one of texts of transformers"
         raise TypeError(f"model: expected {expected}, got {title}")
@@ -149,7 +149,9 @@ def _tokenizer_of(given: Any, vocab_size: int) -> Tokenizer:
         raise ValueError(f"tokenizer: expected one for the model's vocabulary of {vocab_size:,}, got none")
     tokenizer = given if isinstance(given, Tokenizer) else _Theirs(given)
     if tokenizer.vocab_size > vocab_size:
-        raise ValueError(f"tokenizer: expected at most {vocab_size:,} tokens, those of the model, got {len(given):,}")
+        raise ValueError(
+            f"tokenizer: expected at most {vocab_size:,} tokens, those of the model, got {tokenizer.vocab_size:,}"
+        )
     return tokenizer
 
 

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from dat._terminal import at_words, tell
-from dat.cli.main import every_command, overview
+from dat.cli.main import contents, every_command
 
 
 class Terminal(io.StringIO):
@@ -42,7 +42,7 @@ def test_the_list_of_commands(monkeypatch):
     commands = every_command(others=False)
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setattr(sys, "stdout", Terminal())
-    found = overview(commands)
+    found = contents(commands)
     assert max(map(len, found.split("\n"))) <= 80
     monkeypatch.setattr(sys, "stdout", io.StringIO())
-    assert found.split() == overview(commands).split()
+    assert found.split() == contents(commands).split()

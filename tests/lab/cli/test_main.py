@@ -21,7 +21,20 @@ def test_help_lists_every_command(capsys):
     for arguments in ([], ["--help"], ["-h"]):
         assert dat(*arguments) == 0
         out = capsys.readouterr().out
-        assert all(" ".join(command.words) in out and command.summary in out for command in cli.every_command())
+        listed = [line.split()[0] for line in out.splitlines() if line.startswith("  ")]
+        commands = cli.every_command()
+        for word in {word for command in commands for word in command.words}:
+            assert listed.count(word) == 1, word
+        assert all(command.summary in out for command in commands if command.experiment is None)
+        more = out.partition("\nmore:\n")[2].split()
+        assert more[0] == "babylm" and "recall" not in more
+
+
+def test_help_of_a_command_lists_its_experiments(capsys):
+    assert dat("reproduce", "--help") == 0
+    out = capsys.readouterr().out
+    commands = [command for command in cli.every_command() if command.words[0] == "reproduce"]
+    assert len(commands) > 5 and all(f"  {' '.join(c.words)} " in out and c.summary in out for c in commands)
 
 
 @pytest.mark.parametrize("command", cli.every_command(), ids=lambda command: "-".join(command.words))

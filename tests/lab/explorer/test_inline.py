@@ -121,6 +121,11 @@ BAD = [
     (lambda: dat.explore(gpt2(), ""), ValueError, "text_or_image: expected at least one token"),
     (lambda: dat.explore(gpt2(), TEXT, object()), TypeError, "tokenizer: expected one of this library or transformers"),
     (lambda: dat.explore(conftest.dat(vocab_size=90), TEXT), ValueError, "tokenizer: expected one for the model's voc"),
+    (
+        lambda: dat.explore(conftest.dat(vocab_size=90), TEXT, ByteTokenizer()),
+        ValueError,
+        "at most 90 tokens, .* got 257",
+    ),
     (lambda: dat.explore(conftest.vision(), TEXT), FileNotFoundError, "image: expected a file or one of game"),
     (
         lambda: dat.explore(conftest.vision(), torch.rand(36, 36)),
