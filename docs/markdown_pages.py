@@ -2,6 +2,7 @@
 
 import importlib
 import inspect
+import json
 import re
 from pathlib import Path
 
@@ -31,7 +32,7 @@ def write(app: Sphinx, error: Exception | None) -> None:
     """Write the files, once the site has been built."""
     if error or app.builder.name != "html":
         return
-    site, full, lists = Path(app.outdir), [], [f"# {app.config.project}", f"> {SUMMARY}"]
+    site, full, texts, lists = Path(app.outdir), [], {}, [f"# {app.config.project}", f"> {SUMMARY}"]
     pages = {page: section for section, pages in app.config.trees.items() for page in pages}
     ordered = [page for page in (app.config.root_doc, *pages) if page in app.env.found_docs]
     for page in ordered:
@@ -39,11 +40,14 @@ def write(app: Sphinx, error: Exception | None) -> None:
         text = source.read_text(encoding="utf-8") if source.suffix != ".rst" else reference_page(source.stem)
         text = markdown_of(text) if source.suffix == ".ipynb" else ROLE.sub("`", text)
         (site / f"{page}.md").write_text(text, encoding="utf-8")
+        texts[page] = re.sub(r"\[([^]]*)\]\([^)]*\)|[`*|#]", r"\1", text)
         full.append(f"<!-- {page}.md -->\n\n{text}")
         section = pages.get(page, "")
         if section and f"## {section}" not in lists:
             lists.append(f"## {section}")
         lists.append(f"- [{app.env.titles[page].astext()}]({page}.md)")
+    script = f"globalThis.SEARCH_TEXTS = {json.dumps(texts)};\n"  # of excerpts where a browser fetches none
+    (site / "_static/search_texts.js").write_text(script, encoding="utf-8")
     (site / "llms.txt").write_text("\n".join(lists) + "\n", encoding="utf-8")
     (site / "llms-full.txt").write_text("\n".join(full), encoding="utf-8")
     (site / "index.html").write_bytes((site / f"{app.config.root_doc}.html").read_bytes())
