@@ -11,6 +11,8 @@ from types import ModuleType
 
 import pytest
 
+from tests.support.browser import Visit, launched
+
 ROOT = Path(__file__).resolve().parent.parent
 PICTURE = re.compile(r"!\[[^\]]*\]\((?!https?:)([^)\s]+)\)")
 PAGE = """# A page
@@ -97,3 +99,21 @@ def test_every_exhibit_is_on_its_page_and_is_written_with_its_caption(tmp_path: 
     for path in tmp_path.iterdir():
         text = path.read_text(encoding="utf-8")
         assert re.search(r'<p id="caption">\w.{40,}</p>', text) and path.stat().st_size < 1 << 20
+
+
+def test_a_search_shows_guides_first_and_excerpts_without_a_server(tmp_path: Path):
+    (tmp_path / "_static").mkdir()
+    (tmp_path / "_static/search_texts.js").write_text('globalThis.SEARCH_TEXTS = {"docs/a": "own <data>"};')
+    script = (ROOT / "docs/search.js").read_text(encoding="utf-8")
+    (tmp_path / "search.html").write_text(f"<!doctype html><html data-content_root='./'><script>{script}</script>")
+    pages = ["docs/your-part", "docs/reference/dual_attention", "studies/emoji/README", "studies/emoji/ANNOUNCED"]
+    pages += ["benchmarks/NOTEBOOK", "CHANGELOG", "docs/log"]
+    with launched() as browser:
+        visit = Visit(browser)
+        page = visit.open((tmp_path / "search.html").as_uri())
+        scores = page.evaluate("pages => pages.map(page => Scorer.score([page, '', '', '', 5]))", pages)
+        found = page.evaluate("async () => await (await fetch('./docs/a.html')).text()")
+        assert not visit.complaints
+        visit.close()
+    assert scores[0] > scores[1] == scores[2] > 10 + max(scores[3:])
+    assert found == '<div role="main">own &lt;data&gt;</div>'
