@@ -127,7 +127,7 @@ html_theme = "furo"
 html_title = "relational-attention"
 html_math_renderer = "mathml"
 html_copy_source = False
-html_search_scorer = "search.js"
+html_search_scorer = str(DOCS / "search.js")
 html_show_sphinx = html_show_copyright = False
 templates_path = [str(DOCS / "templates")]  # autosummary reads it from the folder of sources
 html_static_path = ["static"]

@@ -278,6 +278,10 @@ class PartReport:
         part: its name, and what it was taken for.
         holds: by the name of a trial whether it holds; None if the part has no such thing.
         why: what was found instead.
+
+    >>> print(PartReport("Mine", {"order": False}, {"order": "later tokens are seen"}))
+    Mine
+      order      NO   later tokens are not seen: later tokens are seen
     """
 
     part: str
