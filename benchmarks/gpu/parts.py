@@ -63,7 +63,7 @@ def symbolic(setting: Setting, layout: str, way: str) -> Result:
 
     def forward() -> torch.Tensor:
         if layout == "expanded":
-            return F.scaled_dot_product_attention(q, *(x.expand(BATCH, -1, -1, -1) for x in (k, v)))
+            return F.scaled_dot_product_attention(q, k.expand(BATCH, -1, -1, -1), v.expand(BATCH, -1, -1, -1))
         return F.scaled_dot_product_attention(q.transpose(0, 1).flatten(1, 2)[None], k, v)
 
     with library_attention(way):

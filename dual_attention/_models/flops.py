@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from torch import nn
 
@@ -68,7 +68,7 @@ class BesidePlain(NamedTuple):
 
 
 def beside_plain(
-    blocks: Iterable[nn.Module], retrievers: Iterable[nn.Module], d_model: int, length: int
+    blocks: Iterable[Any], retrievers: Iterable[nn.Module], d_model: int, length: int
 ) -> BesidePlain | None:
     """The floors of causal blocks that are given symbols by the retrievers; None without relational attention."""
     blocks = list(blocks)

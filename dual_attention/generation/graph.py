@@ -79,7 +79,8 @@ class GraphDecoder(LanguageModelDecoder):
         """Read the prompt, and record the step that follows it."""
         length = prompt.shape[1]
         steps = Steps(-(-self._max_length // SLOTS) * SLOTS, length, prompt.new_zeros(1, 1))
-        cache, arguments = self.model.new_cache(steps.size), dict(self._arguments)  # pyright: ignore[reportAttributeAccessIssue]
+        cache = self.model.new_cache(steps.size)  # pyright: ignore[reportAttributeAccessIssue]
+        arguments: dict[str, Any] = dict(self._arguments)
         cache.record_past()
         if self._padding_mask is not None:
             steps.first = (~self._padding_mask).sum(dim=1, keepdim=True)

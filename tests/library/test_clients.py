@@ -75,7 +75,7 @@ def test_relative_symbols_compile_no_more_graphs_than_symbolic_attention(symbols
 def test_every_family_compiles_to_one_graph(family, kind):
     """In training, with masks; a break would be an error. Broken graphs once made a table of times that went unseen."""
     sizes = ("n_layers_enc", "n_layers_dec") if family == "pairs" else ("n_layers",)
-    if kind in seq2seq.ABSTRACTORS:  # whose stacks are of one length
+    if kind in seq2seq.ABSTRACTORS:  # only some of which have an encoder
         sizes = ()
     model, inputs, masks = families.build(family, kind, **dict.fromkeys(sizes, 1))
     torch._dynamo.reset()
