@@ -164,9 +164,9 @@ def _by_kernels(
     elif mask.hides_nothing or is_open(n, m) or n * m <= LARGEST_MASK:
         whole = mask.dense(q.device)
         if bias is None:  # the same in every layer that the pattern serves
-            opened = mask.once(("opened", q.device, q.dtype), lambda: _opened(whole, q.dtype))
+            opened = opened_once(mask, q)
         else:
-            opened = _opened(whole, q.dtype, bias)
+            opened = opened_mask(whole, q.dtype, bias)
         out = _fused(q, k, v, opened, scale, dropout)
     else:
         size = BLOCK if q.is_cpu else BLOCK_ON_GPU
@@ -184,7 +184,7 @@ def _block(
     """Attended values of a block of receivers."""
     columns = slice(*mask.senders(rows.start, rows.stop))
     part_bias = None if bias is None else block_of(bias, rows, columns)
-    opened = _opened(mask.block(rows, columns, q.device), q.dtype, part_bias)
+    opened = opened_mask(mask.block(rows, columns, q.device), q.dtype, part_bias)
     return _fused(q[:, :, rows], k[:, :, columns], v[:, :, columns], opened, scale, dropout)
 
 
@@ -197,7 +197,7 @@ def _fused(
     dropout: float,
     is_causal: bool = False,
 ) -> Tensor:
-    """PyTorch's attention, given what :func:`_opened` makes of mask and bias."""
+    """PyTorch's attention, given what :func:`opened_mask` makes of mask and bias."""
     mask, nothing = opened
     out = F.scaled_dot_product_attention(
         q,
@@ -212,7 +212,14 @@ def _fused(
     return out if nothing is None else out.masked_fill(nothing, 0.0)
 
 
-def _opened(mask: Tensor | None, dtype: torch.dtype, bias: Tensor | None = None) -> tuple[Tensor | None, Tensor | None]:
+def opened_once(mask: MaskPattern, q: Tensor) -> tuple[Tensor | None, Tensor | None]:
+    """:func:`opened_mask` of a pattern, made once for all that attend by it in the type of ``q``."""
+    return mask.once(("opened", q.device, q.dtype), lambda: opened_mask(mask.dense(q.device), q.dtype))
+
+
+def opened_mask(
+    mask: Tensor | None, dtype: torch.dtype, bias: Tensor | None = None
+) -> tuple[Tensor | None, Tensor | None]:
     """Mask to add to scores, and the rows that have nothing to attend: they are opened to all senders.
 
     For such a row a fused kernel may return NaN, or NaN gradients: let it attend everything and drop what it receives.

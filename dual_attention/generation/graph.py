@@ -89,24 +89,24 @@ class GraphDecoder(LanguageModelDecoder):
         cache = fixed_caches(cache, steps)
         self._token, self._left = prompt[:, -1:].clone(), self._max_length - length
         step = lambda: next_logits(self.model, self._token, cache, **self._arguments)  # noqa: E731
-        self._repeat = self._record(step, steps)
+        self._repeat = self._record(step, steps) if self._left else step
         return logits[:, -1]
 
 
 def recorded(step: Step, steps: Steps) -> Step:
     """The step as a CUDA graph, whose result is overwritten by the next."""
     place = steps.place.clone()
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(2):  # libraries choose their kernels, which recording would refuse
-            step()
-            steps.place.copy_(place)
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        logits = step()
-    steps.place.copy_(place)
+    with torch.cuda.device(place.device):
+        side, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(2):  # libraries choose their kernels, which recording would refuse
+                step()
+                steps.place.copy_(place)
+        torch.cuda.current_stream().wait_stream(side)
+        with torch.cuda.graph(graph):
+            logits = step()
+        steps.place.copy_(place)
 
     def repeat() -> Tensor:
         graph.replay()

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 
 from .. import reference
+from ..attention import opened_once
 from ..checks import is_open
 from .inputs import RelationalAttentionOutput, RelationalInputs
 from .table import UNSUITED, Implementation, Verdict, register_implementation
 from .tiles import multiplies_bfloat16, prefers_tiles
-from .whole import attend, attention_weights, has_symbol_per_pair, messages
+from .whole import attend, attention_weights, has_symbol_per_pair, is_one_token, messages
 
 LARGEST_DENSE = 256 * 256
 """Pairs (receivers times senders) up to which ``impl="auto"`` may build all weights at once.
@@ -41,7 +43,10 @@ def dense_relational_attention(
     mask = x.pattern.dense(x.q.device)
     if observe is not None:
         mask = reference.visible_pairs(observe, mask, x.bias, (x.n, x.m), x.q.device)
-    alpha = attention_weights(x.q, x.k, scale=x.scale, mask=mask, bias=x.bias)
+    how: dict[str, Any] = {"mask": mask, "bias": x.bias}
+    if observe is None and mask is not None and x.bias is None and is_one_token(x.q):
+        how = {"opened": opened_once(x.pattern, x.q)}
+    alpha = attention_weights(x.q, x.k, scale=x.scale, **how)
     if observe is not None:
         alpha = observe("weights", alpha)
     if x.dropout:

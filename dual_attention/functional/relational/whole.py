@@ -76,9 +76,19 @@ def attend(
 
 
 def attention_weights(
-    q: Tensor, k: Tensor, *, scale: float, mask: Tensor | None = None, bias: Tensor | None = None
+    q: Tensor,
+    k: Tensor,
+    *,
+    scale: float,
+    mask: Tensor | None = None,
+    bias: Tensor | None = None,
+    opened: tuple[Tensor, Tensor] | None = None,
 ) -> Tensor:
-    """As :func:`.reference.attention_weights`, without a key for every head."""
+    """As :func:`.reference.attention_weights`, without a key for every head.
+
+    Args:
+        opened: in the place of a mask and a bias, what :func:`.attention.opened_mask` makes of the mask.
+    """
     heads, groups = q.shape[1], k.shape[1]
     if groups == heads:
         scores = reference.scores_for_softmax(q, k, scale)
@@ -86,7 +96,11 @@ def attention_weights(
         scores = rows_of_heads(reference.scores_for_softmax(rows_of_groups(q, groups), k, scale), heads)
     if bias is not None:
         mask, scores = reference.without_hidden(mask, bias), reference.add_bias(scores, bias)
-    weights = reference.softmax_over_senders(scores, mask)
+    if opened is not None:
+        shown, nothing = opened
+        weights = torch.softmax(scores + shown, dim=-1).masked_fill(nothing, 0.0)
+    else:
+        weights = reference.softmax_over_senders(scores, mask)
     return weights if weights.dtype == q.dtype else weights.to(q.dtype)
 
 
@@ -99,7 +113,7 @@ def attend_to_relations(alpha: Tensor, u: Tensor, w: Tensor, rel_scale: float) -
     if torch.compiler.is_exporting() or leaves_pytorch():  # which could not leave the sizes of stacked weights open
         keys = torch.einsum("bhnm,bmrp->bhnrp", alpha, w)
     else:
-        one = _is_one_token(alpha)
+        one = is_one_token(alpha)
         keys = _sum_over_senders(alpha.flatten(1, 2), w.flatten(2), one).view(*alpha.shape[:3], *w.shape[2:])
         if one:
             compared = scaled_product(
@@ -129,7 +143,7 @@ def _sum_over_senders(weights: Tensor, values: Tensor, one_receiver: bool) -> Te
     return weights @ values
 
 
-def _is_one_token(x: Tensor) -> bool:
+def is_one_token(x: Tensor) -> bool:
     """Whether ``x`` ``(B, H, N, ...)`` is of one receiver, such as a token that is decoded, and waits for launches."""
     return saves_launches(x) and is_certain(x.shape[2] == 1)
 
@@ -193,7 +207,7 @@ def messages(
 
     Math: a^h_i = W_r^h (sum_j alpha^h_ij r_ij) + sum_j alpha^h_ij s_j W_s^h
     """
-    if observe is None and attended_symbols is not None and _is_one_token(attended_relations):
+    if observe is None and attended_symbols is not None and is_one_token(attended_relations):
         symbols, relations = (x[:, :, 0].transpose(0, 1) for x in (attended_symbols, attended_relations))
         return torch.baddbmm(symbols, relations, w_r.transpose(-2, -1)).transpose(0, 1).unsqueeze(2)
     message = attended_relations @ w_r.transpose(-2, -1)
@@ -214,8 +228,8 @@ def grouped_matmul(a: Tensor, b: Tensor) -> Tensor:
         rows = a.transpose(0, 1).reshape(groups, -1, a.shape[-1]) @ b[0]
         return rows.view(heads, batch, n, b.shape[-1]).transpose(0, 1)
     if groups == heads:
-        return _sum_over_senders(a, b, _is_one_token(a))
-    return rows_of_heads(_sum_over_senders(rows_of_groups(a, groups), b, _is_one_token(a)), heads)
+        return _sum_over_senders(a, b, is_one_token(a))
+    return rows_of_heads(_sum_over_senders(rows_of_groups(a, groups), b, is_one_token(a)), heads)
 
 
 def rows_of_groups(x: Tensor, groups: int) -> Tensor:

@@ -7,7 +7,7 @@ import torch
 import torch.utils.flop_counter
 
 from dual_attention import RelationalSymbolicAttention
-from dual_attention.functional import reference, wide
+from dual_attention.functional import reference, relational_attention, wide
 from dual_attention.functional.reference import scores_for_softmax
 from dual_attention.functional.relational import whole
 from dual_attention.functional.wide import wide_products
@@ -92,3 +92,16 @@ def test_a_token_among_many_is_summed_in_splits(monkeypatch, groups):
         )
         torch.testing.assert_close(whole.attend_to_symbols(alpha, symbols), reference.attend_to_symbols(alpha, symbols))
         assert calls == expected
+
+
+def test_a_token_is_hidden_from_by_a_sum(monkeypatch):
+    """As by the reference, also where nothing may be attended."""
+    q, k, u, w = (torch.randn(2, *shape).double() for shape in ((4, 1, 6), (4, 9, 6), (1, 5, 2), (9, 5, 2)))
+    symbols, w_r = torch.randn(2, 4, 9, 6).double(), torch.randn(4, 6, 5).double()
+    mask = torch.rand(2, 4, 1, 9) > 0.5
+    mask[0, 1] = False
+    options = {"scale": 0.3, "rel_scale": 0.7, "mask": mask}
+    expected = relational_attention(q, k, u, w, symbols, w_r, **options, impl="reference").output
+    monkeypatch.setattr(whole, "saves_launches", lambda x: True)
+    monkeypatch.setattr(whole.reference, "softmax_over_senders", lambda *_: pytest.fail("the longer way"))
+    torch.testing.assert_close(relational_attention(q, k, u, w, symbols, w_r, **options, impl="dense").output, expected)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 from torch._dynamo.testing import CompileCounter
 
 from dual_attention._layers.fixed import FixedCache, Steps, fixed_caches
-from dual_attention.generation import evaluating, generate
+from dual_attention.generation import evaluating, generate, graph
 from dual_attention.generation.graph import GraphDecoder
 from tests.support.language import CONTEXT, KINDS, SYMBOLS, lm, tokens, with_attention
 
@@ -73,6 +75,42 @@ def test_one_graph_serves_all_steps(kind):
         found, real = greedy(model, prompt, (0, 3), compiled)
     assert counter.frame_count == 1
     torch.testing.assert_close(found, expected(model, prompt, found, real), atol=1e-10, rtol=0)
+
+
+def test_recording_leaves_the_place_where_it_was(monkeypatch):
+    """With streams and a graph that only tell what they are asked for: two runs to warm up, one that is recorded."""
+    told = []
+
+    class Stream:
+        def wait_stream(self, other):
+            told.append("waits")
+
+    class Graph:
+        def replay(self):
+            told.append("replayed")
+
+    for name in ("device", "stream", "graph"):
+        monkeypatch.setattr(torch.cuda, name, lambda what: nullcontext())
+    monkeypatch.setattr(torch.cuda, "Stream", Stream)
+    monkeypatch.setattr(torch.cuda, "current_stream", Stream)
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", Graph)
+    steps, seen = Steps(8, 5, torch.zeros(1, 1, dtype=torch.long)), []
+
+    def step():
+        seen.append(int(steps.place))
+        steps.advance()
+        return torch.tensor(len(seen))
+
+    repeat = graph.recorded(step, steps)
+    assert (seen, int(steps.place)) == ([5, 5, 5], 5)
+    assert repeat() == 3 and told == ["waits", "waits", "replayed"]
+
+
+def test_nothing_is_recorded_for_a_single_token():
+    model, prompt = lm("transformer"), tokens(2, 5)
+    decoder = GraphDecoder(model, max_length=5, record=lambda step, steps: pytest.fail("recorded"))
+    with evaluating(model):
+        torch.testing.assert_close(decoder.step(prompt), model(prompt).logits[:, -1])
 
 
 def test_padding_that_is_not_finite_is_not_seen():
