@@ -28,9 +28,9 @@ ARMS = ("dat", "transformer", "gated", "relational")
 """Models: half of the heads relational; none; none, and a linear gate on what heads bring; all heads relational."""
 RATES = (3e-3, 1e-3, 1e-2, 3e-4, 3e-2, 1e-4)
 """Learning rates, in the order in which a larger budget tries them."""
-FEWEST_STEPS = 300
+FEWEST_STEPS = 200
 """Steps of training, about, unless its length is given."""
-FEWEST_EPOCHS = 5
+FEWEST_EPOCHS = 2
 """Passes through the data of a training, at least, unless its length is given."""
 
 
@@ -141,7 +141,7 @@ class ComparisonGrid(OwnSource, ArmSize, GridConfig):
     """Learning rates that are tried for each model, one run each, of which the best on the validation set is taken; 1
     tries none, and takes 3e-3 for all."""
     epochs: int | None = None
-    """Passes through the data of a training; null takes as many as have about 300 steps, and at least 5."""
+    """Passes through the data of a training; null takes as many as have about 200 steps, and at least 2."""
     batch_size: int = 32
     """Examples in one step of training."""
 

@@ -97,7 +97,10 @@ def _load(source: OwnSource) -> OwnData:
                 f"{name}: expected null without a table ({', '.join(TABLES)}), got {getattr(source, name)}"
             )
     pictures = path.is_dir() and any(file.suffix.lower() in SUFFIXES for file in path.rglob("*"))
-    return _load_pictures(source, path) if pictures else _load_texts(source)
+    try:
+        return _load_pictures(source, path) if pictures else _load_texts(source)
+    except ValueError as error:  # of readers that also serve keys of other commands
+        raise ValueError(str(error).removeprefix("data.folder: ").removeprefix("data: ")) from error
 
 
 def forget_data() -> None:

@@ -248,6 +248,8 @@ TABLE = ["compare", "t.csv"]
         (["compare", "short.txt"], "short.txt: expected at least"),
         (["compare", "short.txt", "--target=x"], "target: expected null without a table"),
         (["compare", "nowhere"], "nowhere: no such file or folder"),
+        (["compare", "single"], "error: expected a folder of pictures for each of two classes or more in single, got"),
+        (["compare", "bare"], "bare"),
         (["compare"], "dat compare: expected DATA next"),
         ([*TABLE, "--targt=label"], "targt: there is no such option; did you mean --target?"),
     ],
@@ -260,6 +262,9 @@ def test_bad_input_is_named_and_nothing_is_written(words, message, capsys):
     write("mixed.csv", [*rows[:30], {**rows[30], "size": "big"}, *rows[31:]])
     Path("empty.txt").write_text("")
     Path("short.txt").write_text("a few words")
+    Path("bare").mkdir()
+    Path("single/cat").mkdir(parents=True)
+    Image.new("RGB", (8, 8)).save("single/cat/0.png")
     assert message in fails(capsys, *words)
     assert not Path("runs").exists()
 
