@@ -59,7 +59,7 @@ FIRST_NAME = FIRST_WORD + len(ANSWERS)
 
 @lru_cache(maxsize=1)
 def compositions() -> Tensor:
-    """What two relations make together, by their places in ``KINDS``; -1 where nothing follows, -2 for nobody."""
+    """The relation that two make together, by their places in ``KINDS``; -1 where nothing follows, -2 for nobody."""
     table = torch.full((len(KINDS), len(KINDS)), OPEN)
     for line in COMPOSITIONS.strip().replace("\n    ", " ").splitlines():
         first, _, pairs = line.partition(": ")

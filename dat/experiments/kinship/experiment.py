@@ -31,7 +31,7 @@ def kinship_loss(model: nn.Module, batch: Batch) -> tuple[Tensor, dict[str, Tens
     return value, numbers if model.training else {**numbers, "rule": right.float().mean()}
 
 
-def in_words(tokens: Tensor) -> list[str]:
+def story_text(tokens: Tensor) -> list[str]:
     """A story as text, a line for each fact and one for the question."""
     names = NAMES.split()
 
@@ -68,7 +68,7 @@ class KinshipSheet:
             for column, length in enumerate(self.lengths):
                 tokens, targets, *_ = config.draw(str(length), 1, self.seed)
                 answer = ANSWERS[int(targets.max()) - FIRST_WORD]
-                text = "\n".join([f"{length} relations", "", *in_words(tokens[0]), answer])
+                text = "\n".join([f"{length} relations", "", *story_text(tokens[0]), answer])
                 figure.text((column + 0.05) / len(self.lengths), 0.97, text, va="top", fontsize=9, linespacing=1.4)
             save_figure(figure, Path(self.out), dpi=110)
 

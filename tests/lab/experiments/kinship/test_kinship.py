@@ -12,7 +12,7 @@ import torch
 from dat.cli.main import main
 from dat.data.kinship import ANSWERS, FIRST_NAME, FIRST_WORD
 from dat.experiments.kinship.config import PRESETS, KinshipConfig, KinshipDataConfig
-from dat.experiments.kinship.experiment import Kinship, in_words
+from dat.experiments.kinship.experiment import Kinship, story_text
 from dat.sweeps.grid import cells
 from tests.support.processes import fork_workers
 
@@ -154,5 +154,5 @@ def test_a_picture_is_drawn(tmp_path):
     assert main(["data", "kinship", f"--out={picture}"]) == 0
     assert picture.read_bytes()[:4] == b"\x89PNG"
     tokens, *_ = KinshipConfig().draw("10", 1, 0)
-    *facts, question = in_words(tokens[0])
+    *facts, question = story_text(tokens[0])
     assert len(facts) == 11 and question.startswith("Who is ") and all(any(w in f for w in ANSWERS) for f in facts)
