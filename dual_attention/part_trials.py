@@ -171,7 +171,7 @@ class Trial:
         """Whether the largest tensor on the way grows with the length, not with its square.
 
         Args:
-            masks: options that it takes, for sequences of the lengths :data:`MASKED`; they may not change that.
+            masks: options that it takes, for sequences of the lengths ``MASKED``; they may not change that.
         """
         sizes = []
         for n in MASKED if masks else self.entry.lengths:

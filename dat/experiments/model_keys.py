@@ -83,17 +83,23 @@ class ModelKeys(RelationsConfig, DepthConfig, NamedConfig):
         check_integers(self, "model", *sizes, most=WIDEST)
         check(0 <= self.dropout_rate < 1, "model.dropout_rate", "a number in [0, 1)", self.dropout_rate)
         check_positive_numbers(self, "model", "rel_init_size")
-        if name := self.parts.get("model.heads"):
-            self.check_without(f"model.heads={name}", n_heads_ra=0, n_kv_heads=None)
-        if name := self.parts.get("model.rel_score"):
-            self.check_without(f"model.rel_score={name}", ra_type="relational_attention", rel_init_size=None)
+        for key, name in self.parts.items():
+            self._check_part(key, name)
         self.check_heads()
 
-    def check_without(self, why: str, **expected: Any) -> None:
-        """Raise ``ValueError`` unless keys have these values, which a part of the user's own needs."""
-        for name, value in expected.items():
-            wanted = "null" if value is None else value
-            check(getattr(self, name) == value, f"model.{name}", f"{wanted} with {why}", getattr(self, name))
+    def _check_part(self, key: str, name: str) -> None:
+        """Raise ``ValueError`` unless a part of the user's own has a place, and other keys ask nothing of it."""
+        expected: dict[str, Any] = {"architecture": "dat"}
+        if key == "model.heads":
+            expected |= {"n_heads_ra": 0, "n_heads_ra_dec": 0, "n_kv_heads": None, "output_gate": "none"}
+        if key == "model.rel_score":
+            expected |= {"ra_type": "relational_attention", "rel_init_size": None}
+        for other, value in expected.items():
+            got, wanted = getattr(self, other, value), "null" if value is None else value
+            check(got == value, f"model.{other}", f"{wanted} with {key}={name}", got)
+        rotary = getattr(self, "pos_enc_type", "none")
+        expected_here = f"pos_emb or none with {key}={name}, which knows no rotary positions"
+        check(rotary != "RoPE" or key == "model.symbols", "model.pos_enc_type", expected_here, rotary)
 
     @property
     def parts(self) -> dict[str, str]:

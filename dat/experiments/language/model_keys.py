@@ -61,11 +61,6 @@ class LanguageModelKeys(PositionsConfig, OutputLayerConfig, SharingConfig, Model
         super().__post_init__()
         check_integers(self, "model", "vocab_size", "context", most=LONGEST)
         check_positive_numbers(self, "model", "rope_theta")
-        if "model.heads" in self.parts:
-            self.check_without(f"model.heads={self.heads}", output_gate="none")
-        for key in self.parts.keys() & {"model.heads", "model.rel_score"}:
-            expected = f"pos_emb or none with {key}={self.parts[key]}, which knows no rotary positions"
-            check(self.pos_enc_type != "RoPE", "model.pos_enc_type", expected, self.pos_enc_type)
 
     def check_heads(self) -> None:
         super().check_heads()

@@ -58,10 +58,10 @@ class MathematicsModelKeys(ModelKeys):
 
     def check_heads(self) -> None:
         super().check_heads()
-        if name := self.parts.get("model.heads"):
-            self.check_without(f"model.heads={name}", n_heads_ra_dec=0, relative_positions=None)
-        if name := self.parts.keys() & {"model.heads", "model.rel_score"}:
-            self.check_without(", ".join(sorted(name)), rope_theta=None)
+        plain = not self.parts.keys() & {"model.heads", "model.rel_score"}
+        check(plain or self.rope_theta is None, "model.rope_theta", "null with parts of your own", self.rope_theta)
+        plain, reach = "model.heads" not in self.parts, self.relative_positions
+        check(plain or reach is None, "model.relative_positions", "null with heads of your own", reach)
         if self.relative_positions is not None:
             check_integers(self, "model", "relative_positions", most=LONGEST)
         check_positive_numbers(self, "model", "rope_theta")

@@ -16,10 +16,12 @@ from dual_attention.baselines.vision import two_layers
 from dual_attention.configs import AttentionConfig, PositionsConfig, SymbolConfig, TokenPositions
 from dual_attention.encoder_models import DualAttnTransformerEncoder, TransformerEncoder
 
+from ..._own_code import PartName
 from ...data.matrices import CONTEXT
 from ...training.experiment import without_values
 from ...training.seeding import derive_seed
 from ..model_keys import ModelKeys
+from ..own_parts import with_named_parts
 from ..sequences.model import scale_weights
 
 OBJECTS = CONTEXT + 1
@@ -55,7 +57,7 @@ class MatricesModelKeys(PositionsConfig, ModelKeys):
     places: bool = True
     """Add a learned vector to each panel that tells its place, beside pos_enc_type."""
     n_relations: int | None = 8
-    symbols: Literal["symbolic_attention", "positional_symbols", "position_relative"] = "positional_symbols"
+    symbols: Literal["symbolic_attention", "positional_symbols", "position_relative"] | PartName = "positional_symbols"
     """Symbol mechanism: a library read by attention, one symbol a position, or one a relative position."""
     n_symbols: int = OBJECTS
     """Symbols in the library of symbolic attention."""
@@ -142,6 +144,7 @@ def _core(keys: MatricesModelKeys) -> Any:
     if keys.architecture == "dat":
         kind: Any = DualAttnTransformerEncoder if keys.relational else TransformerEncoder
         core = kind(**keys.arguments_for(kind), vocab_size=1, max_block_size=OBJECTS)  # panels are its tokens
+        core = with_named_parts(core, keys)
         scale_weights(core, keys.initial_scale)
         return core
     kind = BASELINES[keys.architecture]

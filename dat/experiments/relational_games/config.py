@@ -150,7 +150,6 @@ class GamesModelConfig(VisionModelKeys):
                 check(group is None, f"model.{name}", f"null with model.architecture={self.architecture}", group)
             elif group is None:
                 object.__setattr__(self, name, kind())
-        check(not self.parts or self.architecture == "dat", ", ".join(self.parts), "no parts in a baseline", self.parts)
         has_slots = self.front_end == "slots"
         check(has_slots or self.slots is None, "model.slots", "null with model.front_end=patches", self.slots)
         if has_slots and self.slots is None:
