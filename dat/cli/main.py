@@ -91,7 +91,7 @@ SUMMARIES = {
     "plot": "figures and tables from results",
     "data": "what an experiment can show or make of its data",
 }
-"""What each of them does, for the list of commands."""
+"""Summaries of these, for the list of commands."""
 
 
 def every_command(*, others: bool = True) -> tuple[Command, ...]:
