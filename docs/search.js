@@ -1,9 +1,13 @@
 // Guides before announcements and logs in the search of the site; Sphinx puts this into the page of results.
 const LAST = /(ANNOUNCED|NOTEBOOK|PROTOCOL|CHANGELOG|CONTRIBUTING|docs\/(log|transformers-tests|reliability))$|^benchmarks\//;
 const FIRST = /^(README|docs\/[a-z-]+|examples\/.*)$/;
+const ASKED = (new URLSearchParams(location.search).get("q") || "").trim().toLowerCase();
 
 var Scorer = {
-  score: ([docname, , , , score]) => score + (LAST.test(docname) ? -40 : FIRST.test(docname) ? 20 : 0),
+  score: ([docname, title, , , score]) =>
+    score +
+    (LAST.test(docname) ? -40 : FIRST.test(docname) ? 20 : 0) +
+    (ASKED && title.toLowerCase().includes(ASKED) ? 60 : 0),
   objNameMatch: 11,
   objPartialMatch: 6,
   objPrio: { 0: 15, 1: 5, 2: -5 },

@@ -110,10 +110,11 @@ def test_a_search_shows_guides_first_and_excerpts_without_a_server(tmp_path: Pat
     pages += ["benchmarks/NOTEBOOK", "CHANGELOG", "docs/log"]
     with launched() as browser:
         visit = Visit(browser)
-        page = visit.open((tmp_path / "search.html").as_uri())
-        scores = page.evaluate("pages => pages.map(page => Scorer.score([page, '', '', '', 5]))", pages)
+        page = visit.open((tmp_path / "search.html").as_uri() + "?q=own+data")
+        scores = page.evaluate("pages => pages.map(page => Scorer.score([page, 'Data', '', '', 5]))", pages)
+        titled = page.evaluate("() => Scorer.score(['docs/your-data', 'Your own data', '', '', 7])")
         found = page.evaluate("async () => await (await fetch('./docs/a.html')).text()")
         assert not visit.complaints
         visit.close()
-    assert scores[0] > scores[1] == scores[2] > 10 + max(scores[3:])
+    assert titled > 15 + max(scores) and scores[0] > scores[1] == scores[2] > 10 + max(scores[3:])
     assert found == '<div role="main">own &lt;data&gt;</div>'
