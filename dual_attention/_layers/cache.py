@@ -40,7 +40,7 @@ class Cache(ABC):
     keeps_graph: bool = False
     """Whether it takes tensors that require gradients, and each call then writes into memory of its own."""
     steps: Any = None
-    """Of caches of a fixed size: the slots that they hold, :class:`.fixed.Steps`."""
+    """The slots of caches of a fixed size, :class:`.fixed.Steps`; None of others."""
     _length: int
 
     @property

@@ -48,7 +48,7 @@ class Steps:
 
 
 class FixedCache(TokenCache):
-    """What another cache holds, in tensors of C slots that are returned whole; takes one token at a time.
+    """A copy of another cache in tensors of C slots, which are returned whole; it takes one token at a time.
 
     To the layers it holds C - 1 tokens, always. Slots that hold none are zeros, and hidden. With a window, all slots
     are kept nevertheless.
