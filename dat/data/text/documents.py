@@ -1,5 +1,7 @@
 """Documents within tokens: where each begins, which are there twice, and which are kept apart to validate on."""
 
+from __future__ import annotations  # numpy is imported when it is used
+
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple, Protocol

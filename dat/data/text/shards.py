@@ -5,6 +5,8 @@ one that a stopped process made is kept, and one that is damaged is made again. 
 those that one process would write.
 """
 
+from __future__ import annotations  # numpy is imported when it is used
+
 import os
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator

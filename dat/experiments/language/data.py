@@ -3,6 +3,8 @@
 Shapes: B sequences, T = the context length of the model.
 """
 
+from __future__ import annotations  # numpy is imported when it is used
+
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
