@@ -107,15 +107,16 @@ def told_of(data: OwnData, grid: ComparisonGrid) -> Comparison:
     """The experiment whose tables and figure speak of these data."""
     arms, rule = tuple(grid.arms()), {RULE: f"{RULE} ({data.rule_in_words})"}
     axis = replace(Comparison.table.axes[0], order=arms, labels=rule)
+    better = "" if data.measure == ACCURACY else " (lower is better)"
     table = replace(
         Comparison.table,
         axes=(axis, Comparison.table.axes[1]),
         unit=" %" if data.measure == ACCURACY else "",
-        caption=f"{TITLES[data.measure].capitalize()} of {data.sizes['test']:,} test {data.noun}s",
+        caption=f"{TITLES[data.measure].capitalize()} of {data.sizes['test']:,} test {data.noun}s{better}",
         y_title=TITLES[data.measure],
     )
     if isinstance(grid, RatesGrid):
-        caption = f"{TITLES[data.measure].capitalize()} of {data.sizes['val']:,} validation {data.noun}s"
+        caption = f"{TITLES[data.measure].capitalize()} of {data.sizes['val']:,} validation {data.noun}s{better}"
         table = replace(table, measures={"val": "validation set"}, tabled={}, caption=caption)
     else:
         table = replace(table, figures={"comparison.png": partial(draw_comparison, table)})
