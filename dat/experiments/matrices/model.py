@@ -44,9 +44,9 @@ class MatricesModelKeys(PositionsConfig, ModelKeys):
 
     name: str = "dat"
     architecture: Architecture = "dat"
-    """Architecture. Those other than dat use d_model and dff; predinet n_relations and, as both kinds of Abstractor do,
-    n_heads_ra; corelnet and abstractor rel_activation; and Abstractors n_layers, activation and dropout_rate. Of rotary
-    positions and places they have none: they know places as they are defined."""
+    """Architecture. Those other than dat use d_model and dff; predinet and scl n_relations; predinet and both kinds of
+    Abstractor n_heads_ra; corelnet and abstractor rel_activation; wren and Abstractors n_layers; and Abstractors
+    activation and dropout_rate. They know places by definition, and have no rotary positions."""
     d_model: int = 64
     dff: int | None = 128
     n_heads_sa: int = 2
@@ -173,7 +173,8 @@ PRESETS = {
         replace(DAT, name="predinet", architecture="predinet", n_heads_ra=16),
         replace(DAT, name="abstractor", architecture="abstractor", n_heads_ra=4, rel_activation="softmax"),
         replace(DAT, name="slot-abstractor", architecture="slot_abstractor", n_heads_ra=4),
-        *(replace(DAT, name=name, architecture=name) for name in ("esbn", "wren", "scl")),
+        replace(DAT, name="wren", architecture="wren", n_layers=4),
+        *(replace(DAT, name=name, architecture=name) for name in ("esbn", "scl")),
     )
 }
 """Two blocks of width 64. Transformers and DATs have places and rotary positions, unless they are named after one."""
