@@ -269,7 +269,9 @@ def with_parts(
             own = block.self_attn
             sizes = {"d_model": own.d_model, "n_heads": own.n_heads, "layer": number, **_of_a_head(own)}
             part = make_part("heads", heads, sizes, _tensor_of(own).device)
-            block.self_attn = _tried("heads", OwnHeads(part, own.d_model, own.n_heads, own.dropout), own)
+            block.self_attn = _tried(
+                "heads", OwnHeads(part, d_model=own.d_model, n_heads=own.n_heads, dropout=own.dropout), own
+            )
     if relation is not None:
         owners = [(owner, *place) for owner in model.modules() for place in owner.named_children()]
         places: list[Any] = [place for place in owners if type(place[2]) is RelationalAttention]
