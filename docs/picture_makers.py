@@ -19,7 +19,6 @@ SINGLE = {
     f"{IMAGES}/kinship.png": "dat data kinship",
     f"{IMAGES}/coordinate-check.png": "python docs/coordinate_check.py",
     "studies/digit_games/images/examples.png": "dat data studies/digit_games/experiment.py",
-    "studies/language/results/trainer.png": "python benchmarks/compare_trainer.py",
     f"{GAMES}/results/xoccurs-near-misses/near_misses.png": f"python {GAMES}/near_misses.py",
     f"{GAMES}/results/same-negatives/same_negatives.png": f"python {GAMES}/same_negatives.py",
     f"{GAMES}/results/rank/rank.png": f"python {GAMES}/rank_of_relations.py",
