@@ -1,5 +1,7 @@
 """Generation by transformers' own methods: as by this library, with and without a cache, and compiled."""
 
+from itertools import product
+
 import pytest
 import torch
 from torch import nn
@@ -7,6 +9,7 @@ from transformers import GenerationConfig, StaticCache
 
 from dual_attention.hf.cache import CACHE
 from tests.library.hf.models import GREEDY, KINDS, causal, tokens
+from tests.support.combinations import mostly_slow
 from tests.support.language import CONTEXT, WIDTH, with_attention
 from tests.support.refusals import refusals
 
@@ -62,8 +65,13 @@ def test_left_padding(kind: str, options: dict):
 WINDOWS = with_attention("symbolic_attention", window=5)
 
 
-@pytest.mark.parametrize("kind", ["symbolic_attention", "position_relative", "transformer"])
-@pytest.mark.parametrize("options", [{"pos_enc_type": "pos_emb"}, {"pos_enc_type": "RoPE"}, WINDOWS])
+KINDS_PAST = ["symbolic_attention", "position_relative", "transformer"]
+OPTIONS_PAST = [{"pos_enc_type": "pos_emb"}, {"pos_enc_type": "RoPE"}, WINDOWS]
+EACH_ONCE = list(zip(KINDS_PAST, OPTIONS_PAST, strict=True))
+PAST = [*EACH_ONCE, *(row for row in product(KINDS_PAST, OPTIONS_PAST) if row not in EACH_ONCE)]
+
+
+@pytest.mark.parametrize(("kind", "options"), mostly_slow(PAST, quick=3))
 def test_past_the_context_as_by_this_library(kind: str, options: dict):
     """The model sees the last ``max_block_size`` tokens, also of padded rows, and of prompts that are longer."""
     model = causal("symbolic_attention" if options is WINDOWS else kind, **options).double()

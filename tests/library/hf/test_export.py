@@ -105,7 +105,7 @@ def mapped(name: str) -> tuple[nn.Module, Any, tuple[torch.Tensor], dict[str, An
 @pytest.mark.parametrize(
     ("name", "attention"),
     [
-        *(pytest.param(name, "eager", marks=[pytest.mark.slow] * (name not in (*QUICK, "vision"))) for name in MAPPED),
+        *(pytest.param(name, "eager", marks=[pytest.mark.slow] * (name != "vision")) for name in MAPPED),
         *((name, "sdpa") for name in (*QUICK, "vision")),
     ],
 )
