@@ -198,4 +198,4 @@ def rival(keys: Any, name: str, dff: int) -> Any:
     of_sequences, given = isinstance(keys, SequenceModelKeys), {**vars(keys), "name": name, "dff": dff}
     if name == VALUES:
         return (SequenceValues if of_sequences else LanguageValues)(**given)
-    return (SequenceRival if of_sequences else LanguageRival)(heads=name, **given)
+    return (SequenceRival if of_sequences else LanguageRival)(**{**given, "heads": name})
