@@ -105,11 +105,11 @@ class HeadsLM(LanguageModel):
 class LanguageRival(LanguageModelKeys):
     """A Transformer of language with heads of a rival."""
 
-    heads: str
+    rival: str
     """Their name."""
 
     def language_config(self, vocab_size: int) -> HeadsModelConfig:
-        return HeadsModelConfig(heads=self.heads, **vars(super().language_config(vocab_size)))
+        return HeadsModelConfig(heads=self.rival, **vars(super().language_config(vocab_size)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,16 +153,16 @@ def shared_values(blocks: Any, d_model: int, n_heads: int, dropout: float) -> No
 class GamesRival(GamesModelConfig):
     """A Transformer of Relational Games with heads of a rival."""
 
-    heads: str
+    rival: str
     """Their name."""
 
     def finished(self, model: Any) -> nn.Module:
-        if self.heads == VALUES:
+        if self.rival == VALUES:
             shared_values(model.encoder_blocks, self.d_model, self.n_heads_sa, self.dropout_rate)
             return model
         for layer, block in enumerate(model.encoder_blocks, 1):
-            heads = RIVALS[self.heads](self.d_model, self.n_heads_sa, layer)
-            block.self_attn = HeadsOfTokens(self.heads, heads, self.dropout_rate)
+            heads = RIVALS[self.rival](self.d_model, self.n_heads_sa, layer)
+            block.self_attn = HeadsOfTokens(self.rival, heads, self.dropout_rate)
         return model
 
 
@@ -198,4 +198,4 @@ def rival(keys: Any, name: str, dff: int) -> Any:
     of_sequences, given = isinstance(keys, SequenceModelKeys), {**vars(keys), "name": name, "dff": dff}
     if name == VALUES:
         return (SequenceValues if of_sequences else LanguageValues)(**given)
-    return (SequenceRival if of_sequences else LanguageRival)(**{**given, "heads": name})
+    return (SequenceRival if of_sequences else LanguageRival)(rival=name, **given)

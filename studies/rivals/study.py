@@ -39,7 +39,7 @@ DFF: dict[str, tuple[int, int, int]] = {
 
 PLAIN = GAMES["transformer-128-h2"]
 GAMES_ARMS: dict[str, GamesModelConfig] = {
-    **{name: GamesRival(**{**vars(PLAIN), "name": name, "heads": name, "dff": dff[0]}) for name, dff in DFF.items()},
+    **{name: GamesRival(**{**vars(PLAIN), "name": name, "rival": name, "dff": dff[0]}) for name, dff in DFF.items()},
     "gated": toolbox("gated", 258, carries="objects", gate="sigmoid"),
 }
 POSITIONS = SEQUENCES["T-positions"]
