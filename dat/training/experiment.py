@@ -3,6 +3,8 @@
 One whose runs are also swept and compared is a :class:`~dat.sweeps.experiment.SweptExperiment`.
 """
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext

@@ -10,6 +10,7 @@ Shapes: as in :mod:`..reference`.
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -32,7 +33,7 @@ def blockwise_relational_attention(x: RelationalInputs) -> RelationalAttentionOu
 
     def block(rows: slice, q: Tensor, k: Tensor, u: Tensor, w: Tensor, table: Tensor, bias: Tensor | None):
         columns = slice(*x.pattern.senders(rows.start, rows.stop))
-        masks: dict[str, Tensor | None] = {
+        masks: dict[str, Any] = {
             "mask": x.pattern.block(rows, columns, q.device),
             "bias": None if bias is None else block_of(bias, rows, columns),
         }
