@@ -81,7 +81,7 @@ SECTIONS = {
     "Models": "language-models sequence-to-sequence encoders vision-models hugging-face babylm models costs "
     "equal-arithmetic mup",
     "Look inside": "explorer explorer-effects explorer-files exhibits looking-inside relations-seen other-tools",
-    "Experiments": "relational-games matrices kinship experiments runs extending-training sweeps clusters",
+    "Experiments": "relational-games experiments runs extending-training sweeps clusters",
     "Reference": "reference reference/since-0-0-7 architecture rooms reliability transformers-tests log",
 }
 STUDIES = [str(path.relative_to(ROOT).with_suffix("")) for path in sorted(ROOT.glob("studies/*/*.md"))]

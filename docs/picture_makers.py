@@ -15,10 +15,10 @@ GAMES = "studies/relational_games"
 SINGLE = {
     f"{IMAGES}/demo/learning_curves.png": "dat demo",
     f"{IMAGES}/demo/relation.png": "dat demo",
-    f"{IMAGES}/matrices.png": "dat data matrices",
-    f"{IMAGES}/kinship.png": "dat data kinship",
     f"{IMAGES}/coordinate-check.png": "python docs/coordinate_check.py",
     "studies/digit_games/images/examples.png": "dat data studies/digit_games/experiment.py",
+    "studies/kinship/images/kinship.png": "dat data studies/kinship/experiment.py",
+    "studies/matrices/images/matrices.png": "dat data studies/matrices/experiment.py",
     f"{GAMES}/results/xoccurs-near-misses/near_misses.png": f"python {GAMES}/near_misses.py",
     f"{GAMES}/results/same-negatives/same_negatives.png": f"python {GAMES}/same_negatives.py",
     f"{GAMES}/results/rank/rank.png": f"python {GAMES}/rank_of_relations.py",

@@ -112,26 +112,6 @@ EXPERIMENTS: dict[str, Entry] = {
                 "plot": "a table from the results of several grids",
             },
         ),
-        Entry(
-            "matrices",
-            f"{__name__}.matrices.experiment:ProgressiveMatrices",
-            {
-                "train": "train one model to complete progressive matrices",
-                "reproduce": "matrices with values, rules and noise that were not trained on",
-                "plot": "a table from the results of several grids",
-                "data": "a picture of matrices and their answers",
-            },
-        ),
-        Entry(
-            "kinship",
-            f"{__name__}.kinship.experiment:Kinship",
-            {
-                "train": "train one causal model to tell family relations",
-                "reproduce": "family relations by length of the chain, with new names and noise",
-                "plot": "a table from the results of several grids",
-                "data": "a picture of stories and their answers",
-            },
-        ),
     )
 }
 """The built-in experiments, in the order of lists."""

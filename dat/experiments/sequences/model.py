@@ -6,17 +6,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from dual_attention.configs import AttentionConfig
 from dual_attention.language_models import LanguageModel
 from dual_attention.parts import own_parts
 from dual_attention.relational_attention import RelationalAttention
 from dual_attention.symbol_retrieval import PositionalSymbolRetriever
 
-from ...training.configs import check, check_integers, check_positive_numbers
+from ...training.configs import check, check_positive_numbers
 from ...training.experiment import without_values
 from ...training.seeding import derive_seed
 from ..language.model_keys import LanguageModelKeys
-from ..model_keys import LONGEST
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,9 +35,6 @@ class SequenceModelKeys(LanguageModelKeys):
     trainable_symbols: bool = False
     """Train the symbols of symbolic attention, as of the paper's models, or of positions; otherwise they stay as they
     are drawn, from N(0, 1). Relative symbols are always trained."""
-    relative_positions: int | None = None
-    """Largest relative position in the keys and values of sensory heads, as of Shaw et al. 2018 (arXiv 1803.02155);
-    beyond it they share one vector. null gives none."""
     initial_scale: float = 4.0
     """Factor of the library's initial weights, N(0, 0.02), which are small for so small a width: 0.02 * sqrt(768 / 64)
     is 0.07. With 1, attention stays even for thousands of steps."""
@@ -47,13 +42,6 @@ class SequenceModelKeys(LanguageModelKeys):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_positive_numbers(self, "model", "initial_scale")
-        check_integers(self, "model", "relative_positions", most=LONGEST)
-
-    @property
-    def sa_kwargs(self) -> AttentionConfig:
-        reach = self.relative_positions
-        given = {**super().sa_kwargs, **({} if reach is None else {"shaw_max_rel_pos": reach, "shaw_values": True})}
-        return AttentionConfig(**given)
 
     def build(self, vocab_size: int, *, seed: int) -> LanguageModel:
         """The model with initial weights that depend on ``seed`` only; the global generators are left seeded by it."""

@@ -103,7 +103,7 @@ pytestmark = pytest.mark.usefixtures("here")
         # Incomplete commands
         (["train"], "dat train: expected images or .* or relational-games or FILE.py next"),
         (["reproduce", "--dry_run"], "dat reproduce: expected babylm or .* or relational-games or FILE.py next"),
-        (["data"], "dat data: expected kinship or language or matrices or relational-games or FILE.py next"),
+        (["data"], "dat data: expected language or relational-games or FILE.py next"),
         (["estimate"], "MODEL|model"),
         (["completion"], "SHELL|shell"),
         # Absurd sizes

@@ -2,13 +2,25 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, get_args
 
 import torch
 
+from dat.experiments.language.config import LanguageOptimConfig
+from dat.experiments.sequences.config import adamw, in_batches
+from dat.sweeps.grid import Cell, GridConfig
+from dat.training.configs import (
+    MOST_EXAMPLES,
+    MachineConfig,
+    OutputConfig,
+    StepLoopConfig,
+    check,
+    check_integers,
+    check_seed,
+)
+from dat.training.problem import Batch
 from dual_attention._base.digests import stream_seed
-
-from ...data.matrices import (
+from studies.matrices.data import (
     CONTEXT,
     DRAWN,
     LEAST_VALUES,
@@ -21,20 +33,7 @@ from ...data.matrices import (
     rendered,
     sample_matrices,
 )
-from ...sweeps.grid import Cell, GridConfig
-from ...training.configs import (
-    MOST_EXAMPLES,
-    MachineConfig,
-    OutputConfig,
-    StepLoopConfig,
-    check,
-    check_integers,
-    check_seed,
-)
-from ...training.problem import Batch
-from ..language.config import LanguageOptimConfig
-from ..sequences.config import adamw, in_batches
-from .model import COMPARISON, DAT, PRESETS, MatricesModelKeys
+from studies.matrices.model import COMPARISON, DAT, PRESETS, MatricesModelKeys
 
 MOST_ATTRIBUTES = 64
 CODE_WIDTH = 8
@@ -110,7 +109,7 @@ class MatricesDataConfig(MatrixRules):
 class MatricesConfig:
     """One run: train a model to complete matrices, and measure it on values, rules and noise that it has not seen."""
 
-    experiment: Literal["matrices"] = "matrices"
+    experiment: str = "matrices"
     """Experiment of the run."""
     seed: int = 0
     """Seed of the run; initial weights, codes and matrices derive from it."""

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Generator, Tensor
 
-from .sequences import UNSCORED, Sequences
+from dat.data.sequences import UNSCORED, Sequences
 
 STEPS = ("parent", "child", "sibling")
 """Relations that facts tell."""

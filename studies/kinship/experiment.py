@@ -8,17 +8,16 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
+from dat.experiments.sequences.config import in_batches
+from dat.experiments.sequences.experiment import PLOT, SequenceExperiment, sequence_table
+from dat.experiments.sequences.problem import HEAD_SCORES, sequence_loss
+from dat.sweeps.table import Axis
+from dat.training.configs import check_seed
+from dat.training.metrics import Row
+from dat.training.problem import Batch
 from dual_attention._base.plots import empty_figure, house_style, save_figure
-
-from ...data.kinship import ANSWERS, FIRST_NAME, FIRST_WORD, PAD
-from ...sweeps.table import Axis
-from ...training.configs import check_seed
-from ...training.metrics import Row
-from ...training.problem import Batch
-from ..sequences.config import in_batches
-from ..sequences.experiment import PLOT, SequenceExperiment, sequence_table
-from ..sequences.problem import HEAD_SCORES, sequence_loss
-from .config import PRESETS, TASKS, KinshipConfig, KinshipDataConfig, KinshipGrid, KinshipSets
+from studies.kinship.config import PRESETS, TASKS, KinshipConfig, KinshipDataConfig, KinshipGrid, KinshipSets
+from studies.kinship.data import ANSWERS, FIRST_NAME, FIRST_WORD, PAD
 
 NAMES = "Ada Ben Cem Dua Eli Fay Gus Hal Ida Jon Kai Lea Max Noa Ola Pia Quy Ron Sam Tea Uma Vic Wen Xia Yan Zoe"
 

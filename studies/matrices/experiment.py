@@ -9,16 +9,16 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from ...data.matrices import CONTEXT
-from ...sweeps.experiment import Cost, SweptExperiment
-from ...sweeps.table import Axis, ResultTable
-from ...training.device import check_memory, prepare_device
-from ...training.experiment import Prepared, count_parameters
-from ...training.problem import Batch, Problem, TensorExamples, classification_loss
-from ..stream import Stream
-from .config import MatricesConfig, MatricesDataConfig, MatricesGrid
-from .model import PRESETS
-from .sheet import MatricesSheet
+from dat.experiments.stream import Stream
+from dat.sweeps.experiment import Cost, SweptExperiment
+from dat.sweeps.table import Axis, ResultTable
+from dat.training.device import check_memory, prepare_device
+from dat.training.experiment import Prepared, count_parameters
+from dat.training.problem import Batch, Problem, TensorExamples, classification_loss
+from studies.matrices.config import MatricesConfig, MatricesDataConfig, MatricesGrid
+from studies.matrices.data import CONTEXT
+from studies.matrices.model import PRESETS
+from studies.matrices.sheet import MatricesSheet
 
 SETS = {
     "test": "as in training",

@@ -4,11 +4,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dat.training.configs import check_seed
 from dual_attention._base.plots import empty_figure, house_style, save_figure
-
-from ...data.matrices import CONTEXT, DRAWN
-from ...training.configs import check_seed
-from .config import MatricesConfig, MatricesDataConfig
+from studies.matrices.config import MatricesConfig, MatricesDataConfig
+from studies.matrices.data import CONTEXT, DRAWN
 
 SIDE = 40
 

@@ -6,35 +6,58 @@ from typing import Literal
 
 import torch
 
+from dat.experiments.language.config import LanguageOptimConfig
+from dat.experiments.model_keys import LONGEST
+from dat.experiments.sequences.config import LengthGrid, LengthSets, SequencesConfig, adamw, in_batches
+from dat.experiments.sequences.model import SequenceModelKeys
+from dat.training.configs import StepLoopConfig, check, check_integers, check_seed
+from dat.training.problem import Batch
 from dual_attention._base.digests import stream_seed
-
-from ...data.kinship import FIRST_NAME, FIRST_WORD, LONGEST_CHAIN, draw_stories
-from ...training.configs import StepLoopConfig, check, check_integers, check_seed
-from ...training.problem import Batch
-from ..language.config import LanguageOptimConfig
-from ..sequences.config import LengthGrid, LengthSets, SequencesConfig, adamw, in_batches
-from ..sequences.model import SequenceModelKeys
-from ..sequences.presets import PRESETS as OF_SEQUENCES
-from ..sequences.presets import TRANSFORMER
+from dual_attention.configs import AttentionConfig
+from studies.kinship.data import FIRST_NAME, FIRST_WORD, LONGEST_CHAIN, draw_stories
 
 TaskName = Literal["in-order", "shuffled"]
 TASKS: tuple[TaskName, ...] = ("in-order", "shuffled")
 MOST_NAMES = 10_000
 MOST_NOISE = 100
 
-LAYERS = 4
-DFF = {"DAT-symbolic": 268, "DAT-symbolic-sym": 284, "DAT-relative": 272, "RCA": 301}
+
+@dataclass(frozen=True, kw_only=True)
+class KinshipModelKeys(SequenceModelKeys):
+    """A causal Dual Attention Transformer, or a Transformer, of four blocks."""
+
+    n_layers: int = 4
+    relative_positions: int | None = None
+    """Largest relative position in the keys and values of sensory heads, as of Shaw et al. 2018 (arXiv 1803.02155);
+    beyond it they share one vector. null gives none."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_integers(self, "model", "relative_positions", most=LONGEST)
+
+    @property
+    def sa_kwargs(self) -> AttentionConfig:
+        reach = self.relative_positions
+        given = {} if reach is None else {"shaw_max_rel_pos": reach, "shaw_values": True}
+        return AttentionConfig(**{**super().sa_kwargs, **given})
+
+
+TRANSFORMER = KinshipModelKeys(name="T", n_heads_sa=2, n_heads_ra=0, dff=300)
+SYMBOLIC = KinshipModelKeys(name="DAT-symbolic", dff=268)
 PRESETS = {
-    name: replace(model, n_layers=LAYERS, name=name)
-    for name, model in {
-        "T": TRANSFORMER,
-        "T-positions": replace(TRANSFORMER, dff=284, pos_enc_type="pos_emb"),
-        "T-relative": replace(TRANSFORMER, dff=284, pos_enc_type="none", relative_positions=16),
-        "T-none": replace(TRANSFORMER, pos_enc_type="none"),
-        "T-gate": replace(TRANSFORMER, dff=268, output_gate="identity"),
-        **{name: replace(OF_SEQUENCES[name], dff=dff) for name, dff in DFF.items()},
-        "DAT-none": replace(OF_SEQUENCES["DAT-symbolic"], dff=268, pos_enc_type="none"),
-    }.items()
+    model.name: model
+    for model in (
+        TRANSFORMER,
+        replace(TRANSFORMER, name="T-positions", dff=284, pos_enc_type="pos_emb"),
+        replace(TRANSFORMER, name="T-relative", dff=284, pos_enc_type="none", relative_positions=16),
+        replace(TRANSFORMER, name="T-none", pos_enc_type="none"),
+        replace(TRANSFORMER, name="T-gate", dff=268, output_gate="identity"),
+        SYMBOLIC,
+        replace(SYMBOLIC, name="DAT-symbolic-sym", dff=284, symmetric_rels=True),
+        replace(SYMBOLIC, name="DAT-relative", dff=272, symbols="position_relative"),
+        replace(SYMBOLIC, name="RCA", dff=301, ra_type="rca"),
+        replace(SYMBOLIC, name="DAT-none", pos_enc_type="none"),
+    )
 }
 """Width 64, four blocks, two heads. Positions are rotary, or learned and added to tokens (T-positions), or of Shaw et
 al. in sensory heads (T-relative), or none. T-gate has a linear output gate. Feed-forward widths make them equal in
@@ -95,13 +118,13 @@ class KinshipDataConfig(KinshipSets):
 class KinshipConfig(SequencesConfig):
     """One run: train a causal model on short chains of relations, and measure it on longer ones and on new names."""
 
-    experiment: Literal["kinship"] = "kinship"
+    experiment: str = "kinship"
     """Experiment of the run."""
     task: TaskName = "shuffled"
     """Order of the facts: along the chain, with noise between them, or shuffled."""
     data: KinshipDataConfig = field(default_factory=KinshipDataConfig)
     """Stories."""
-    model: SequenceModelKeys = PRESETS["DAT-symbolic"]
+    model: KinshipModelKeys = SYMBOLIC
     """Model; --preset NAME fills these keys."""
     optim: LanguageOptimConfig = field(default_factory=lambda: adamw(2e-3))
     """Optimiser."""

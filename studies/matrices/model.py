@@ -11,18 +11,16 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
+from dat.experiments.model_keys import ModelKeys
+from dat.experiments.own_parts import with_named_parts
+from dat.experiments.sequences.model import scale_weights
+from dat.training.experiment import without_values
+from dat.training.seeding import derive_seed
 from dual_attention.baselines import ESBN, Abstractor, CoRelNet, PrediNet, ScatteringLearner, SlotAbstractor, WReN
 from dual_attention.baselines.vision import two_layers
 from dual_attention.configs import AttentionConfig, PositionsConfig, SymbolConfig, TokenPositions
 from dual_attention.encoder_models import DualAttnTransformerEncoder, TransformerEncoder
-
-from ..._own_code import PartName
-from ...data.matrices import CONTEXT
-from ...training.experiment import without_values
-from ...training.seeding import derive_seed
-from ..model_keys import ModelKeys
-from ..own_parts import with_named_parts
-from ..sequences.model import scale_weights
+from studies.matrices.data import CONTEXT
 
 OBJECTS = CONTEXT + 1
 Architecture = Literal["dat", "corelnet", "predinet", "esbn", "abstractor", "slot_abstractor", "wren", "scl"]
@@ -57,7 +55,7 @@ class MatricesModelKeys(PositionsConfig, ModelKeys):
     places: bool = True
     """Add a learned vector to each panel that tells its place, beside pos_enc_type."""
     n_relations: int | None = 8
-    symbols: Literal["symbolic_attention", "positional_symbols", "position_relative"] | PartName = "positional_symbols"
+    symbols: Literal["symbolic_attention", "positional_symbols", "position_relative"] = "positional_symbols"
     """Symbol mechanism: a library read by attention, one symbol a position, or one a relative position."""
     n_symbols: int = OBJECTS
     """Symbols in the library of symbolic attention."""

@@ -1,1 +1,0 @@
-"""Family relations by length of the chain, told as text."""

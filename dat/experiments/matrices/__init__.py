@@ -1,1 +1,0 @@
-"""Progressive matrices: which answer completes the rules that eight panels follow."""
