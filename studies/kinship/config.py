@@ -193,7 +193,7 @@ class KinshipGrid(LengthGrid):
     """Every model on stories in both orders, from several seeds."""
 
     out: str = "runs/reproduce-kinship"
-    tasks: tuple[TaskName, ...] = ("shuffled",)  # pyright: ignore[reportIncompatibleVariableOverride]
+    tasks: tuple[TaskName, ...] = ("shuffled",)
     """Orders of the facts."""
     longest: tuple[int, ...] = (4,)
     models: tuple[str, ...] = tuple(PRESETS)
