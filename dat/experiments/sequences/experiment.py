@@ -1,6 +1,6 @@
 """Sequence tasks as experiments: their runs, and what is told of them at one size (recall) and by length."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from statistics import fmean
@@ -92,7 +92,7 @@ def timed_sequences(config: SequencesConfig) -> Problem:
     return Problem(model, TensorExamples(tokens, tokens, tokens), sequence_loss)
 
 
-sequence_table: Callable[..., ResultTable] = partial(
+sequence_table = partial(
     ResultTable,
     metrics=("accuracy", "whole", "loss", *HEAD_SCORES),
     shares=("accuracy", "whole"),
