@@ -63,7 +63,6 @@ class ModelKeys(RelationsConfig, DepthConfig, NamedConfig):
     """Heads of your own in place of a Transformer's self-attention, or a score or an alignment for them; null for
     self-attention."""
     rel_score: RelationScore | PartName = "dot"  # pyright: ignore[reportIncompatibleVariableOverride]
-    """Relation before its activation: inner products, negated squared distances, or a score of your own."""
     activation: ActivationName = "gelu"
     bias: bool = False
     rca_activation: str = "softmax"
