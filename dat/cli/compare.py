@@ -41,17 +41,14 @@ def comparison_parser(prog: str) -> OptionParser:
 
 def in_full(arguments: Sequence[str]) -> list[str]:
     """The arguments with DATA as ``--path``, lists of names in brackets, and a folder that is named after the data."""
-    words = [*arguments]
+    words, lists, before = [*arguments], ("--models", "--categories", "--leave_out"), ""
     if words and not words[0].startswith("-"):
-        words[0] = f"--path={words[0]}"
-        name = printable(Path(words[0].partition("=")[2]).resolve().stem)
-        words.insert(0, f"--out=runs/compare-{name}")
+        words[:1] = [f"--out=runs/compare-{printable(Path(words[0]).resolve().stem)}", f"--path={words[0]}"]
     for place, word in enumerate(words):
-        for name in ("models", "categories", "leave_out"):
-            before = place and words[place - 1] == f"--{name}"
-            value = word if before else word.partition("=")[2] if word.startswith(f"--{name}=") else ""
-            if value and not value.startswith("["):
-                words[place] = ("" if before else f"--{name}=") + f"[{value}]"
+        option, is_, names = ("", "", word) if before in lists else word.partition("=")
+        if (option or before) in lists and names and not names.startswith("["):
+            words[place] = f"{option}{is_}[{names}]"
+        before = word
     return words
 
 
@@ -63,14 +60,13 @@ def compare(prog: str, arguments: Sequence[str]) -> int:
         raise ValueError("dat compare: expected DATA next, a table, a folder of pictures, or texts; --help says more")
     check(grid.lr_of is None, "lr_of", "null, since the validation set chooses the learning rates", grid.lr_of)
     forget_data()
-    data = load_own(grid)
+    data = load_own(grid.data)
     grid = replace(grid, contents=data.digest, n_train=grid.n_train or data.sizes["train"])
     before = RatesGrid.before(grid)
     tuning, folder = GridFolder(told_of(data, before), before.out), GridFolder(told_of(data, grid), grid.out)
     grid = at_own_rates(tuning, before, grid, data)
     folder.check(grid)
-    if tuning.config.exists():
-        tuning.check(before)
+    tuning.check(before)
     if not options.quiet:
         show(f"{data.about}\n{estimate_text(tuning, before, folder, grid)}")
     if options.dry_run:
@@ -79,8 +75,7 @@ def compare(prog: str, arguments: Sequence[str]) -> int:
     with folder.locked():
         folder.open(grid)
         if data.parts:
-            lines = [{"row": row, "part": part} for row, part in data.parts]
-            write_atomically(folder.path / "split.csv", to_csv(lines))
+            write_atomically(folder.path / "split.csv", to_csv(data.parts))
     try:
         if before.arms():
             reproduce(tuning.experiment, before, quiet=options.quiet)

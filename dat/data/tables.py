@@ -6,6 +6,7 @@ The split follows from hashes of what rows say, so it is the same whatever their
 import csv
 import json
 import math
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -144,12 +145,12 @@ def category_text(cell: Any) -> str:
     return f"{cell:g}" if isinstance(cell, float) else str(cell)
 
 
-def column_named(key: str, cells: Cells, name: str | None, path: object) -> Sequence[Any]:
-    """The cells of the column that a key names; ``ValueError`` naming key and columns, if there is no such one."""
-    if name is None or name not in cells:
-        hint = suggestion(name, cells) if name else ""
-        raise ValueError(f"{key}: expected a column of {path} ({listed([*cells])}), got {name or 'none'}{hint}")
-    return cells[name]
+def check_columns(key: str, names: Sequence[str | None], cells: Cells, path: Path) -> None:
+    """Raise ``ValueError`` naming key and columns unless there are all columns that a key names."""
+    for name in names:
+        if name not in cells:
+            hint = suggestion(name, cells) if name else ""
+            raise ValueError(f"{key}: expected a column of {path} ({listed([*cells])}), got {name or 'none'}{hint}")
 
 
 def task_of(target: str, values: Sequence[Any], asked: Task | None = None) -> Task:
@@ -190,9 +191,7 @@ def split_by_hash(keys: Sequence[str], parts: Collection[str], seed: int) -> lis
     """
     if len(keys) < FEWEST:
         raise ValueError(f"expected at least {FEWEST} examples to split, got {len(keys)}; collect more")
-    number: dict[str, int] = {}
-    for key in keys:
-        number[key] = number.get(key, 0) + 1
+    number = Counter(keys)
     part_of: dict[str, str] = {}
     waiting = iter(sorted(number, key=lambda key: row_key(seed, key)))
     for part in parts:

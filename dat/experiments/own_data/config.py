@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
+
+from dual_attention.configs import FieldsConfig
 
 from ...data.tables import Task
 from ...sweeps.grid import Cell, GridConfig
@@ -28,6 +30,9 @@ ARMS = ("dat", "transformer", "gated", "relational")
 """Models: half of the heads relational; none; none, and a linear gate on what heads bring; all heads relational."""
 RATES = (3e-3, 1e-3, 1e-2, 3e-4, 3e-2, 1e-4)
 """Learning rates, in the order in which a larger budget tries them."""
+OPTIM = OptimConfig(
+    optimizer="adamw", lr=RATES[0], weight_decay=0.01, schedule="cosine", warmup_steps=20, grad_clip=1.0
+)
 FEWEST_STEPS = 200
 """Steps of training, about, unless its length is given."""
 FEWEST_EPOCHS = 2
@@ -35,7 +40,7 @@ FEWEST_EPOCHS = 2
 
 
 @dataclass(frozen=True, kw_only=True)
-class OwnSource:
+class OwnSource(FieldsConfig):
     """The data, what is predicted of them, and how they are split."""
 
     path: str = ""
@@ -61,21 +66,9 @@ class OwnSource:
     contents: str | None = None
     """Digest of the data, which the command fills in: results on other data are never mixed."""
 
-    def __post_init__(self) -> None:
-        check_integers(self, "", "n_train", most=MOST_EXAMPLES)
-        check_integers(self, "", "image_size", least=8, most=1024)
-        check(self.image_size % 4 == 0, "image_size", "a multiple of 4, the patches along a side", self.image_size)
-        check_integers(self, "", "context", least=8, most=LONGEST)
-        check_seed(self, name="split_seed")
-
-    @property
-    def data(self) -> OwnSource:
-        """These keys alone."""
-        return OwnSource(**{about.name: getattr(self, about.name) for about in fields(OwnSource)})
-
 
 @dataclass(frozen=True, kw_only=True)
-class ArmSize:
+class ArmSize(FieldsConfig):
     """The size of all models."""
 
     d_model: int = 64
@@ -86,12 +79,6 @@ class ArmSize:
     """Heads of each block, an even number: a DAT has half of them of each kind."""
     dropout_rate: float = 0.1
     """Dropout rate."""
-
-    def __post_init__(self) -> None:
-        check_integers(self, "", "d_model", "n_heads", "n_layers", most=WIDEST)
-        fits = self.n_heads % 2 == 0 and self.d_model % (2 * self.n_heads) == 0
-        check(fits, "n_heads", f"an even number that divides half of d_model={self.d_model}", self.n_heads)
-        check(0 <= self.dropout_rate < 1, "dropout_rate", "a number in [0, 1)", self.dropout_rate)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,20 +133,24 @@ class ComparisonGrid(OwnSource, ArmSize, GridConfig):
     """Examples in one step of training."""
 
     def __post_init__(self) -> None:
-        OwnSource.__post_init__(self)
-        ArmSize.__post_init__(self)
         GridConfig.__post_init__(self)
         check_names("models", self.models, ARMS)
+        check_integers(self, "", "n_train", "batch_size", most=MOST_EXAMPLES)
+        check_integers(self, "", "image_size", least=8, most=1024)
+        check(self.image_size % 4 == 0, "image_size", "a multiple of 4, the patches along a side", self.image_size)
+        check_integers(self, "", "context", least=8, most=LONGEST)
+        check_seed(self, name="split_seed")
+        check_integers(self, "", "d_model", "n_heads", "n_layers", most=WIDEST)
+        fits = self.n_heads % 2 == 0 and self.d_model % (2 * self.n_heads) == 0
+        check(fits, "n_heads", f"an even number that divides half of d_model={self.d_model}", self.n_heads)
+        check(0 <= self.dropout_rate < 1, "dropout_rate", "a number in [0, 1)", self.dropout_rate)
         check_integers(self, "", "budget", most=len(RATES))
         check_integers(self, "", "epochs", most=MOST_EPOCHS)
-        check_integers(self, "", "batch_size", most=MOST_EXAMPLES)
 
     @property
-    def optim(self) -> OptimConfig:
-        """AdamW with a cosine."""
-        return OptimConfig(
-            optimizer="adamw", lr=RATES[0], weight_decay=0.01, schedule="cosine", warmup_steps=20, grad_clip=1.0
-        )
+    def data(self) -> OwnSource:
+        """The keys of the data alone."""
+        return OwnSource.of(vars(self))
 
     def check_extends(self, older: Any) -> None:
         super().check_extends(older)
@@ -174,18 +165,15 @@ class ComparisonGrid(OwnSource, ArmSize, GridConfig):
         return [{"model": name, "n_train": self.n_train} for name in self.arms()]
 
     def run_config(self, cell: Cell) -> ComparisonConfig:
-        arm, n_train = cell["model"].partition("-lr")[0], cell["n_train"]
-        steps = -(-n_train // self.batch_size)
-        epochs = self.epochs or max(FEWEST_EPOCHS, round(FEWEST_STEPS / steps))
+        arm, steps = cell["model"].partition("-lr")[0], -(-cell["n_train"] // self.batch_size)
+        epochs = 1 if arm == RULE else self.epochs or max(FEWEST_EPOCHS, round(FEWEST_STEPS / steps))
         return ComparisonConfig(
             seed=cell.seed,
             data=self.data,
-            model=ArmConfig(name=cell["model"], arm=arm, **{f.name: getattr(self, f.name) for f in fields(ArmSize)}),
+            model=ArmConfig.of(vars(self), name=cell["model"], arm=arm),
             tuning=isinstance(self, RatesGrid),
-            optim=self.optim,
-            loop=LoopConfig(
-                epochs=1 if arm == RULE else epochs, batch_size=self.batch_size, eval_every=0, checkpoint_every=0
-            ),
+            optim=OPTIM,
+            loop=LoopConfig(epochs=epochs, batch_size=self.batch_size, eval_every=0, checkpoint_every=0),
         )
 
 
@@ -196,10 +184,9 @@ class RatesGrid(ComparisonGrid):
     @classmethod
     def before(cls, grid: ComparisonGrid) -> RatesGrid:
         """The runs that choose the learning rates of a comparison."""
-        same = {about.name: getattr(grid, about.name) for about in fields(ComparisonGrid)}
         tried = RATES[: grid.budget] if grid.budget > 1 else ()
         rates = {f"{model}-lr{rate:g}": rate for model in grid.arms()[:-1] for rate in tried}
-        return cls(**{**same, "out": f"{grid.out}/rates", "seeds": 1, "keep_weights": False, "lr_of": rates})
+        return cls(**{**vars(grid), "out": f"{grid.out}/rates", "seeds": 1, "keep_weights": False, "lr_of": rates})
 
     def arms(self) -> list[str]:
         return list(self.lr_of or {})

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -26,7 +25,7 @@ from ...training.problem import Batch, Examples, Problem
 from ...training.seeding import derive_seed
 from .config import RATES, RULE, ComparisonConfig, ComparisonGrid, RatesGrid
 from .kinds import ACCURACY, BITS, RMSE, OwnData, load_own
-from .models import build_arm
+from .models import Rule, build_arm
 
 TITLES = {ACCURACY: "accuracy", RMSE: "root mean squared error", BITS: "bits per byte"}
 """Measures in words."""
@@ -64,15 +63,15 @@ class Comparison(SweptExperiment[ComparisonConfig, Prepared]):
     )
 
     def prepare(self, config: ComparisonConfig, *, cache: Path, run: Path | None = None) -> Prepared:
-        device, data = prepare_device(config.machine), load_own(config.data)
-        sets = dict(data.sets(device))
-        train = sets.pop("train")
+        device = prepare_device(config.machine)
+        data = load_own(config.data, device)
+        train, val, test = (data.sets[part] for part in ("train", "val", "test"))
         torch.manual_seed(derive_seed(config.seed, "weights"))
         problem = Problem(
             model=built_model(data, config).to(device),
             train=_First(train, config.data.n_train or len(train)),
             loss=data.loss,
-            evaluation={"val": sets["val"]} if config.tuning else sets,
+            evaluation={"val": val} if config.tuning else {"val": val, "test": test},
             derive=data.derive,
         )
         return Prepared(problem, device)
@@ -84,10 +83,10 @@ class Comparison(SweptExperiment[ComparisonConfig, Prepared]):
     def row(self, result: Mapping[str, Any]) -> Row:
         measure = next(metric for metric in self.table.metrics if metric in result)
         scale = 100.0 if measure == ACCURACY else 1.0
-        row = {**self.table.columns_of_run(result)}
-        row.update({name: float(f"{scale * value:.6g}") for name, value in result[measure].items()})
-        row.update({f"{name}_loss": float(f"{value:.6g}") for name, value in result["loss"].items()})
-        return {**row, "steps": result["steps"], "seconds": result["seconds"]}
+        means = {name: scale * value for name, value in result[measure].items()}
+        means |= {f"{name}_loss": value for name, value in result["loss"].items()}
+        rounded = {name: float(f"{mean:.6g}") for name, mean in means.items()}
+        return {**self.table.columns_of_run(result), **rounded, **{key: result[key] for key in ("steps", "seconds")}}
 
     def cost(self, config: ComparisonConfig) -> Cost:
         sizes = load_own(config.data).sizes
@@ -100,27 +99,26 @@ class Comparison(SweptExperiment[ComparisonConfig, Prepared]):
 
 def built_model(data: OwnData, config: ComparisonConfig) -> nn.Module:
     """The model of a run, drawn from the global generator."""
-    return data.rule() if config.model.arm == RULE else build_arm(data.build, config.model)
+    return Rule(data.answer) if config.model.arm == RULE else build_arm(data.build, config.model)
 
 
 def told_of(data: OwnData, grid: ComparisonGrid) -> Comparison:
     """The experiment whose tables and figure speak of these data."""
-    arms, rule = tuple(grid.arms()), {RULE: f"{RULE} ({data.rule_in_words})"}
-    axis = replace(Comparison.table.axes[0], order=arms, labels=rule)
-    better = "" if data.measure == ACCURACY else " (lower is better)"
+    choice, title = isinstance(grid, RatesGrid), TITLES[data.measure]
+    part, of_part = ("val", "validation") if choice else ("test", "test")
+    unit, better = (" %", "") if data.measure == ACCURACY else ("", " (lower is better)")
+    (axis, points), labels = Comparison.table.axes, {RULE: f"{RULE} ({data.answer_in_words})"}
     table = replace(
         Comparison.table,
-        axes=(axis, Comparison.table.axes[1]),
-        unit=" %" if data.measure == ACCURACY else "",
-        caption=f"{TITLES[data.measure].capitalize()} of {data.sizes['test']:,} test {data.noun}s{better}",
-        y_title=TITLES[data.measure],
+        axes=(replace(axis, order=tuple(grid.arms()), labels=labels), points),
+        measures={part: f"{of_part} set"},
+        tabled={} if choice else Comparison.table.tabled,
+        unit=unit,
+        caption=f"{title.capitalize()} of {data.sizes[part]:,} {of_part} {data.noun}s{better}",
+        y_title=title,
+        figures={} if choice else {"comparison.png": lambda rows, path: draw_comparison(table, rows, path)},
     )
-    if isinstance(grid, RatesGrid):
-        caption = f"{TITLES[data.measure].capitalize()} of {data.sizes['val']:,} validation {data.noun}s{better}"
-        table = replace(table, measures={"val": "validation set"}, tabled={}, caption=caption)
-    else:
-        table = replace(table, figures={"comparison.png": partial(draw_comparison, table)})
-    found = object.__new__(Comparison)
+    found = Comparison()
     vars(found).update(table=table)
     return found
 

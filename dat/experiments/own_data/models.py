@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from dual_attention.encoder_models import DualAttnTransformerEncoder
-from dual_attention.language_models import DualAttnTransformerLM
 from dual_attention.vision_models import VisionDualAttnTransformer
 
 from ...training.experiment import count_parameters, without_values
@@ -24,27 +23,19 @@ PADDING, MISSING, NUMBER = range(3)
 
 
 class Rule(nn.Module):
-    """The same answer for every example, whatever it is; training changes nothing of it.
-
-    Args:
-        logits: the answer, ``(C,)``.
-        axes: axes of the inputs that count answers: 1, or 2 for one a token.
-    """
+    """The same logits ``(C,)`` for every example, whatever it is; training changes nothing of them."""
 
     logits: Tensor
 
-    def __init__(self, logits: Tensor, axes: int = 1) -> None:
+    def __init__(self, logits: Tensor) -> None:
         super().__init__()
         self.register_buffer("logits", logits.float())
         self.idle = nn.Parameter(torch.zeros(()))  # an optimiser needs one
-        self.axes = axes
 
-    def forward(self, x: Tensor, *more: Tensor, **_: Any) -> Any:
+    def forward(self, x: Tensor, targets: Tensor | None = None, **_: Any) -> Any:
         """``(B, C)``; of tokens, which come with targets, nothing, and the mean cross-entropy."""
-        logits = (self.logits + 0 * self.idle).expand(*x.shape[: self.axes], -1)
-        return (
-            logits if self.axes == 1 else (None, nn.functional.cross_entropy(logits.flatten(0, 1), more[0].flatten()))
-        )
+        logits = (self.logits + 0 * self.idle).expand(len(x) if targets is None else targets.numel(), -1)
+        return logits if targets is None else (None, nn.functional.cross_entropy(logits, targets.flatten()))
 
 
 class RowModel(nn.Module):
@@ -74,9 +65,10 @@ class RowModel(nn.Module):
         self.head = nn.Linear(width, n_out)
         self.ragged = ragged
 
-    def forward(self, tokens: Tensor, values: Tensor) -> Tensor:
-        """Integers and numbers ``(B, S)`` to ``(B, C)``."""
-        directed = values[..., None] * self.directions(self.columns)
+    def forward(self, rows: Tensor) -> Tensor:
+        """A token and a number for each slot, ``(B, S, 2)``, to ``(B, C)``."""
+        tokens, values = rows[..., 0].long(), rows[..., 1:]
+        directed = values * self.directions(self.columns)
         embedded = self.encoder.token_embedder(tokens) + directed + self.slots.weight
         real = (tokens != PADDING) if self.ragged else None
         hidden = self.encoder(None, embeddings=embedded, padding_mask=real)
@@ -84,11 +76,6 @@ class RowModel(nn.Module):
             return self.head(hidden.mean(1))
         shares = real / real.sum(1, keepdim=True).clamp(min=1)
         return self.head((shares[..., None] * hidden).sum(1))
-
-
-def row_models(columns: Sequence[int], n_tokens: int, n_out: int, ragged: bool) -> Build:
-    """The constructor of models of rows."""
-    return lambda **given: RowModel(columns, n_tokens, n_out, ragged=ragged, **given)
 
 
 def picture_models(size: int, classes: int) -> Build:
@@ -100,12 +87,6 @@ def picture_models(size: int, classes: int) -> Build:
         return VisionDualAttnTransformer((3, size, size), patch, classes, ra_kwargs=relative, **looks, **given)
 
     return build
-
-
-def text_models(vocab_size: int, context: int) -> Build:
-    """The constructor of language models, with rotary positions."""
-    more: dict[str, Any] = {"max_block_size": context, "pos_enc_type": "RoPE"}
-    return lambda **given: DualAttnTransformerLM(vocab_size, **more, **given)
 
 
 def build_arm(build: Build, config: ArmConfig) -> nn.Module:
