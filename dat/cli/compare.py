@@ -16,7 +16,7 @@ from ..sweeps.grid import GridFolder, cells
 from ..sweeps.report import contrasts_text
 from ..sweeps.reproduce import reproduce, time_left
 from ..sweeps.results import cell_rows, sound_cells, to_csv
-from ..training.config_io import OptionParser, build_parser, parse_config
+from ..training.config_io import build_parser, parse_config
 from ..training.configs import check
 from ..training.interrupt import Interrupted
 from ..training.tables import show
@@ -28,15 +28,6 @@ ABOUT = (
     "that learns nothing. The same command continues after Ctrl-C. Writes results.csv, split.csv, "
     "comparison.md, contrasts.md and figures/comparison.png."
 )
-
-
-def comparison_parser(prog: str) -> OptionParser:
-    """The options of ``dat compare``."""
-    parser = build_parser(ComparisonGrid, prog=prog, description=ABOUT)
-    parser.usage = "%(prog)s DATA [--target COLUMN] [--KEY VALUE ...]"
-    parser.add_argument("--dry_run", action="store_true", help="Say what is there and how long it takes, and stop.")
-    parser.add_argument("--quiet", action="store_true", help="Print nothing but errors.")
-    return parser
 
 
 def in_full(arguments: Sequence[str]) -> list[str]:
@@ -54,7 +45,10 @@ def in_full(arguments: Sequence[str]) -> list[str]:
 
 def compare(prog: str, arguments: Sequence[str]) -> int:
     """``dat compare DATA``."""
-    parser = comparison_parser(prog)
+    parser = build_parser(ComparisonGrid, prog=prog, description=ABOUT)
+    parser.usage = "%(prog)s DATA [--target COLUMN] [--KEY VALUE ...]"
+    parser.add_argument("--dry_run", action="store_true", help="Say what is there and how long it takes, and stop.")
+    parser.add_argument("--quiet", action="store_true", help="Print nothing but errors.")
     grid, options = parse_config(parser, ComparisonGrid, in_full(arguments))
     if not grid.path:
         raise ValueError("dat compare: expected DATA next, a table, a folder of pictures, or texts; --help says more")
@@ -99,10 +93,8 @@ def estimate_text(tuning: GridFolder, before: RatesGrid, folder: GridFolder, gri
     waiting = [before.config(cell) for cell in tuning.left(to_choose)]
     waiting += [grid.config(cell) for cell in folder.left(to_compare)]
     rate_of = rates(folder, grid, to_compare) if waiting else {}
-    seconds = [
-        rate_of[config.model.arm] * folder.experiment.cost(config).work if config.model.arm in rate_of else None
-        for config in waiting
-    ]
+    work = [(rate_of.get(config.model.arm), folder.experiment.cost(config).work) for config in waiting]
+    seconds = [None if rate is None else rate * examples for rate, examples in work]
     tried = ", ".join(f"{rate:g}" for rate in sorted(RATES[: grid.budget]))
     done = len(to_choose) + len(to_compare) - len(waiting)
     return (

@@ -1,7 +1,7 @@
 """Models on one's own data as an experiment: their runs, the choice of learning rates, tables and a figure."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -17,6 +17,7 @@ from dual_attention._base.plots import house_style, matplotlib_figure, save_figu
 from ...sweeps.durations import EVALUATION_SHARE
 from ...sweeps.experiment import Cost, SweptExperiment
 from ...sweeps.report import differences, digits_of, mean_text
+from ...sweeps.results import LR
 from ...sweeps.table import Axis, ResultTable
 from ...training.device import prepare_device
 from ...training.experiment import Prepared, without_values
@@ -32,11 +33,12 @@ TITLES = {ACCURACY: "accuracy", RMSE: "root mean squared error", BITS: "bits per
 COLOURS = {"dat": "#1f6fb4", "transformer": "#8c8c8c", "gated": "#2e8b57", "relational": "#63b0e8", RULE: "#c44e52"}
 
 
+@dataclass
 class _First:
     """The first of some examples."""
 
-    def __init__(self, examples: Examples, n: int) -> None:
-        self.examples, self.n = examples, n
+    examples: Examples
+    n: int
 
     def __len__(self) -> int:
         return self.n
@@ -125,52 +127,49 @@ def told_of(data: OwnData, grid: ComparisonGrid) -> Comparison:
 
 def chosen_rates(rows: Sequence[Row], grid: RatesGrid, measure: str) -> dict[str, float]:
     """The learning rate of each model whose runs are all done: the best on the validation set, then by its loss."""
-    of, sign = {row["model"]: row for row in rows}, -1.0 if measure == ACCURACY else 1.0
-    found: dict[str, float] = {}
-    for model in grid.models:
-        rates = {arm: rate for arm, rate in (grid.lr_of or {}).items() if arm.rpartition("-lr")[0] == model}
-        if not rates:
-            found[model] = RATES[0]
-        elif all(arm in of for arm in rates):
-            found[model] = min((sign * of[arm]["val"], of[arm]["val_loss"], rate) for arm, rate in rates.items())[-1]
-    return found
+    sign, tried = -1.0 if measure == ACCURACY else 1.0, grid.lr_of or {}
+    of = {row["model"]: (sign * row["val"], row["val_loss"], row[LR]) for row in rows}
+    arms_of = {model: [arm for arm in tried if arm.rpartition("-lr")[0] == model] for model in grid.models}
+    done = {model: [of[arm] for arm in arms] for model, arms in arms_of.items() if of.keys() >= {*arms}}
+    return {model: min(runs)[-1] if runs else RATES[0] for model, runs in done.items()}
 
 
 def lines_of_comparison(table: ResultTable, rows: Sequence[Row], grid: ComparisonGrid) -> Any:
     """A rich table: means over seeds, and differences from the first model, paired by seed."""
-    shown = require("rich.table", extra="train").Table(title=f"{table.caption}{table.unit and ','}{table.unit}:")
-    shown.title_justify = "left"
-    first = grid.models[0]
+    title, first = f"{table.caption}{table.unit and ','}{table.unit}:", grid.models[0]
+    shown = require("rich.table", extra="train").Table(title=title, title_justify="left")
     for column in ("model", "weights", "rate", "validation", "test", f"less {first}"):
         shown.add_column(column, justify="left" if column == "model" else "right")
-    less = {curve: [*pairs.values()] for _, _, curve, pairs in differences(table, rows, "test", first)}
+    less = _paired(table, rows, first)
     of = {arm: [row for row in rows if row["model"] == arm] for arm in grid.arms()}
     digits = digits_of(table, "test", [[row["test"] for row in found] for found in of.values()])
     for arm, found in of.items():
-        if found:
-            means = [mean_text([row[name] for row in found], digits) for name in ("val", "test")]
-            gap = f"{fmean(less[arm]):+.{digits}f} ± {half_width(less[arm]):.{digits}f}" if arm in less else ""
-            size = "" if arm == RULE else f"{found[0]['parameters']:,}"
-            rate = "" if arm == RULE else f"{(grid.lr_of or {})[arm]:g}"
-            shown.add_row(arm, size, rate, *means, gap)
+        own = [f"{found[0]['parameters']:,}", f"{found[0][LR]:g}"] if arm != RULE else ["", ""]
+        means = [mean_text([row[name] for row in found], digits) for name in ("val", "test")]
+        gap = f"{fmean(less[arm]):+.{digits}f} ± {half_width(less[arm]):.{digits}f}" if arm in less else ""
+        shown.add_row(arm, *own, *means, gap)
     return shown
+
+
+def _paired(table: ResultTable, rows: Sequence[Row], first: str) -> dict[str, list[float]]:
+    """Differences of each model from the first one, paired by seed, where there are two or more."""
+    return {arm: [*by_seed.values()] for _, _, arm, by_seed in differences(table, rows, "test", first)}
 
 
 def draw_comparison(table: ResultTable, rows: Sequence[Row], path: Path) -> None:
     """Draw each model's trials with their mean and interval, and beside them the differences from the first model."""
     arms = table.curve_axis.ordered(rows)
-    pairs = {curve: [*found.values()] for _, _, curve, found in differences(table, rows, "test", arms[0])}
+    pairs = {**_paired(table, rows, arms[0]), RULE: []}  # its difference would hide the others
     unit = f" ({table.unit.strip()})" if table.unit else ""
     with house_style():
         figure, axes = matplotlib_figure(1, 2, figsize=(8.4, 1.4 + 0.42 * len(arms)), sharey=True)
-        for place, (arm, colour) in enumerate((arm, COLOURS[arm]) for arm in arms):
+        for place, arm in enumerate(arms):
             trials = [row["test"] for row in rows if row["model"] == arm]
-            axes[0].scatter(trials, [place + 0.2] * len(trials), color=colour, s=14, alpha=0.5, linewidths=0)
-            shown = [] if arm == RULE else pairs.get(arm, [])  # whose difference would hide the others
-            for axis, values in zip(axes, (trials, shown), strict=True):
+            axes[0].scatter(trials, [place + 0.2] * len(trials), color=COLOURS[arm], s=14, alpha=0.5, linewidths=0)
+            for axis, values in zip(axes, (trials, pairs.get(arm)), strict=True):
                 if values:
                     half = half_width(values) if len(values) > 1 else 0.0
-                    axis.errorbar(fmean(values), place, xerr=half, fmt="o", color=colour, markersize=5)
+                    axis.errorbar(fmean(values), place, xerr=half, fmt="o", color=COLOURS[arm], markersize=5)
         axes[1].axvline(0, color=MUTED, linewidth=1.2, linestyle=":")
         axes[0].set_yticks(range(len(arms)), [table.curve_axis.label(arm).replace(" (", "\n(") for arm in arms])
         axes[0].set_ylim(len(arms) - 0.5, -0.5)

@@ -191,7 +191,7 @@ def test_all_models_try_the_same_rates_and_the_best_on_validation_is_taken():
     before = RatesGrid.before(grid)
     rates = {model: {r for a, r in (before.lr_of or {}).items() if a.startswith(model)} for model in grid.models}
     assert list(rates.values()) == [{*RATES[:3]}] * 2
-    rows = [{"model": arm, "val": rate, "val_loss": 1.0} for arm, rate in (before.lr_of or {}).items()]
+    rows = [{"model": arm, "val": rate, "val_loss": 1.0, "lr": rate} for arm, rate in (before.lr_of or {}).items()]
     assert chosen_rates(rows, before, "accuracy") == dict.fromkeys(grid.models, max(RATES[:3]))
     assert chosen_rates(rows, before, "rmse") == dict.fromkeys(grid.models, min(RATES[:3]))
     assert chosen_rates(rows[:-1], before, "rmse") == {"dat": min(RATES[:3])}
