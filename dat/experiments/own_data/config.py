@@ -33,10 +33,6 @@ RATES = (3e-3, 1e-3, 1e-2, 3e-4, 3e-2, 1e-4)
 OPTIM = OptimConfig(
     optimizer="adamw", lr=RATES[0], weight_decay=0.01, schedule="cosine", warmup_steps=20, grad_clip=1.0
 )
-FEWEST_STEPS = 200
-"""Steps of training, about, unless its length is given."""
-FEWEST_EPOCHS = 2
-"""Passes through the data of a training, at least, unless its length is given."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,7 +162,7 @@ class ComparisonGrid(OwnSource, ArmSize, GridConfig):
 
     def run_config(self, cell: Cell) -> ComparisonConfig:
         arm, steps = cell["model"].partition("-lr")[0], -(-cell["n_train"] // self.batch_size)
-        epochs = 1 if arm == RULE else self.epochs or max(FEWEST_EPOCHS, round(FEWEST_STEPS / steps))
+        epochs = 1 if arm == RULE else self.epochs or max(2, round(200 / steps))
         return ComparisonConfig(
             seed=cell.seed,
             data=self.data,

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from dual_attention.encoder_models import DualAttnTransformerEncoder
+from dual_attention.functional import masked_mean
 from dual_attention.vision_models import VisionDualAttnTransformer
 
 from ...training.experiment import count_parameters, without_values
@@ -68,14 +69,9 @@ class RowModel(nn.Module):
     def forward(self, rows: Tensor) -> Tensor:
         """A token and a number for each slot, ``(B, S, 2)``, to ``(B, C)``."""
         tokens, values = rows[..., 0].long(), rows[..., 1:]
-        directed = values * self.directions(self.columns)
-        embedded = self.encoder.token_embedder(tokens) + directed + self.slots.weight
+        embedded = self.encoder.token_embedder(tokens) + values * self.directions(self.columns) + self.slots.weight
         real = (tokens != PADDING) if self.ragged else None
-        hidden = self.encoder(None, embeddings=embedded, padding_mask=real)
-        if real is None:
-            return self.head(hidden.mean(1))
-        shares = real / real.sum(1, keepdim=True).clamp(min=1)
-        return self.head((shares[..., None] * hidden).sum(1))
+        return self.head(masked_mean(self.encoder(None, embeddings=embedded, padding_mask=real), real))
 
 
 def picture_models(size: int, classes: int) -> Build:
