@@ -93,7 +93,7 @@ def load_own(source: OwnSource, device: torch.device | str = "cpu") -> OwnData:
     Raises:
         FileNotFoundError, ValueError, ImportError: naming what is missing or wrong, and the way out.
     """
-    data = _load(replace(source, n_train=None, contents=None), device)
+    data = _load(replace(source, n_train=None, contents=None), str(device))
     if source.contents not in (None, data.digest):
         raise ValueError(f"contents: {source.path} has changed, expected {source.contents}, got {data.digest}")
     most = data.sizes["train"]
@@ -103,7 +103,7 @@ def load_own(source: OwnSource, device: torch.device | str = "cpu") -> OwnData:
 
 
 @lru_cache(maxsize=2)
-def _load(source: OwnSource, device: torch.device | str) -> OwnData:
+def _load(source: OwnSource, device: str) -> OwnData:
     path = Path(source.path).expanduser()
     if not path.exists():
         raise FileNotFoundError(f"{source.path}: no such file or folder")
@@ -140,7 +140,7 @@ def _classes(labels: Tensor, names: Sequence[str]) -> dict[str, Any]:
 # Tables --------------------------------------------------------------------------------------------------------------
 
 
-def _load_table(source: OwnSource, path: Path, device: torch.device | str) -> OwnData:
+def _load_table(source: OwnSource, path: Path, device: str) -> OwnData:
     cells = tables.read_cells(path)
     asked = {"target": [source.target], "categories": source.categories, "leave_out": source.leave_out}
     for key, named in asked.items():
@@ -260,7 +260,7 @@ def number_loss(model: nn.Module, batch: Batch) -> tuple[Tensor, dict[str, Tenso
 # Pictures ------------------------------------------------------------------------------------------------------------
 
 
-def _load_pictures(source: OwnSource, path: Path, device: torch.device | str) -> OwnData:
+def _load_pictures(source: OwnSource, path: Path, device: str) -> OwnData:
     if source.test is not None:
         raise ValueError(f"test: expected null; pictures to test on are in {path / 'train'} and {path / 'test'}")
     found = find_pictures(str(path))
@@ -294,7 +294,7 @@ def _load_pictures(source: OwnSource, path: Path, device: torch.device | str) ->
 # Texts ---------------------------------------------------------------------------------------------------------------
 
 
-def _load_texts(source: OwnSource, device: torch.device | str) -> OwnData:
+def _load_texts(source: OwnSource, device: str) -> OwnData:
     tokenizer, context = ByteTokenizer(), source.context
     whole = _read_text(source.path, "DATA", tokenizer)
     if source.test is None:
