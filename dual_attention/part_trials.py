@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from .mechanisms import Align, Score
-from .parts import OwnHeads, OwnSymbols, make_part
+from .parts import OwnHeads, OwnSymbols, in_words, make_part, of_a_head
 
 __all__ = ["PartReport", "Trial", "TrialEntry", "check_part"]
 
@@ -24,8 +24,6 @@ WIDTH, LENGTH = 8, 9
 MASKED = 1088, 2176
 """Lengths between which it doubles with a mask too: a smaller mask is built whole."""
 REFUSALS = (TypeError, ValueError, NotImplementedError)
-STEP = 1e-6
-"""Size of a change by which a derivative is measured, in float64."""
 
 Call = Callable[..., Tensor]
 
@@ -194,7 +192,7 @@ class Trial:
         named = {**dict(self.module.named_parameters()), "input": self.x.clone().requires_grad_()}
         factors = torch.linspace(-1, 2, self.base.numel(), dtype=self.base.dtype).view_as(self.base).cos()
 
-        def value() -> Tensor:
+        def value(*_: Tensor) -> Tensor:
             torch.manual_seed(1)
             return (self.entry.call(self.module, named["input"]) * factors).sum()
 
@@ -203,24 +201,12 @@ class Trial:
         if not total.requires_grad:
             return [*trained]
         gradients = torch.autograd.grad(total, [*trained.values()], allow_unused=True)
+        check = {"fast_mode": True, "raise_exception": False, "nondet_tol": 1e-9, "check_undefined_grad": False}
         return [
             name
             for (name, tensor), gradient in zip(trained.items(), gradients, strict=True)
-            if gradient is None or not gradient.any() or not _is_derivative(gradient, tensor, value)
+            if gradient is None or not gradient.any() or not torch.autograd.gradcheck(value, tensor, **check)
         ]
-
-
-@torch.no_grad()
-def _is_derivative(gradient: Tensor, tensor: Tensor, value: Callable[[], Tensor]) -> bool:
-    """Whether a gradient says how a number changes when a tensor does, in one direction."""
-    before, way = tensor.clone(), torch.linspace(0.5, 4, tensor.numel(), dtype=tensor.dtype).view_as(tensor).sin()
-    ends = []
-    for sign in (1, -1):
-        tensor.copy_(before + sign * STEP * way)
-        ends.append(value())
-    tensor.copy_(before)
-    said = (gradient * way).sum()
-    return bool(torch.isclose((ends[0] - ends[1]) / (2 * STEP), said, rtol=1e-4, atol=1e-6))
 
 
 def _changed(x: Tensor, places: list[int]) -> Tensor:
@@ -250,24 +236,52 @@ class _Largest(TorchDispatchMode):
 
 # A part of your own --------------------------------------------------------------------------------------------------
 
-MEANT = {
-    "shape": "called as a model calls it, it gives what the model expects",
-    "examples": "an example sees nothing of another",
-    "pairs": "a pair that the mask hides is not seen",
-    "padding": "padding is not seen",
-    "order": "later tokens are not seen",
-    "packing": "sequences that stand end to end do not see each other",
-    "gradients": "all parameters and the input have gradients, which are derivatives",
-    "bfloat16": "with weights and inputs of bfloat16 it computes about the same",
-    "autocast": "so it does under autocast",
-    "cache": "decoding in two chunks gives what one call gives",
-    "compile": "torch.compile makes one graph of it",
-    "export": "torch.export takes it",
-    "linear": "memory grows with the length, not with its square",
+Finding = bool | str | None
+"""Whether something holds, or what was found instead; None if a part has no such thing."""
+
+
+def _hides(trial: Trial, name: str) -> bool:
+    options, hidden, receivers = trial.mask_cases()[name]
+    taken = {name: option for name, option in options.items() if name in trial.parameters}  # symbols take none
+    return trial.hides(hidden, receivers, **taken)
+
+
+@torch.no_grad()
+def _in_bfloat16(trial: Trial, *, autocast: bool = False) -> Finding:
+    """Whether a part computes about the same in bfloat16, and gives that dtype unless under autocast."""
+    dtype = torch.float32 if autocast else torch.bfloat16
+    module = copy.deepcopy(trial.module).to(dtype)
+    with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+        out = trial.entry.call(module, trial.x.to(dtype))
+    if not autocast and out.dtype != dtype:
+        return f"its output is of {out.dtype}"
+    error = ((out.double() - trial.base).norm() / trial.base.norm().clamp(min=1e-9)).item()
+    return error < 0.2 or f"its output differs by {error:.0%}"
+
+
+TRIALS: dict[str, tuple[str, Callable[[Trial], Finding]]] = {
+    "shape": ("called as a model calls it, it gives what the model expects", lambda t: t.base.shape == t.x.shape),
+    "examples": ("an example sees nothing of another", Trial.keeps_examples_apart),
+    "pairs": ("a pair that the mask hides is not seen", lambda t: _hides(t, "pairs")),
+    "padding": ("padding is not seen", lambda t: _hides(t, "padding")),
+    "order": ("later tokens are not seen", lambda t: _hides(t, "order")),
+    "packing": ("sequences that stand end to end do not see each other", Trial.packs),
+    "gradients": (
+        "all parameters and the input have gradients, which are derivatives",
+        lambda t: ", ".join(t.lost_gradients()) or True,
+    ),
+    "bfloat16": ("with weights and inputs of bfloat16 it computes about the same", _in_bfloat16),
+    "autocast": ("so it does under autocast", lambda t: _in_bfloat16(t, autocast=True)),
+    "cache": ("decoding in two chunks gives what one call gives", Trial.caches),
+    "compile": ("torch.compile makes one graph of it", Trial.compiles),
+    "export": ("torch.export takes it", Trial.exports),
+    "linear": ("memory grows with the length, not with its square", Trial.is_linear),
 }
-"""Meaning of each line of a report, if it holds."""
+"""Each line of a report: its meaning, if it holds, and how it is tried."""
 OPTIONAL = ("compile", "export", "linear")
 """Trials that a model can do without."""
+OF_MASKS = ("pairs", "padding", "packing")
+"""Those that symbols have not, since they take no masks."""
 
 
 @dataclass
@@ -294,13 +308,12 @@ class PartReport:
         return [name for name, holds in self.holds.items() if holds is False and name not in OPTIONAL]
 
     def __str__(self) -> str:
-        words = {True: "yes", False: "NO", None: "-"}
-        lines = [
-            f"  {name:10} {words[holds] if holds is not False or name not in OPTIONAL else 'no':4} "
-            f"{MEANT[name]}{f': {self.why[name]}' if name in self.why else ''}"
-            for name, holds in self.holds.items()
-        ]
-        return "\n".join([self.part, *lines])
+        lines = [self.part]
+        for name, holds in self.holds.items():
+            word = {True: "yes", False: "no" if name in OPTIONAL else "NO", None: "-"}[holds]
+            why = f": {self.why[name]}" if name in self.why else ""
+            lines.append(f"  {name:10} {word:4} {TRIALS[name][0]}{why}")
+        return "\n".join(lines)
 
     __repr__ = __str__
 
@@ -321,69 +334,32 @@ def check_part(part: Any, *, d_model: int = 16, n_heads: int = 2) -> PartReport:
     []
     """
     name = getattr(part, "__name__", type(part).__name__)
-    sizes = {"d_model": d_model, "n_heads": n_heads, "layer": 1, "n_relations": n_heads}
-    sizes |= dict.fromkeys(("head_dim", "d_q", "d_k"), d_model // n_heads)
-    part = part if isinstance(part, nn.Module) else make_part("part", part, sizes, torch.device("cpu"))
+    if not isinstance(part, nn.Module):
+        sizes = {"d_model": d_model, "n_heads": n_heads, "layer": 1, "n_relations": n_heads}
+        sizes |= of_a_head(d_model // n_heads)
+        part = make_part("part", part, sizes, torch.device("cpu"))
     kind = _kind_of(part)
     standing = OwnSymbols(part, d_model) if kind == "symbols" else OwnHeads(part, d_model, n_heads)
-    report = PartReport(f"{name}, as {kind}:")
 
     def call(module: nn.Module, x: Tensor, **options: Any) -> Tensor:
         return module(x, **options) if kind == "symbols" else module(x, x, x, **options)[0]
 
     entry = TrialEntry(lambda n: copy.deepcopy(standing), call, lambda n: torch.randn(2, n, d_model), lengths=(64, 128))
+    title = f"{name}, as {kind}:"
     try:
         trial = Trial(entry)
     except Exception as error:
-        report.holds["shape"], report.why["shape"] = False, _said(error)
-        return report
-    for trial_name, run in _trials(trial, kind).items():
+        return PartReport(title, {"shape": False}, {"shape": in_words(error)})
+    report = PartReport(title)
+    for trial_name, (_, run) in TRIALS.items():
         try:
-            found = run()
+            found = None if kind == "symbols" and trial_name in OF_MASKS else run(trial)
         except Exception as error:
-            found = _said(error)
+            found = in_words(error)
         report.holds[trial_name] = found if found is None else found is True
         if isinstance(found, str):
             report.why[trial_name] = found
     return report
-
-
-def _trials(trial: Trial, kind: str) -> dict[str, Callable[[], bool | str | None]]:
-    """Functions that give True, or False, or a sentence on what is wrong, or None."""
-    cases = trial.mask_cases()
-
-    def hides(name: str) -> bool | None:
-        options, hidden, receivers = cases[name]
-        if kind == "symbols":  # which are not masked
-            return trial.hides(hidden, receivers) if name == "order" else None
-        return trial.hides(hidden, receivers, **options)
-
-    return {
-        "shape": lambda: trial.base.shape == trial.x.shape,
-        "examples": trial.keeps_examples_apart,
-        **{name: (lambda name=name: hides(name)) for name in ("pairs", "padding", "order")},
-        "packing": lambda: None if kind == "symbols" else trial.packs(),
-        "gradients": lambda: ", ".join(trial.lost_gradients()) or True,
-        "bfloat16": lambda: _in_bfloat16(trial, autocast=False),
-        "autocast": lambda: _in_bfloat16(trial, autocast=True),
-        "cache": trial.caches,
-        "compile": trial.compiles,
-        "export": trial.exports,
-        "linear": trial.is_linear,
-    }
-
-
-@torch.no_grad()
-def _in_bfloat16(trial: Trial, *, autocast: bool) -> bool | str:
-    """Whether a part computes about the same in bfloat16, and gives that dtype unless under autocast."""
-    dtype = torch.float32 if autocast else torch.bfloat16
-    module = copy.deepcopy(trial.module).to(dtype)
-    with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
-        out = trial.entry.call(module, trial.x.to(dtype))
-    if not autocast and out.dtype != dtype:
-        return f"its output is of {out.dtype}"
-    error = ((out.double() - trial.base).norm() / trial.base.norm().clamp(min=1e-9)).item()
-    return error < 0.2 or f"its output differs by {error:.0%}"
 
 
 def _kind_of(part: nn.Module) -> str:
@@ -392,8 +368,3 @@ def _kind_of(part: nn.Module) -> str:
     parameters = inspect.signature(part.forward).parameters
     needed = [p for p in parameters.values() if p.default is p.empty and p.kind in (p.POSITIONAL_OR_KEYWORD,)]
     return "heads" if len(needed) > 1 or {"mask", "attn_mask"} & parameters.keys() else "symbols"
-
-
-def _said(error: Exception) -> str:
-    message = " ".join(str(error).split())
-    return message if type(error) in (TypeError, ValueError, AssertionError) else f"{type(error).__name__}: {message}"

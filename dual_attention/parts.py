@@ -16,7 +16,6 @@ from ._layers.cache import Cache, TokenCache
 from ._layers.call import Masks, Past, checked_pattern, continue_from
 from ._layers.calls import TypedModule
 from ._layers.symbols import Symbols
-from .attention import Attention
 from .functional import MaskPattern
 from .mechanisms import Align, Dot, GeneralAttention, MultiHead, Relation, RelationalMessage, Score
 from .mechanisms._score import check_made
@@ -267,11 +266,10 @@ def with_parts(
         _check_place("heads", layers, "a Transformer, without relational heads")
         for number, block in enumerate(layers, 1):
             own = block.self_attn
-            sizes = {"d_model": own.d_model, "n_heads": own.n_heads, "layer": number, **_of_a_head(own)}
+            given = {"d_model": own.d_model, "n_heads": own.n_heads}
+            sizes = {**given, "layer": number, **of_a_head(own.d_model // own.n_heads)}
             part = make_part("heads", heads, sizes, _tensor_of(own).device)
-            block.self_attn = _tried(
-                "heads", OwnHeads(part, d_model=own.d_model, n_heads=own.n_heads, dropout=own.dropout), own
-            )
+            block.self_attn = _tried("heads", OwnHeads(part, **given, dropout=own.dropout), own)
     if relation is not None:
         owners = [(owner, *place) for owner in model.modules() for place in owner.named_children()]
         places: list[Any] = [place for place in owners if type(place[2]) is RelationalAttention]
@@ -308,8 +306,9 @@ def _check_place(name: str, places: Any, expected: str) -> None:
         raise ValueError(f"{name}: expected {expected}, got a model without a place for them")
 
 
-def _of_a_head(own: Attention) -> dict[str, int]:
-    return dict.fromkeys(("head_dim", "d_q", "d_k"), own.d_model // own.n_heads)
+def of_a_head(width: int) -> dict[str, int]:
+    """Sizes that a part of a head takes by name."""
+    return dict.fromkeys(("head_dim", "d_q", "d_k"), width)
 
 
 def make_part(name: str, make: Maker, sizes: Mapping[str, int], device: torch.device) -> nn.Module:
@@ -332,6 +331,12 @@ def make_part(name: str, make: Maker, sizes: Mapping[str, int], device: torch.de
     return part
 
 
+def in_words(error: Exception) -> str:
+    """The message of an error in a part, in one line."""
+    message = " ".join(str(error).split())
+    return message if type(error) in (TypeError, ValueError, AssertionError) else f"{type(error).__name__}: {message}"
+
+
 def _tensor_of(own: nn.Module) -> Tensor:
     return next((p for p in own.parameters() if p.is_floating_point()), torch.zeros(()))
 
@@ -350,6 +355,5 @@ def _tried(name: str, standing: Any, own: nn.Module) -> Any:
         called: Any = standing.eval()
         called(*[x] * len(standing._kept), **options)
     except Exception as error:
-        said = str(error) if type(error) in (TypeError, ValueError) else f"{type(error).__name__}: {error}"
-        raise ValueError(f"{name}: tried on inputs {tuple(x.shape)}: {said}") from error
+        raise ValueError(f"{name}: tried on inputs {tuple(x.shape)}: {in_words(error)}") from error
     return standing.train()
