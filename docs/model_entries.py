@@ -86,10 +86,12 @@ HEADS, WITH_SYMBOLS = attribute("context", same), attribute("context", same, lik
 CO = {name: attribute(name, other, second="mask1") for name in ("context1", "context2")}
 BLOCK: dict[str, Any] = {"d_model": D, "dff": 8, "dropout_rate": 0.0, "activation": "gelu", "norm_first": True}
 BLOCK_OF_WIDTH = {name: value for name, value in BLOCK.items() if name != "d_model"}
+CAUSAL: dict[str, Any] = {**BLOCK, "causal": True}
 LAYERS: dict[str, Any] = {**BLOCK, "n_layers": 1}
 DUAL = {"n_heads_sa": 1, "n_heads_ra": 1}
 SYMBOLIC: dict[str, Any] = {"symbol_retrieval_kwargs": {"d_model": D, "n_heads": 2, "n_symbols": 5}}
-ABSTRACTOR = {**LAYERS, "n_heads": H, "symbol_retrieval": "symbolic_attention", **SYMBOLIC}
+RETRIEVED: dict[str, Any] = {"symbol_retrieval": "symbolic_attention", **SYMBOLIC}
+ABSTRACTOR = {**LAYERS, "n_heads": H, **RETRIEVED}
 PATCHES: dict[str, Any] = {"patch_size": (2, 2), "num_classes": 3, "d_model": D}
 
 
@@ -97,8 +99,11 @@ def text(kind: Any, **own: Any) -> Callable[[int], Any]:
     return lambda n: kind(vocab_size=VOCAB, max_block_size=max(n, N), **LAYERS, **own)
 
 
+encoder = text(da.TransformerEncoder, n_heads=H)
+
+
 def pictures(kind: Any, **own: Any) -> Callable[[int], nn.Module]:
-    return lambda n: kind(image_shape=(3, 2, 2 * n), **PATCHES, **own)
+    return lambda n: kind(image_shape=(3, 2, 2 * n), **{**PATCHES, **own})
 
 
 def slot_encoder(n: int) -> baselines.SlotEncoder:
@@ -127,17 +132,11 @@ GROUPS: dict[str, dict[str, Entry]] = {
             for kind in (da.RelationalAttention, da.RelationalCrossAttention, da.DisentangledRelationalCrossAttention)
         },
         "DualAttention": Entry(lambda n: da.DualAttention(D, 1, 1, 0.0), first(like), bare=first()),
-        "EncoderBlock": Entry(lambda n: da.EncoderBlock(n_heads=H, causal=True, **BLOCK), first()),
-        "DualAttnEncoderBlock": Entry(
-            lambda n: da.DualAttnEncoderBlock(**DUAL, causal=True, **BLOCK), first(like), bare=first()
-        ),
-        "DecoderBlock": Entry(
-            lambda n: da.DecoderBlock(n_heads=H, n_heads_cross=H, causal=True, **BLOCK), first(other)
-        ),
+        "EncoderBlock": Entry(lambda n: da.EncoderBlock(n_heads=H, **CAUSAL), first()),
+        "DualAttnEncoderBlock": Entry(lambda n: da.DualAttnEncoderBlock(**DUAL, **CAUSAL), first(like), bare=first()),
+        "DecoderBlock": Entry(lambda n: da.DecoderBlock(n_heads=H, n_heads_cross=H, **CAUSAL), first(other)),
         "DualAttnDecoderBlock": Entry(
-            lambda n: da.DualAttnDecoderBlock(**DUAL, n_heads_cross=H, causal=True, **BLOCK),
-            first(other, like),
-            bare=first(other),
+            lambda n: da.DualAttnDecoderBlock(**DUAL, n_heads_cross=H, **CAUSAL), first(other, like), bare=first(other)
         ),
     },
     "Heads of the toolbox": {
@@ -218,17 +217,14 @@ GROUPS: dict[str, dict[str, Entry]] = {
             pairs(
                 baselines.Seq2SeqAbstractor,
                 {"n_heads": H},
-                symbol_retrieval="symbolic_attention",
-                **SYMBOLIC,
+                **RETRIEVED,
                 n_layers_abs=1,
                 abstractor_kwargs={"n_heads": H, **BLOCK_OF_WIDTH},
             ),
             of_target,
             tokens,
         ),
-        "VisionAbstractor": Entry(
-            lambda n: baselines.VisionAbstractor((3, 2, 2 * n), (2, 2), 3, n_heads=H, **LAYERS), first(), images
-        ),
+        "VisionAbstractor": Entry(pictures(baselines.VisionAbstractor, n_heads=H, **LAYERS), first(), images),
         "VisionPrediNet": Entry(pictures(baselines.VisionPrediNet, n_heads=H, n_relations=4), first(), images),
         "VisionCoRelNet": Entry(pictures(baselines.VisionCoRelNet, dff=4), first(), images),
         "VisionESBN": Entry(pictures(baselines.VisionESBN, key_dim=4, hidden_dim=8), first(), images),
@@ -241,27 +237,17 @@ GROUPS: dict[str, dict[str, Entry]] = {
     "Models": {
         "TransformerLM": Entry(text(da.TransformerLM, n_heads=H), first(), tokens),
         "DualAttnTransformerLM": Entry(text(da.DualAttnTransformerLM, **DUAL, **SYMBOLIC), first(), tokens),
-        "TransformerEncoder": Entry(text(da.TransformerEncoder, n_heads=H), first(), tokens),
+        "TransformerEncoder": Entry(encoder, first(), tokens),
         "DualAttnTransformerEncoder": Entry(text(da.DualAttnTransformerEncoder, **DUAL, **SYMBOLIC), first(), tokens),
-        "EncoderForMaskedLM": Entry(
-            lambda n: da.EncoderForMaskedLM(text(da.TransformerEncoder, n_heads=H)(n)), first(), tokens
-        ),
+        "EncoderForMaskedLM": Entry(lambda n: da.EncoderForMaskedLM(encoder(n)), first(), tokens),
         "EncoderForSequenceClassification": Entry(
-            lambda n: da.EncoderForSequenceClassification(text(da.TransformerEncoder, n_heads=H)(n), 3), first(), tokens
+            lambda n: da.EncoderForSequenceClassification(encoder(n), 3), first(), tokens
         ),
         "Seq2SeqTransformer": Entry(pairs(da.Seq2SeqTransformer, {"n_heads": H}), of_target, tokens),
-        "Seq2SeqDualAttnTransformer": Entry(
-            pairs(da.Seq2SeqDualAttnTransformer, DUAL, symbol_retrieval="symbolic_attention", **SYMBOLIC),
-            of_target,
-            tokens,
-        ),
-        "VisionTransformer": Entry(
-            lambda n: da.VisionTransformer((3, 2, 2 * n), (2, 2), 3, n_heads=H, **LAYERS), first(), images
-        ),
+        "Seq2SeqDualAttnTransformer": Entry(pairs(da.Seq2SeqDualAttnTransformer, DUAL, **RETRIEVED), of_target, tokens),
+        "VisionTransformer": Entry(pictures(da.VisionTransformer, n_heads=H, **LAYERS), first(), images),
         "VisionDualAttnTransformer": Entry(
-            lambda n: da.VisionDualAttnTransformer((3, 2, 2 * n), (2, 2), 3, **DUAL, **SYMBOLIC, **LAYERS),
-            first(),
-            images,
+            pictures(da.VisionDualAttnTransformer, **DUAL, **SYMBOLIC, **LAYERS), first(), images
         ),
     },
 }

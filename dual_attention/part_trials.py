@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from .mechanisms import Align, Score
-from .parts import OwnHeads, OwnSymbols, in_words, make_part, of_a_head
+from .parts import OwnHeads, OwnSymbols, make_part, of_a_head, words_of_error
 
 __all__ = ["PartReport", "Trial", "TrialEntry", "check_part"]
 
@@ -174,7 +174,7 @@ class Trial:
         sizes = []
         for n in MASKED if masks else self.entry.lengths:
             module, x = self.built(n).float(), self.entry.inputs(n)
-            with torch.no_grad(), _Largest() as largest:
+            with torch.no_grad(), LargestTensor() as largest:
                 self.entry.call(module, x, **{name: mask[:, :n] for name, mask in masks.items()})
             sizes.append(largest.numel)
         return sizes[1] < 3 * sizes[0]
@@ -221,7 +221,7 @@ def _equal(a: Tensor, b: Tensor) -> bool:
     return a.shape == b.shape and torch.allclose(a, b, atol=1e-9, rtol=0)
 
 
-class _Largest(TorchDispatchMode):
+class LargestTensor(TorchDispatchMode):
     """Watches the size of the largest tensor that comes out of an operation."""
 
     numel = 0
@@ -349,13 +349,13 @@ def check_part(part: Any, *, d_model: int = 16, n_heads: int = 2) -> PartReport:
     try:
         trial = Trial(entry)
     except Exception as error:
-        return PartReport(title, {"shape": False}, {"shape": in_words(error)})
+        return PartReport(title, {"shape": False}, {"shape": words_of_error(error)})
     report = PartReport(title)
     for trial_name, (_, run) in TRIALS.items():
         try:
             found = None if kind == "symbols" and trial_name in OF_MASKS else run(trial)
         except Exception as error:
-            found = in_words(error)
+            found = words_of_error(error)
         report.holds[trial_name] = found if found is None else found is True
         if isinstance(found, str):
             report.why[trial_name] = found

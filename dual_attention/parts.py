@@ -16,28 +16,16 @@ from ._layers.cache import Cache, TokenCache
 from ._layers.call import Masks, Past, checked_pattern, continue_from
 from ._layers.calls import TypedModule
 from ._layers.symbols import Symbols
+from ._models.retrievers import RETRIEVERS
 from .functional import MaskPattern
 from .mechanisms import Align, Dot, GeneralAttention, MultiHead, Relation, RelationalMessage, Score
 from .mechanisms._score import check_made
 from .relational_attention import RelationalAttention
-from .symbol_retrieval import (
-    PositionalSymbolRetriever,
-    PositionRelativeSymbolRetriever,
-    PositionRelativeSymbolRetriever2D,
-    RelationalSymbolicAttention,
-    SymbolicAttention,
-)
 from .transformer_blocks import DecoderBlock, EncoderBlock
 
 __all__ = ["OwnHeads", "OwnRelations", "OwnSymbols", "make_part", "own_parts", "with_parts"]
 
-SYMBOLS = (
-    PositionalSymbolRetriever,
-    PositionRelativeSymbolRetriever,
-    PositionRelativeSymbolRetriever2D,
-    RelationalSymbolicAttention,
-    SymbolicAttention,
-)
+SYMBOLS = (*RETRIEVERS.values(),)
 TRIED = 3
 """Length of the sequences on which a part is tried when a model is given it."""
 
@@ -261,6 +249,7 @@ def with_parts(
     >>> lm.generate(torch.tensor([[1, 2, 3]]), 4).shape
     torch.Size([1, 7])
     """
+    children: list[Any] = [(owner, *child) for owner in model.modules() for child in owner._modules.items()]
     if heads is not None:
         layers = [block for block in model.modules() if isinstance(block, EncoderBlock | DecoderBlock)]
         _check_place("heads", layers, "a Transformer, without relational heads")
@@ -271,8 +260,7 @@ def with_parts(
             part = make_part("heads", heads, sizes, _tensor_of(own).device)
             block.self_attn = _tried("heads", OwnHeads(part, **given, dropout=own.dropout), own)
     if relation is not None:
-        owners = [(owner, *place) for owner in model.modules() for place in owner.named_children()]
-        places: list[Any] = [place for place in owners if type(place[2]) is RelationalAttention]
+        places = [(owner, name, own) for owner, name, own in children if type(own) is RelationalAttention]
         _check_place("relation", places, "a Dual Attention Transformer with relational attention")
         for number, (owner, name, own) in enumerate(places, 1):
             sizes = {"n_relations": own.n_relations, "layer": number, "d_q": own.rel_proj_dim, "d_k": own.rel_proj_dim}
@@ -282,23 +270,17 @@ def with_parts(
             with own.wv.weight.device:
                 setattr(owner, name, _tried("relation", OwnRelations(score, own), own))
     if symbols is not None:
-        _put_symbols(model, symbols)
+        places = [place for place in children if isinstance(place[2], SYMBOLS) and not isinstance(place[0], SYMBOLS)]
+        _check_place("symbols", places, "a Dual Attention Transformer with symbols")
+        made: dict[nn.Module, nn.Module] = {}  # layers may share one
+        for owner, name, own in places:
+            if own not in made:
+                width = getattr(own, "d_model", None) or own.symbol_dim
+                sizes = {"d_model": width, "layer": len(made) + 1}
+                part = make_part("symbols", symbols, sizes, _tensor_of(own).device)
+                made[own] = _tried("symbols", OwnSymbols(part, width), own)
+            setattr(owner, name, made[own])
     return model
-
-
-def _put_symbols(model: nn.Module, symbols: Maker) -> None:
-    made: dict[int, nn.Module] = {}  # layers may share one
-    own: Any
-    for owner in list(model.modules()):
-        for name, own in owner._modules.items() if not isinstance(owner, SYMBOLS) else ():
-            if isinstance(own, SYMBOLS):
-                width: Any = getattr(own, "d_model", None) or own.symbol_dim
-                if id(own) not in made:
-                    sizes = {"d_model": width, "layer": len(made) + 1}
-                    part = make_part("symbols", symbols, sizes, _tensor_of(own).device)
-                    made[id(own)] = _tried("symbols", OwnSymbols(part, width), own)
-                setattr(owner, name, made[id(own)])
-    _check_place("symbols", made, "a Dual Attention Transformer with symbols")
 
 
 def _check_place(name: str, places: Any, expected: str) -> None:
@@ -331,7 +313,7 @@ def make_part(name: str, make: Maker, sizes: Mapping[str, int], device: torch.de
     return part
 
 
-def in_words(error: Exception) -> str:
+def words_of_error(error: Exception) -> str:
     """The message of an error in a part, in one line."""
     message = " ".join(str(error).split())
     return message if type(error) in (TypeError, ValueError, AssertionError) else f"{type(error).__name__}: {message}"
@@ -355,5 +337,5 @@ def _tried(name: str, standing: Any, own: nn.Module) -> Any:
         called: Any = standing.eval()
         called(*[x] * len(standing._kept), **options)
     except Exception as error:
-        raise ValueError(f"{name}: tried on inputs {tuple(x.shape)}: {in_words(error)}") from error
+        raise ValueError(f"{name}: tried on inputs {tuple(x.shape)}: {words_of_error(error)}") from error
     return standing.train()

@@ -6,6 +6,7 @@ import torch
 from dual_attention import RelationalAttention
 from dual_attention.functional import segments_from_lengths, symbol_assignment
 from dual_attention.functional.relational import tiles as relational_tiles
+from dual_attention.part_trials import LargestTensor
 from dual_attention.positional_encoding import sinusoidal_table
 from dual_attention.symbol_retrieval import (
     PositionalSymbolRetriever,
@@ -14,7 +15,6 @@ from dual_attention.symbol_retrieval import (
     RelationalSymbolicAttention,
     SymbolicAttention,
 )
-from tests.support.largest_tensor import LargestTensor
 from tests.support.refusals import refused
 from tests.support.tensors import float64, normal
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from torch.utils.flop_counter import FlopCounterMode
 
 from dual_attention.functional import cross_entropy, linear_cross_entropy
-from tests.support.largest_tensor import LargestTensor
+from dual_attention.part_trials import LargestTensor
 from tests.support.refusals import refusals
 
 V, D = 7, 5

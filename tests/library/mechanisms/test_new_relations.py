@@ -30,9 +30,9 @@ from dual_attention.mechanisms import (
     recipes,
 )
 from dual_attention.mechanisms.messages import rows_of
+from dual_attention.part_trials import LargestTensor
 from dual_attention.symbol_retrieval import PositionRelativeSymbolRetriever
 from tests.support.combinations import sampled
-from tests.support.largest_tensor import LargestTensor
 from tests.support.tensors import close, float64, normal
 
 from .space import a_mask, longer_by_two
@@ -307,18 +307,8 @@ def test_relations_are_never_built_whole(options, monkeypatch):
     monkeypatch.setattr(general_module, "BLOCK", 8)
     heads = recipes.relational_heads(D, H, r, rel_proj_dim=2, **{k: v() for k, v in options.items()})
     x = torch.randn(1, n, D, requires_grad=True)
-    largest = 0
-
-    class Watch(torch.utils._python_dispatch.TorchDispatchMode):
-        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-            nonlocal largest
-            result = function(*args, **(kwargs or {}))
-            if isinstance(result, torch.Tensor):
-                largest = max(largest, result.numel())
-            return result
-
-    with Watch():
+    with LargestTensor() as largest:
         heads(x, x, torch.randn(1, n, D)).context.sum().backward()
-    assert largest < n * n * r
+    assert largest.numel < n * n * r
     if "align" in options or options.get("relation") is Euclidean:
-        assert largest <= 8 * n * r * 2
+        assert largest.numel <= 8 * n * r * 2

@@ -9,9 +9,9 @@ from torch import nn
 
 from dual_attention._layers.taps import Tap
 from dual_attention.model_analysis.capture import capture
+from dual_attention.part_trials import LargestTensor
 from tests.library.model_analysis.models import hooks
 from tests.support.language import close, lm, tokens
-from tests.support.largest_tensor import LargestTensor
 
 
 def test_memory_is_that_of_what_is_chosen():
