@@ -76,9 +76,8 @@ def class_named(name: str, base: type, key: str, *, source: object = None) -> ty
         if not is_subclass(kind, base):
             raise ValueError(f"{key}: {name}: expected a subclass of {base.__module__}.{base.__name__}")
         return kind
-    match = FILE.fullmatch(given)
+    match, path = FILE.fullmatch(given), file_of(given)
     assert file is not None and match is not None
-    path = Path(os.path.expanduser(match["file"]))
     try:
         return class_in(module_of(path), path, file["kind"] or match["kind"], base)
     except (FileNotFoundError, ValueError) as error:
@@ -93,7 +92,8 @@ def check_given(name: str, key: str, *, source: object = None) -> str:
     """
     given = _as_given(name)
     if given is None:
-        raise ValueError(f"{key}: {name} is run only if you name it (read it first): {_option(name, source)}")
+        found = name if source is None else here_or_in(Path(str(source)), name)
+        raise ValueError(f"{key}: {name} is run only if you name it (read it first): {OPTION} {shlex.quote(found)}")
     return given
 
 
@@ -103,8 +103,7 @@ def files_named(names: Iterable[str], *more: Path) -> list[Path]:
     Raises:
         ValueError: if two of them have the same name, so that a folder cannot hold both.
     """
-    matches = [FILE.fullmatch(_as_given(name) or "") for name in names]
-    paths = [Path(os.path.expanduser(match["file"])) for match in matches if match is not None]
+    paths = [file_of(given) for name in names if FILE.fullmatch(given := _as_given(name) or "")]
     found: dict[str, Path] = {}
     for path in (path.resolve() for path in (*more, *paths)):
         if found.setdefault(path.name, path) != path:
@@ -114,10 +113,10 @@ def files_named(names: Iterable[str], *more: Path) -> list[Path]:
 
 def _as_given(name: str) -> str | None:
     """The name that the user has given for a class; None: nothing."""
-    return next((given for given in reversed(_given) if _is_of(name, given)), None)
+    return next((given for given in reversed(_given) if is_meant(name, given)), None)
 
 
-def _is_of(name: str, given: str) -> bool:
+def is_meant(name: str, given: str) -> bool:
     """Whether a name of a class is meant by what the user has given. A file may have moved, but not its name."""
     ours, theirs = FILE.fullmatch(name), FILE.fullmatch(given)
     if ours is None or theirs is None:
@@ -126,12 +125,15 @@ def _is_of(name: str, given: str) -> bool:
     return same and (theirs["kind"] is None or theirs["kind"] == ours["kind"])
 
 
-def _option(name: str, source: object) -> str:
-    match = FILE.fullmatch(name)
-    if match is not None and source is not None and not Path(match["file"]).is_file():
-        copy = Path(str(source)) / Path(match["file"]).name
-        name = f"{copy}:{match['kind']}" if match["kind"] else str(copy)
-    return f"{OPTION} {shlex.quote(name)}"
+def file_of(name: str) -> Path:
+    """The file of a class that is in a file."""
+    return Path(os.path.expanduser(name.rpartition(".py")[0] + ".py"))
+
+
+def here_or_in(folder: Path, name: str) -> str:
+    """The name of a class, in a copy of its file that a run's folder keeps if the file is not here."""
+    moved = FILE.fullmatch(name) is not None and not file_of(name).is_file()
+    return f"{folder / file_of(name).name}{name.rpartition('.py')[2]}" if moved else name
 
 
 def module_of(file: Path) -> ModuleType:

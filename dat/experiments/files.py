@@ -4,12 +4,11 @@ A file is run because somebody named it, never because a configuration does: ope
 """
 
 import copyreg
-import os
 import shlex
 from pathlib import Path
 from typing import Any
 
-from .._own_code import FILE, OPTION, class_in, give, module_of
+from .._own_code import FILE, OPTION, class_in, file_of, give, here_or_in, is_meant, module_of
 from ..training.config_data import types_of
 from ..training.experiment import AnyExperiment, Experiment
 
@@ -28,7 +27,7 @@ def load(name: str) -> AnyExperiment:
     match = FILE.fullmatch(name)
     if match is None:
         raise ValueError(f"experiment: expected FILE.py or FILE.py:CLASS, got {name!r}")
-    file = Path(os.path.expanduser(match["file"]))
+    file = file_of(name)
     kind = _experiment_in(file, match["kind"])
     experiment = kind()
     experiment.source = f"{match['file']}:{kind.__name__}"
@@ -46,10 +45,7 @@ def named(name: str) -> AnyExperiment | None:
 
 def goes_by(experiment: AnyExperiment, name: str) -> bool:
     """Whether a configuration that gives this name is of the experiment. A file may have moved, but not its name."""
-    ours, theirs = FILE.fullmatch(experiment.source), FILE.fullmatch(name)
-    if ours is None or theirs is None:
-        return name == experiment.name
-    return Path(ours["file"]).name == Path(theirs["file"]).name and theirs["kind"] in (None, ours["kind"])
+    return name == experiment.name or is_meant(experiment.source, name)
 
 
 def refusal(name: str, source: object) -> str:
@@ -58,16 +54,12 @@ def refusal(name: str, source: object) -> str:
     Args:
         source: the file of the configuration; a run folder keeps a copy of its experiment beside it.
     """
-    match = FILE.fullmatch(name)
-    file, kind = (match["file"], match["kind"]) if match else (name, None)
-    copy = Path(str(source)).parent / Path(file).name
-    path = next((path for path in (Path(file), copy) if path.is_file()), None)
-    if path is None:
-        return f"{source}: of the experiment {name}, but there is no {file} here; name its file: --experiment FILE.py"
-    option = f"--experiment {shlex.quote(f'{path}:{kind}' if kind else str(path))}"
-    return (
-        f"{source}: of the experiment {name}, a Python file, which is run only if you name it (read it first): {option}"
-    )
+    found = here_or_in(Path(str(source)).parent, name)
+    if not file_of(found).is_file():
+        what = f"but there is no {file_of(name)} here; name its file: --experiment FILE.py"
+    else:
+        what = f"a Python file, which is run only if you name it (read it first): --experiment {shlex.quote(found)}"
+    return f"{source}: of the experiment {name}, {what}"
 
 
 def takes_file(parser: Any) -> None:

@@ -6,8 +6,6 @@ import io
 import sys
 import tempfile
 import webbrowser
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from dual_attention._base.extras import require
+from dual_attention.generation import evaluating
 from dual_attention.generation.tokenizer import ByteTokenizer, Tokenizer, load_tokenizer
 from dual_attention.language_models import LanguageModel
 from dual_attention.model_analysis.sites import find_sites
@@ -55,7 +54,7 @@ def explore(model: nn.Module, text_or_image: Any = None, tokenizer: Any = None, 
     >>> lm = TransformerLM(vocab_size=257, d_model=32, n_layers=1, n_heads=2, max_block_size=32)
     >>> explore(lm, "a cat").save("cat.html")
     """
-    with _evaluated(model):
+    with evaluating(model):
         page = _page_of(model, text_or_image, tokenizer, view)
     if not _in_notebook():
         folder = Path(tempfile.mkdtemp(prefix="dat-explore-"))
@@ -109,8 +108,7 @@ def _foreign(model: Any, text: str, tokenizer: Tokenizer) -> Recording:
     before = model.config._attn_implementation
     model.set_attn_implementation("eager")  # others return no weights
     try:
-        with torch.no_grad():
-            maps = model(tokens, output_attentions=True).attentions
+        maps = model(tokens, output_attentions=True).attentions
     finally:
         model.set_attn_implementation(before)
     if not maps or any(weights is None for weights in maps):
@@ -118,12 +116,10 @@ def _foreign(model: Any, text: str, tokenizer: Tokenizer) -> Recording:
     heads = []
     for number, weights in enumerate(maps):
         kept = weights[0].float().cpu()
-        causal = not kept.triu(1).any()
-        n = kept.shape[-1]
-        visible = Visible.of_mask(torch.ones(n, n, dtype=torch.bool).tril()) if causal else Visible.whole(n, n)
-        heads.append(
-            RecordedHeads(f"blocks.{number}", "sensory", "tokens", "tokens", visible, ScoreFactors.of_maps(kept))
-        )
+        seen = torch.ones_like(kept[0], dtype=torch.bool)
+        visible = Visible.of_mask(seen if kept.triu(1).any() else seen.tril())
+        factors = ScoreFactors.of_maps(kept)
+        heads.append(RecordedHeads(f"blocks.{number}", "sensory", "tokens", "tokens", visible, factors))
     facts = {
         "": type(model).__name__,
         "parameters": f"{sum(parameter.numel() for parameter in model.parameters()):,}",
@@ -192,19 +188,6 @@ def _png(image: Any) -> bytes:
     file = io.BytesIO()
     image.save(file, "PNG")
     return file.getvalue()
-
-
-@contextmanager
-def _evaluated(model: Any) -> Iterator[None]:
-    """Context in which a model is in evaluation mode; then each module is as it was."""
-    training = [module for module in model.modules() if module.training] if isinstance(model, nn.Module) else []
-    for module in training:
-        module.training = False
-    try:
-        yield
-    finally:
-        for module in training:
-            module.training = True
 
 
 def _in_notebook() -> bool:
