@@ -84,10 +84,8 @@ def test_relations_and_symbols_train_too(monkeypatch):
 
 @pytest.mark.parametrize("part", ["Averaging", "SquaredRelu", "Manhattan"])
 def test_sequences_take_heads_an_alignment_or_a_score(part):
-    options = {**RECALL, "model.heads": f"mine.py:{part}"}
-    assert (
-        main(["train", "recall", "--preset=T-positions", *(f"--{key}={value}" for key, value in options.items())]) == 0
-    )
+    options = {"preset": "T-positions", **RECALL, "model.heads": f"mine.py:{part}"}
+    assert main(["train", "recall", *(f"--{key}={value}" for key, value in options.items())]) == 0
     assert RunFolder("runs/recall").read_result()["matching"]["test"] > 0
 
 
@@ -104,19 +102,10 @@ BAD = [
     ({"model__heads": "latent", **PLAIN}, "model.heads: expected FILE.py:CLASS or null, got latent"),
     ({"model__heads": "mine.py:Averaging"}, "model.n_heads_ra: expected 0 with model.heads=mine.py:Averaging, got 2"),
     ({**HEADS, "model__pos_enc_type": "RoPE"}, "model.pos_enc_type: expected pos_emb or none with model.heads=mine.py"),
-    (
-        {**HEADS, "model__heads": "mine.py:SignSymbols"},
-        "model.heads: mine.py:SignSymbols: heads: tried on inputs (2, 3, ",
-    ),
-    (
-        {**RELATION, "model__rel_score": "mine.py:Averaging"},
-        "model.rel_score: mine.py: expected one of its scores Manhat",
-    ),
+    ({"model__heads": "mine.py:SignSymbols", **PLAIN}, "model.heads: mine.py:SignSymbols: heads: tried on inputs (2,"),
+    ({"model__rel_score": "mine.py:Averaging"}, "model.rel_score: mine.py: expected one of its scores Manhat"),
     ({**RELATION, "model__rel_score": "euclidean"}, "or FILE.py:CLASS, got euclidean; did you mean squared_distance?"),
-    (
-        {**HEADS, "machine__parallel": "shard"},
-        "model.heads: expected no parts of your own where processes share a model",
-    ),
+    ({**HEADS, "machine__parallel": "shard"}, "model.heads: expected no parts of your own where processes share a mo"),
 ]
 
 
@@ -128,9 +117,8 @@ def test_what_does_not_fit_is_named_before_anything_is_written(options, message,
 
 def test_an_error_in_a_part_is_told_with_its_line(capsys):
     text = EXAMPLES.read_text().replace("self.values(x)), weights", "self.values(x)[0]), weights")
-    Path("mine.py").write_text(
-        text.replace("        weights = mask / ", "        raise KeyError('colour')\n        weights = mask / ")
-    )
+    text = text.replace("        weights = mask / ", "        raise KeyError('colour')\n        weights = mask / ")
+    Path("mine.py").write_text(text)
     said = refused(capsys, *words(**HEADS))
     line = next(number for number, line in enumerate(Path("mine.py").read_text().splitlines(), 1) if "KeyError" in line)
     assert "KeyError: 'colour'" in said and f"(line {line})" in said and "(2, 3, 16)" in said
