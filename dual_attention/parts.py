@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -29,6 +29,7 @@ SYMBOLS = (*RETRIEVERS.values(),)
 TRIED = 3
 """Length of the sequences on which a part is tried when a model is given it."""
 
+Model = TypeVar("Model", bound=nn.Module)
 Maker = Callable[..., nn.Module]
 """A class or function that makes a part."""
 
@@ -226,8 +227,8 @@ def own_parts(model: nn.Module) -> list[nn.Module]:
 
 
 def with_parts(
-    model: nn.Module, *, heads: Maker | None = None, relation: Maker | None = None, symbols: Maker | None = None
-) -> nn.Module:
+    model: Model, *, heads: Maker | None = None, relation: Maker | None = None, symbols: Maker | None = None
+) -> Model:
     """Put parts of your own into a model of the library, each made anew for every place, and trained with it.
 
     They are made with those of the arguments ``d_model``, ``n_heads``, ``layer`` (from 1), ``head_dim``, ``d_q``,

@@ -46,8 +46,8 @@ class WReN(TypedModule):
 
     def __init__(self, d_model: int, n_objects: int, dff: int | None = None, n_layers: int = 4) -> None:
         super().__init__()
+        check_positive(d_model=d_model, n_objects=n_objects, dff=1 if dff is None else dff)
         dff = 4 * d_model if dff is None else dff
-        check_positive(d_model=d_model, n_objects=n_objects, dff=dff)
         check_depth(n_layers=n_layers)
         self.d_model, self.n_objects, self.out_features = d_model, n_objects, dff
         self.pair = _network(2 * (d_model + n_objects), dff, dff, n_layers)
@@ -91,8 +91,9 @@ class ScatteringLearner(TypedModule):
         self, d_model: int, n_objects: int, dff: int | None = None, n_groups: int = 8, n_relations: int = 5
     ) -> None:
         super().__init__()
+        check_positive(d_model=d_model, n_objects=n_objects, dff=1 if dff is None else dff)
+        check_positive(n_groups=n_groups, n_relations=n_relations)
         dff = 4 * d_model if dff is None else dff
-        check_positive(d_model=d_model, n_objects=n_objects, dff=dff, n_groups=n_groups, n_relations=n_relations)
         if d_model % n_groups:
             raise ValueError(f"d_model: expected a multiple of n_groups={n_groups}, got {d_model}")
         self.d_model, self.n_objects, self.n_groups = d_model, n_objects, n_groups

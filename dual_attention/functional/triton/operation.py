@@ -35,6 +35,7 @@ def fused_relational_attention(
     """
     symbols = x.symbols
     of_offsets = isinstance(symbols, OffsetSymbols)
+    offset = symbols.offset if of_offsets else 0
     wanted = torch.is_grad_enabled() and any(t.requires_grad for t in (x.q, x.k, x.u, x.w, symbol_table(symbols)))
     padding_and_segments, order = x.pattern.parts[1:4], x.pattern.parts[4:]
     arguments = KernelArguments(
@@ -45,7 +46,7 @@ def fused_relational_attention(
         symbol_table(symbols),
         *padding_and_segments,
         symbols.max_offset if of_offsets else None,
-        symbols.offset if of_offsets else 0,
+        int(offset) if isinstance(offset, Tensor) else offset,
         *order,
         x.scale,
         x.rel_scale,
