@@ -101,7 +101,7 @@ def _cell(value: Any) -> Any:
             return value.strip()
     text = "" if value is None else str(value).strip()
     try:
-        number = math.nan if isinstance(value, bool) else float(text)
+        number = float(text)
     except ValueError:
         number = math.nan
     return number if math.isfinite(number) else None if text.lower() in _MISSING else text
@@ -154,22 +154,22 @@ def check_columns(key: str, names: Sequence[str | None], cells: Cells, path: Pat
 
 
 def task_of(target: str, values: Sequence[Any], asked: Task | None = None) -> Task:
-    """Whether a column is predicted as classes or as a number: whole numbers of few different values are classes.
+    """Whether values, of which none is missing, are predicted as classes or as numbers; few whole ones are classes.
 
     Raises:
         ValueError: naming the column, if it cannot be predicted.
     """
     column = typed_column(target, values, category=asked == "classes")
     if column is None or len({*values}) < 2:
-        only = "no value" if column is None else f"only {shortened(str(values[0]))}"
-        raise ValueError(f"target: expected two different values in {target!r} or more, got {only}")
-    whole = column.kind == "number" and all(value == round(value) for value in values)
+        only = shortened(str(values[0]))
+        raise ValueError(f"target: expected two different values in {target!r} or more, got only {only}")
     if column.kind == "sequence" or (asked == "number" and column.kind != "number"):
         wanted = "numbers" if asked == "number" else "numbers or categories"
         found = "sequences, or texts that hardly ever occur twice" if column.kind == "sequence" else "texts"
         raise ValueError(f"target: expected {wanted} in {target!r}, got {found}")
-    few = whole and len({*values}) <= MOST_CLASSES
-    return asked or ("number" if column.kind == "number" and not few else "classes")
+    few = len({*values}) <= MOST_CLASSES
+    whole = column.kind != "number" or (few and all(value == round(value) for value in values))
+    return asked or ("classes" if whole else "number")
 
 
 def row_key(*values: Any) -> str:

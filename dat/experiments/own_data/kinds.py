@@ -76,7 +76,7 @@ class OwnData:
 
     @property
     def about(self) -> str:
-        """What was read and how it was split, in lines."""
+        """Lines that say what was read, and how it was split."""
         train, val, test = (self.sizes[part] for part in ("train", "val", "test"))
         split = f"{counted(train, self.noun)} to train on, {val:,} to validate on, {test:,} to test on, {self.way}"
         return f"data: {self.read}\nsplit: {split}"
