@@ -103,7 +103,7 @@ BAD = [
     ({"model__heads": "mine.py:Averaging"}, "model.n_heads_ra: expected 0 with model.heads=mine.py:Averaging, got 2"),
     ({**HEADS, "model__pos_enc_type": "RoPE"}, "model.pos_enc_type: expected pos_emb or none with model.heads=mine.py"),
     ({"model__heads": "mine.py:SignSymbols", **PLAIN}, "model.heads: mine.py:SignSymbols: heads: tried on inputs (2,"),
-    ({"model__rel_score": "mine.py:Averaging"}, "model.rel_score: mine.py: expected one of its scores Manhat"),
+    ({**RELATION, "model__rel_score": "mine.py:Averaging"}, "model.rel_score: mine.py: expected one of its scores M"),
     ({**RELATION, "model__rel_score": "euclidean"}, "or FILE.py:CLASS, got euclidean; did you mean squared_distance?"),
     ({**HEADS, "machine__parallel": "shard"}, "model.heads: expected no parts of your own where processes share a mo"),
 ]
