@@ -10,11 +10,12 @@ import torch.nn.functional as F
 
 from .. import reference
 from ..attention import opened_once
-from ..checks import is_open
+from ..checks import is_certain, is_open
+from . import whole
 from .inputs import RelationalAttentionOutput, RelationalInputs
 from .table import UNSUITED, Implementation, Verdict, register_implementation
 from .tiles import multiplies_bfloat16, prefers_tiles
-from .whole import attend, attention_weights, has_symbol_per_pair, is_one_token, messages
+from .whole import attend, attention_weights, has_symbol_per_pair, messages
 
 LARGEST_DENSE = 256 * 256
 """Pairs (receivers times senders) up to which ``impl="auto"`` may build all weights at once.
@@ -44,7 +45,8 @@ def dense_relational_attention(
     if observe is not None:
         mask = reference.visible_pairs(observe, mask, x.bias, (x.n, x.m), x.q.device)
     how: dict[str, Any] = {"mask": mask, "bias": x.bias}
-    if observe is None and mask is not None and x.bias is None and is_one_token(x.q):
+    alone = x.q.device.type not in whole.LAUNCHES_NONE and is_certain(x.n == 1)
+    if alone and observe is None and mask is not None and x.bias is None:
         how = {"opened": opened_once(x.pattern, x.q)}
     alpha = attention_weights(x.q, x.k, scale=x.scale, **how)
     if observe is not None:

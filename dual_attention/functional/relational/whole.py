@@ -9,11 +9,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .. import reference
-from ..checks import is_certain, is_open, leaves_pytorch, saves_launches
+from ..checks import is_certain, is_open, leaves_pytorch
 from ..mask_patterns import MaskPattern
 from ..symbols import RelativeSymbols
 from .head_products import scaled_product
 
+LAUNCHES_NONE = ("cpu",)
+"""Devices on which operations wait for no launch; elsewhere one receiver is computed by fewer of them."""
 SENDERS_OF_SPLIT = 256
 """Senders that a program of a GPU sums over for a single receiver, where their number divides by it."""
 
@@ -113,9 +115,9 @@ def attend_to_relations(alpha: Tensor, u: Tensor, w: Tensor, rel_scale: float) -
     if torch.compiler.is_exporting() or leaves_pytorch():  # which could not leave the sizes of stacked weights open
         keys = torch.einsum("bhnm,bmrp->bhnrp", alpha, w)
     else:
-        one = is_one_token(alpha)
-        keys = _sum_over_senders(alpha.flatten(1, 2), w.flatten(2), one).view(*alpha.shape[:3], *w.shape[2:])
-        if one:
+        n = alpha.shape[2]
+        keys = _sum_over_senders(alpha.flatten(1, 2), w.flatten(2), n).view(*alpha.shape[:3], *w.shape[2:])
+        if alpha.device.type not in LAUNCHES_NONE and is_certain(n == 1):  # a decoded token
             compared = scaled_product(
                 keys[:, :, 0].transpose(1, 2).flatten(0, 1), u.flatten(0, 2)[..., None], rel_scale
             )
@@ -136,16 +138,12 @@ def sum_in_splits(weights: Tensor, values: Tensor, splits: int) -> Tensor:
     return parts.sum(-3)
 
 
-def _sum_over_senders(weights: Tensor, values: Tensor, one_receiver: bool) -> Tensor:
+def _sum_over_senders(weights: Tensor, values: Tensor, receivers: int) -> Tensor:
     senders = weights.shape[-1]
-    if one_receiver and is_certain(senders % SENDERS_OF_SPLIT == 0) and is_certain(senders > SENDERS_OF_SPLIT):
+    alone = weights.device.type not in LAUNCHES_NONE and is_certain(receivers == 1)
+    if alone and is_certain(senders % SENDERS_OF_SPLIT == 0) and is_certain(senders > SENDERS_OF_SPLIT):
         return sum_in_splits(weights, values, senders // SENDERS_OF_SPLIT)
     return weights @ values
-
-
-def is_one_token(x: Tensor) -> bool:
-    """Whether ``x`` ``(B, H, N, ...)`` is of one receiver, such as a token that is decoded, and waits for launches."""
-    return saves_launches(x) and is_certain(x.shape[2] == 1)
 
 
 def attend_to_symbols(
@@ -207,7 +205,8 @@ def messages(
 
     Math: a^h_i = W_r^h (sum_j alpha^h_ij r_ij) + sum_j alpha^h_ij s_j W_s^h
     """
-    if observe is None and attended_symbols is not None and is_one_token(attended_relations):
+    alone = attended_relations.device.type not in LAUNCHES_NONE and is_certain(attended_relations.shape[2] == 1)
+    if alone and observe is None and attended_symbols is not None:
         symbols, relations = (x[:, :, 0].transpose(0, 1) for x in (attended_symbols, attended_relations))
         return torch.baddbmm(symbols, relations, w_r.transpose(-2, -1)).transpose(0, 1).unsqueeze(2)
     message = attended_relations @ w_r.transpose(-2, -1)
@@ -228,8 +227,8 @@ def grouped_matmul(a: Tensor, b: Tensor) -> Tensor:
         rows = a.transpose(0, 1).reshape(groups, -1, a.shape[-1]) @ b[0]
         return rows.view(heads, batch, n, b.shape[-1]).transpose(0, 1)
     if groups == heads:
-        return _sum_over_senders(a, b, is_one_token(a))
-    return rows_of_heads(_sum_over_senders(rows_of_groups(a, groups), b, is_one_token(a)), heads)
+        return _sum_over_senders(a, b, n)
+    return rows_of_heads(_sum_over_senders(rows_of_groups(a, groups), b, n), heads)
 
 
 def rows_of_groups(x: Tensor, groups: int) -> Tensor:
