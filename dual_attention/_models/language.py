@@ -73,7 +73,7 @@ class LanguageModel(Generates, TiesWeights, Arithmetic, TokenModel):
     _block_kind: Any
     """Class of the blocks."""
     takes_fixed_caches = True
-    """Whether a step may be recorded, see :mod:`dual_attention.generation.graph`."""
+    """Whether a step may be recorded, as ``generate(graph=True)`` does."""
     tied_names = ("layers.token_embedder.weight", "layers.final_out.weight")
 
     def __init__(self, config: DecoderLanguageConfig) -> None:
