@@ -105,7 +105,7 @@ FAMILIES = [Family(seed) for seed in range(6)]
 
 
 def test_what_is_composed_follows_in_every_family():
-    """Of every two relations in the table, between different persons, what they make together, and no second kind."""
+    """Any two relations between different persons compose to the relation in the table, and to no other."""
     table, seen = compositions(), set()
     for family in FAMILIES:
         for a, (first, kind) in product(range(1, family.count + 1), enumerate(KINDS)):

@@ -126,7 +126,7 @@ def test_answers_alone_do_not_tell_the_right_one(name):
 
 
 def test_right_and_wrong_values_are_drawn_alike():
-    """Of the pairs of values of an attribute, each is as often right as the other."""
+    """In each pair of values of an attribute, either value is the right one equally often."""
     panels, labels = sample_matrices(20_000, SMALL, "train", generator())
     rows = torch.arange(len(labels))
     right = panels[rows, CONTEXT + labels]

@@ -108,7 +108,7 @@ def relation_of(steps: Sequence[str]) -> str:
 
 
 class _Chains(NamedTuple):
-    """Chains that are asked, grouped: ``chains[starts[g] : starts[g] + counts[g]]`` are alike but for their order."""
+    """Groups of chains; those in ``chains[starts[g] : starts[g] + counts[g]]`` differ only in the order of steps."""
 
     chains: Tensor
     starts: Tensor

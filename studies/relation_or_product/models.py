@@ -21,7 +21,7 @@ SEED = 20_261_129
 
 
 class KeysOfAnother(nn.Linear):
-    """Relation keys: of each sender those of a random one that is no later, so that no relation belongs to its pair.
+    """Relation keys taken from a random sender no later than the actual one, so that no relation belongs to its pair.
 
     Math: r_ij := r_i,pi(j), pi(j) uniform over 0, ..., j; drawn anew for each example in training
     """

@@ -37,7 +37,7 @@ OPTIM = OptimConfig(
 
 @dataclass(frozen=True, kw_only=True)
 class OwnSource(FieldsConfig):
-    """The data, what is predicted of them, and how they are split."""
+    """Data, the target to predict, and the split."""
 
     path: str = ""
     """A table (CSV, TSV, Parquet), a folder with a folder of pictures for each class, or texts: a file or a folder."""

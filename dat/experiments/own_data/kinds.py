@@ -50,7 +50,7 @@ class OwnData:
         measure: the metric that models are compared by.
         score: that metric of ``"val"`` or ``"test"`` from a mean loss; None if the loss tells it itself.
         noun: of the examples.
-        read: what was read, what is predicted and what is left out, in words.
+        read: a description, for people, of the data, the target, and the rows left out.
         way: how the examples were split, in words.
         parts: a line for each row of a table, with its part.
         digest: of the contents.
@@ -98,7 +98,7 @@ def load_own(source: OwnSource, device: torch.device | str = "cpu") -> OwnData:
         raise ValueError(f"contents: {source.path} has changed, expected {source.contents}, got {data.digest}")
     most = data.sizes["train"]
     if not 1 <= (source.n_train or most) <= most:
-        raise ValueError(f"n_train: expected from 1 to {most:,}, what is left to train on, got {source.n_train:,}")
+        raise ValueError(f"n_train: expected from 1 to {most:,}, the examples left to train on, got {source.n_train:,}")
     return data
 
 
