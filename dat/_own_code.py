@@ -46,6 +46,11 @@ def give(*names: str) -> None:
     _given.extend(names)
 
 
+def all_given() -> tuple[str, ...]:
+    """The names that the user has given to this process, for others that it starts."""
+    return (*_given,)
+
+
 def given_in(words: list[str]) -> list[str]:
     """The names of classes in the words of a command, which may be in a list or after a key."""
     parts = [part for word in words for part in re.split(r"[\s=,'\"\[\]{}]+", word)]

@@ -218,7 +218,7 @@ class DualAttention(TypedModule):
                     need_weights=need_weights,
                     attn_bias=attn_bias,
                     cache=caches.get("self_attention"),
-                    projected=sensory,
+                    **({} if sensory is None else {"projected": sensory}),
                 )
                 outputs.append(output)
             if self.relational_attention is not None:

@@ -17,6 +17,7 @@ from ._layers.call import Masks, Past, checked_pattern, continue_from
 from ._layers.calls import TypedModule
 from ._layers.symbols import Symbols
 from ._models.retrievers import RETRIEVERS
+from .dual_attention import DualAttention
 from .functional import MaskPattern
 from .mechanisms import Align, Dot, GeneralAttention, MultiHead, Relation, RelationalMessage, Score
 from .mechanisms._score import check_made
@@ -252,14 +253,19 @@ def with_parts(
     """
     children: list[Any] = [(owner, *child) for owner in model.modules() for child in owner._modules.items()]
     if heads is not None:
-        layers = [block for block in model.modules() if isinstance(block, EncoderBlock | DecoderBlock)]
+        layers: list[tuple[Any, str]] = []
+        for module in model.modules():
+            if isinstance(module, EncoderBlock | DecoderBlock):
+                layers.append((module, "self_attn"))
+            elif isinstance(module, DualAttention) and module.relational_attention is None:
+                layers.append((module, "self_attention"))
         _check_place("heads", layers, "a Transformer, without relational heads")
-        for number, block in enumerate(layers, 1):
-            own = block.self_attn
+        for number, (owner, name) in enumerate(layers, 1):
+            own = getattr(owner, name)
             given = {"d_model": own.d_model, "n_heads": own.n_heads}
             sizes = {**given, "layer": number, **of_a_head(own.d_model // own.n_heads)}
             part = make_part("heads", heads, sizes, _tensor_of(own).device)
-            block.self_attn = _tried("heads", OwnHeads(part, **given, dropout=own.dropout), own)
+            setattr(owner, name, _tried("heads", OwnHeads(part, **given, dropout=own.dropout), own))
     if relation is not None:
         places = [(owner, name, own) for owner, name, own in children if type(own) is RelationalAttention]
         _check_place("relation", places, "a Dual Attention Transformer with relational attention")

@@ -8,9 +8,11 @@ from pathlib import Path
 from dual_attention._base.files import write_atomically
 from dual_attention._base.words import counted, listed, printable
 
-from ..experiments.own_data.config import RATES, ComparisonGrid, RatesGrid
+from .._own_code import give, given_in
+from ..experiments.own_data.config import OWN, RATES, ArmConfig, ComparisonGrid, RatesGrid
 from ..experiments.own_data.experiment import chosen_rates, lines_of_comparison, told_of
 from ..experiments.own_data.kinds import OwnData, forget_data, load_own
+from ..experiments.own_data.models import build_arm
 from ..sweeps.durations import rates
 from ..sweeps.grid import GridFolder, cells
 from ..sweeps.report import contrasts_text
@@ -49,6 +51,7 @@ def compare(prog: str, arguments: Sequence[str]) -> int:
     parser.usage = "%(prog)s DATA [--target COLUMN] [--KEY VALUE ...]"
     parser.add_argument("--dry_run", action="store_true", help="Say what is there and how long it takes, and stop.")
     parser.add_argument("--quiet", action="store_true", help="Print nothing but errors.")
+    give(*given_in([*arguments]))
     grid, options = parse_config(parser, ComparisonGrid, in_full(arguments))
     if not grid.path:
         raise ValueError("dat compare: expected DATA next, a table, a folder of pictures, or texts; --help says more")
@@ -56,6 +59,8 @@ def compare(prog: str, arguments: Sequence[str]) -> int:
     forget_data()
     data = load_own(grid.data)
     grid = replace(grid, contents=data.digest, n_train=grid.n_train or data.sizes["train"])
+    if OWN in grid.models:
+        build_arm(data.build, ArmConfig.of(vars(grid), name=OWN, arm=OWN))  # heads that fail are told before all else
     before = RatesGrid.before(grid)
     tuning, folder = GridFolder(told_of(data, before), before.out), GridFolder(told_of(data, grid), grid.out)
     grid = at_own_rates(tuning, before, grid, data)

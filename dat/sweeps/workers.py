@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
@@ -22,6 +22,7 @@ from dual_attention._base.words import counted, listed, printable
 
 from .._errors import in_one_line
 from .._native import use_native
+from .._own_code import all_given, give
 from .._processes import follow_parent, starting_workers
 from .._terminal import tell
 from ..training.configs import RunConfig
@@ -51,14 +52,18 @@ class NotPrepared(RuntimeError):
     """Data, a package or a device that a cell needs is missing, or a setting does not fit it."""
 
 
-def start_worker(stop: Event, begun: SimpleQueue[tuple[int, str, str]], speaker: Lock | None) -> None:
+def start_worker(
+    stop: Event, begun: SimpleQueue[tuple[int, str, str]], speaker: Lock | None, given: Sequence[str] = ()
+) -> None:
     """Prepare a worker: one thread, no Ctrl-C of its own, and no life after its parent.
 
     Args:
         stop: asks it to stop.
         begun: takes its process id, the name of each cell that it begins, and what is to say of its data.
         speaker: held by the worker that says what holds for all; None: nobody says it.
+        given: names of classes of the user's own that configurations may name.
     """
+    give(*given)
     global _stop, _begun, _speaker
     _stop, _begun, _speaker = stop, begun, speaker
     torch.set_num_threads(1)
@@ -148,7 +153,7 @@ def run_cells(
     """
     context = multiprocessing.get_context("spawn")
     event, begun = context.Event(), context.SimpleQueue()
-    given = event, begun, None if quiet else context.Lock()
+    given = event, begun, None if quiet else context.Lock(), all_given()
     executor = ProcessPoolExecutor(workers, mp_context=context, initializer=start_worker, initargs=given)
     cells = list(waiting)
     queue = iter(cells)

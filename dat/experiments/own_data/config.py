@@ -7,6 +7,7 @@ from typing import Any
 
 from dual_attention.configs import FieldsConfig
 
+from ..._own_code import PartName
 from ...data.tables import Task
 from ...sweeps.grid import Cell, GridConfig
 from ...training.configs import (
@@ -26,8 +27,11 @@ from ..model_keys import LONGEST
 
 RULE = "untrained"
 """Name of the rule that answers every example alike."""
-ARMS = ("dat", "transformer", "gated", "relational")
-"""Models: half of the heads relational; none; none, and a linear gate on what heads bring; all heads relational."""
+OWN = "own"
+"""Name of the model with heads of the user's own."""
+ARMS = ("dat", "transformer", "gated", "relational", OWN)
+"""Models: half of the heads relational; none; none, and a linear gate on what heads bring; all heads relational; heads
+of the user's own."""
 RATES = (3e-3, 1e-3, 1e-2, 3e-4, 3e-2, 1e-4)
 """Learning rates, in the order in which a larger budget tries them."""
 OPTIM = OptimConfig(
@@ -75,6 +79,8 @@ class ArmSize(FieldsConfig):
     """Heads of each block, an even number: a DAT has half of them of each kind."""
     dropout_rate: float = 0.1
     """Dropout rate."""
+    heads: PartName | None = None
+    """Heads of your own, FILE.py:CLASS, or a score or an alignment for them: those of the model named own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,7 +125,8 @@ class ComparisonGrid(OwnSource, ArmSize, GridConfig):
     """Trials of each model; their seeds are first_seed, first_seed + 1 and so on."""
     models: tuple[str, ...] = ARMS[:3]
     """Models, the first of which the others are compared with: dat (half of the heads relational), transformer, gated
-    (a Transformer with a linear gate), relational (all heads). As large as a dat, within a hundredth or so."""
+    (a Transformer with a linear gate), relational (all heads), own (see heads). As large as a dat, within a hundredth
+    or so, except for own."""
     budget: int = 3
     """Learning rates that are tried for each model, one run each, of which the best on the validation set is taken; 1
     tries none, and takes 3e-3 for all."""
@@ -131,6 +138,12 @@ class ComparisonGrid(OwnSource, ArmSize, GridConfig):
     def __post_init__(self) -> None:
         GridConfig.__post_init__(self)
         check_names("models", self.models, ARMS)
+        check(
+            (self.heads is not None) == (OWN in self.models),
+            "heads",
+            f"FILE.py:CLASS with {OWN} among models",
+            self.heads,
+        )
         check_integers(self, "", "n_train", "batch_size", most=MOST_EXAMPLES)
         check_integers(self, "", "image_size", least=8, most=1024)
         check(self.image_size % 4 == 0, "image_size", "a multiple of 4, the patches along a side", self.image_size)

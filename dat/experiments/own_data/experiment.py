@@ -24,13 +24,20 @@ from ...training.experiment import Prepared, without_values
 from ...training.metrics import Row
 from ...training.problem import Batch, Examples, Problem
 from ...training.seeding import derive_seed
-from .config import RATES, RULE, ComparisonConfig, ComparisonGrid, RatesGrid
+from .config import OWN, RATES, RULE, ComparisonConfig, ComparisonGrid, RatesGrid
 from .kinds import ACCURACY, BITS, RMSE, OwnData, load_own
 from .models import Rule, build_arm
 
 TITLES = {ACCURACY: "accuracy", RMSE: "root mean squared error", BITS: "bits per byte"}
 """Measures in words."""
-COLOURS = {"dat": "#1f6fb4", "transformer": "#8c8c8c", "gated": "#2e8b57", "relational": "#63b0e8", RULE: "#c44e52"}
+COLOURS = {
+    "dat": "#1f6fb4",
+    "transformer": "#8c8c8c",
+    "gated": "#2e8b57",
+    "relational": "#63b0e8",
+    OWN: "#e08214",
+    RULE: "#c44e52",
+}
 
 
 @dataclass

@@ -4,6 +4,7 @@ Shapes: B batch, S slots of a row, d width of the model, C classes.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeAlias
 
 import torch
@@ -11,10 +12,13 @@ from torch import Tensor, nn
 
 from dual_attention.encoder_models import DualAttnTransformerEncoder
 from dual_attention.functional import masked_mean
+from dual_attention.language_models import DualAttnTransformerLM
+from dual_attention.parts import with_parts
 from dual_attention.vision_models import VisionDualAttnTransformer
 
+from ..._own_code import class_named, what_failed
 from ...training.experiment import count_parameters, without_values
-from .config import ARMS, ArmConfig
+from .config import ARMS, OWN, ArmConfig
 
 Build: TypeAlias = Callable[..., nn.Module]
 """Makes a model from arguments that those of all kinds share."""
@@ -86,7 +90,13 @@ def picture_models(size: int, classes: int) -> Build:
 
 
 def build_arm(build: Build, config: ArmConfig) -> nn.Module:
-    """A model as large as a DAT whose feed-forward blocks are twice as wide as it."""
+    """A model as large as a DAT whose feed-forward blocks are twice as wide as it.
+
+    One with heads of the user's own is a Transformer that is as large with its own heads.
+    """
+
+    if config.arm == OWN and isinstance(build, partial) and build.func is DualAttnTransformerLM:
+        build = partial(build, pos_enc_type="pos_emb")  # a part of the user's own knows no rotary positions
 
     def made(arm: str, dff: int) -> nn.Module:
         heads, half = config.n_heads, config.n_heads // 2
@@ -107,4 +117,11 @@ def build_arm(build: Build, config: ArmConfig) -> nn.Module:
         return made(config.arm, width)
     with without_values():
         wanted, one, two = (count_parameters(made(*of)) for of in ((ARMS[0], width), (config.arm, 1), (config.arm, 2)))
-    return made(config.arm, max(1, 1 + round((wanted - one) / (two - one))))
+    model = made(config.arm, max(1, 1 + round((wanted - one) / (two - one))))
+    if config.arm == OWN:
+        kind: Any = class_named(str(config.heads), nn.Module, "heads")
+        try:
+            with_parts(model, heads=kind)
+        except Exception as error:
+            raise ValueError(f"heads: {config.heads}: {what_failed(error, kind)}") from error
+    return model

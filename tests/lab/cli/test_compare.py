@@ -12,21 +12,29 @@ import pytest
 import torch
 from PIL import Image
 
+from dat._own_code import give
 from dat.cli import compare as command
-from dat.experiments.own_data.config import ARMS, RATES, ArmConfig, ComparisonGrid, OwnSource, RatesGrid
+from dat.experiments.own_data.config import ARMS, OWN, RATES, ArmConfig, ComparisonGrid, OwnSource, RatesGrid
 from dat.experiments.own_data.experiment import Comparison, chosen_rates
 from dat.experiments.own_data.kinds import OwnData, forget_data, load_own
 from dat.experiments.own_data.models import RowModel, build_arm, picture_models
 from dat.sweeps import reproduce
 from dat.sweeps.results import to_csv
+from dat.sweeps.workers import run_cells
 from dat.training.experiment import count_parameters
 from dat.training.loop import Trainer
+from dual_attention.attention import Attention
 from dual_attention.language_models import DualAttnTransformerLM
+from dual_attention.parts import OwnHeads
 from tests.lab.cli.commands import dat, fails
 from tests.lab.sweeps.conftest import in_process  # noqa: F401
+from tests.support.documents import ROOT
 
 pytestmark = pytest.mark.usefixtures("here", "in_process")
 
+TABLE = ["compare", "t.csv"]
+MINE = f"{ROOT / 'examples' / 'parts.py'}:Averaging"
+"""Heads of the user's own."""
 TINY = ["--d_model=16", "--n_layers=1", "--n_heads=2", "--workers=1"]
 SHORT = [*TINY, "--epochs=1", "--seeds=2", "--budget=2", "--models=dat,gated"]
 
@@ -34,7 +42,7 @@ SHORT = [*TINY, "--epochs=1", "--seeds=2", "--budget=2", "--models=dat,gated"]
 @pytest.fixture(autouse=True)
 def untimed(monkeypatch) -> None:
     """No steps are timed beforehand."""
-    monkeypatch.setattr(command, "rates", lambda *_: dict.fromkeys(("dat", "transformer", "gated", "untrained"), 1e-3))
+    monkeypatch.setattr(command, "rates", lambda *_: dict.fromkeys((*ARMS, "untrained"), 1e-3))
 
 
 def rows_of(n: int, seed: int = 0) -> list[dict]:
@@ -209,9 +217,23 @@ def test_all_models_try_the_same_rates_and_the_best_on_validation_is_taken():
     ],
     ids=["ragged rows", "rows", "pictures", "texts"],
 )
-def test_models_are_of_one_size(build):
-    sizes = [count_parameters(build_arm(build, ArmConfig(name=arm, arm=arm))) for arm in ARMS]
+def test_models_are_of_one_size_and_one_has_heads_of_the_users(build):
+    sizes = [count_parameters(build_arm(build, ArmConfig(name=arm, arm=arm))) for arm in ARMS[:-1]]
     assert max(sizes) < 1.01 * min(sizes)
+    give(MINE)
+    own = build_arm(build, ArmConfig(name=OWN, arm=OWN, heads=MINE))
+    assert [type(part.part).__name__ for part in own.modules() if isinstance(part, OwnHeads)] == ["Averaging"] * 2
+    assert not any(isinstance(part, Attention) for part in own.modules())
+
+
+def test_heads_of_the_users_are_compared_in_processes_of_their_own(monkeypatch, capsys):
+    monkeypatch.setattr(reproduce, "run_cells", run_cells)
+    write("t.csv", rows_of(60))
+    shown = [*TABLE, "--target=label", *SHORT[:-1], "--workers=2", "--models=transformer,own", f"--heads={MINE}"]
+    assert dat(*shown) == 0
+    assert results("runs/compare-t").keys() == {"transformer", "own", "untrained"}
+    assert dat(*TABLE, "--target=label", "--models=own", "--heads=parts.py:Nobody", "--out=other") == 2
+    assert "heads: parts.py: no such file" in capsys.readouterr().err and not Path("other").exists()
 
 
 def test_what_is_behind_the_end_of_a_sequence_changes_nothing():
@@ -232,9 +254,6 @@ def test_categories_of_test_rows_are_unknown_and_numbers_are_of_training_rows():
     assert {*test[:, 0, 0].tolist()} <= {*train[:, 0, 0].tolist(), 1}
 
 
-TABLE = ["compare", "t.csv"]
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -244,6 +263,8 @@ TABLE = ["compare", "t.csv"]
         ([*TABLE, "--target=label", "--leave_out=lft"], "got lft; did you mean left?"),
         ([*TABLE, "--target=label", "--test=t.csv"], "test: row 1 of t.csv is row 1 of t.csv"),
         ([*TABLE, "--target=label", "--lr_of={dat: 0.1}"], "lr_of: expected null, since the validation set chooses"),
+        ([*TABLE, "--target=label", "--models=own"], "heads: expected FILE.py:CLASS with own among models, got None"),
+        ([*TABLE, "--target=label", "--heads=a.py:B"], "with own among models, got a.py:B"),
         ([*TABLE, "--target=label", "--n_train=99"], "n_train: expected from 1 to"),
         ([*TABLE, "--target=label", "--n_heads=3"], "n_heads: expected an even number that divides half of d_model=64"),
         (["compare", "empty.txt"], "there is no text in empty.txt"),
