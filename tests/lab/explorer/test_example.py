@@ -15,7 +15,7 @@ from dual_attention.functional import cross_entropy
 from dual_attention.model_analysis.capture import capture
 from tests.lab.cli.commands import dat, fails
 
-pytest.importorskip("tiktoken", reason="byte pairs need the extra language")
+pytest.importorskip("tokenizers", reason="byte pairs need the extra language")
 
 LARGEST = {"language": 700_000, "games": 300_000}
 """Bytes of a folder."""

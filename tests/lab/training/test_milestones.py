@@ -161,7 +161,7 @@ WORDS = "two words\n\nthree  more words, \tand a last one"
 def test_words_are_counted(kind, monkeypatch):
     """In parts of any size, over documents and files, by any tokenizer."""
     if kind == "bpe":
-        pytest.importorskip("tiktoken")
+        pytest.importorskip("tokenizers")
     tokenizer = ByteTokenizer() if kind == "bytes" else BytePairTokenizer.train([WORDS, TEXT], 300)
     texts = [[WORDS, "x", " y ", ""], [TEXT]]
     arrays = [torch.tensor([t for x in file for t in (tokenizer.end, *tokenizer.encode(x))]).numpy() for file in texts]

@@ -144,7 +144,7 @@ def test_sources_that_are_none(trained, tmp_path):
 
 def test_tokens_that_mean_something_else(tmp_path):
     """A tokenizer that was learned is taken over by name; another one of the same kind is refused."""
-    pytest.importorskip("tiktoken")
+    pytest.importorskip("tokenizers")
     config = tiny_config(tmp_path)
     config = replace(config, data=replace(config.data, tokenizer="bpe", bpe_vocab_size=270))
     source = start_run(LANGUAGE, config)

@@ -26,7 +26,7 @@ def test_tokens_that_hold_parts_of_several_characters():
     """Byte pairs may join the end of one character and the beginning of the next."""
     one, two = "é".encode()
     ranks = {bytes((byte,)): byte for byte in range(256)} | {bytes((two, one)): 256, b"a" + bytes((one,)): 257}
-    tokenizer = BytePairTokenizer(ranks)
+    tokenizer = BytePairTokenizer.of_ranks(ranks)
     assert token_labels(tokenizer, [one, 256, two]) == ["é¹⁄₂", "é²⁄₂é¹⁄₂", "é²⁄₂"]
     assert token_labels(tokenizer, [257, two, tokenizer.end, 999]) == ["aé¹⁄₂", "é²⁄₂", "⟨end⟩", "⟨999⟩"]
 
