@@ -118,16 +118,16 @@ def page_of_text(lines: float, width: float = 9.2) -> tuple[Any, Any]:
 
 def zen(page: Variables, path: Path) -> None:
     """Two sentences with two targets each."""
-    turned, verdict = page["turned"], page["verdict"]
+    before, after = page["weights_left"], page["weights_right"]
     with house_style():
         figure, axis = page_of_text(5.2, width=6.9)
         y = 0.2
         for n in (12, 13, 14, 15):
             left, target, right = page["parts"][n]
-            weights = [*turned.left_weights[n, : len(left)].tolist(), 0.0]
-            weights += turned.right_weights[n, : len(right)].tolist()
+            weights = [*before[n, 0, : len(left)].tolist(), 0.0]
+            weights += after[n, 0, : len(right)].tolist()
             words(axis, [*left, *target, *right], weights, 30, y, target=len(left))
-            said = "better" if verdict[n] > 0 else "not better"
+            said = "better" if page["verdict"][n] > 0 else "not better"
             axis.text(1, y + 0.5, f"“{target[0]}” is {said}", fontsize=9.5, va="center_baseline", color=INK)
             y += 1.15 + 0.4 * (n == 13)
         save(figure, path)
@@ -146,10 +146,10 @@ def paragraphs(page: Variables, path: Path) -> None:
         name = f"Paragraph from “{page['TOPICS'][topic]}”"
         paragraph = page["paragraphs"][int(page["held_out"][n])]
         for m, sentence in enumerate(paragraph):
-            weights = page["read"].weights[0][n, m, : len(sentence)].tolist()
+            weights = page["word_weights"][n, m, 0, : len(sentence)].tolist()
             for start, end in wrapped(sentence, 96):
                 first = start == 0
-                share = float(page["read"].weights[1][n, m]) if first else -1.0
+                share = float(page["sentence_weights"][n, 0, m]) if first else -1.0
                 rows.append((name if first and m == 0 else "", share, sentence[start:end], weights[start:end]))
     with house_style():
         figure, axis = page_of_text(1.1 * len(rows) + 1.5 * len(examples))

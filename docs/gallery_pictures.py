@@ -183,11 +183,11 @@ def co_attention(page: Variables, path: Path) -> None:
         if output.first_weights is not None:
             rows.append((f"{name}, first step", (output.first_weights[0], None)))
         rows.append((name, (output.weights1[0], output.weights2[0])))
-    rotated = page["rotated"]
+    left, right, by_left, by_right = (output.weights[0, 0] for output in page["rotated"])
     rotatory: list[tuple[str, Sequence[Tensor | None]]] = [
-        ("target asks left and right", (rotated.left_weights[0], None, rotated.right_weights[0])),
-        ("left asks target", (None, rotated.target_left_weights[0], None)),
-        ("right asks target", (None, rotated.target_right_weights[0], None)),
+        ("target asks left and right", (left, None, right)),
+        ("left asks target", (None, by_left, None)),
+        ("right asks target", (None, by_right, None)),
     ]
     with house_style():
         figure, axes = matplotlib_figure(1, 2, figsize=(9.2, 1.9))
@@ -232,20 +232,19 @@ def strips(
 
 def levels(page: Variables, path: Path) -> None:
     """Weights on each level."""
-    words, sentences = page["document"].weights
-    social, via, mixed = page["social"], page["via"], page["mixed"]
+    names = ("words", "document", "social", "above", "below", "mixed")
+    words, sentences, social, above, below, mixed = (page[name].weights.squeeze(-2) for name in names)
     with house_style():
         figure, axes = matplotlib_figure(2, 2, figsize=(9.2, 2.3))
-        of_sentences = [(f"sentence {n + 1}", (words[0, n], sentences[0, n : n + 1])) for n in range(2)]
+        of_sentences = [(f"sentence {n + 1}", (words[n], sentences[n : n + 1])) for n in range(2)]
         strips(axes[0, 0], of_sentences, ("words", "sentence"), (4, 2), margin=2.4)
         of_aspects = [
-            (name, (weights[0], social.aspect_weights[0, n : n + 1]))
-            for n, (name, weights) in enumerate(social.weights.items())
+            (name, (aspect.weights[0], social[n : n + 1])) for n, (name, aspect) in enumerate(page["aspects"].items())
         ]
         strips(axes[0, 1], of_aspects, ("elements", "aspect"), (5, 2), margin=2.4)
-        of_levels = [("above", (via.upper_weights[0],)), ("below", (via.lower_weights[0],))]
+        of_levels = [("above", (above,)), ("below", (below,))]
         strips(axes[1, 0], of_levels, ("",), (8,), margin=2.4)
-        of_items = [(name, (mixed.weights[:, n],)) for n, name in enumerate(("place", "polar"))]
+        of_items = [(name, (mixed[:, n],)) for n, name in enumerate(("place", "polar"))]
         strips(axes[1, 1], of_items, ("",), (8,), margin=2.4)
         titles = ("hierarchical", "social-contextual", "attention via attention", "multi-representation")
         for axis, title in zip(axes.flat, titles, strict=True):

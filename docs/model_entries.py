@@ -76,12 +76,6 @@ def of_target(module: Any, y: Tensor, **options: Any) -> Tensor:
     return module.decode(y, module.encode(source), **options)
 
 
-def of_words(module: Any, x: Tensor, **options: Any) -> Tensor:
-    """Context of a document whose sentences have one word."""
-    masks = {"mask": options["padding_mask"][..., None]} if options else {}
-    return module(x[:, :, None], **masks).context
-
-
 HEADS, WITH_SYMBOLS = attribute("context", same), attribute("context", same, like)
 CO = {name: attribute(name, other, second="mask1") for name in ("context1", "context2")}
 BLOCK: dict[str, Any] = {"d_model": D, "dff": 8, "dropout_rate": 0.0, "activation": "gelu", "norm_first": True}
@@ -173,35 +167,10 @@ GROUPS: dict[str, dict[str, Entry]] = {
         "product_hops": recipe("product_hops", D, D, 4, 2),
     },
     "Architectures": {
-        "DirectionalSelfAttention": Entry(
-            lambda n: mechanisms.DirectionalSelfAttention(D, "forward"), attribute("context")
-        ),
-        "ReinforcedSelfAttention": Entry(lambda n: mechanisms.ReinforcedSelfAttention(D), attribute("output")),
-        "LocationAwareAttention": Entry(
-            lambda n: mechanisms.LocationAwareAttention(D, D, kernel_size=5), other_queries
-        ),
-        "CapsuleAttention": Entry(lambda n: mechanisms.CapsuleAttention(3, D), attribute("reconstructions")),
         "MultiHop": Entry(lambda n: mechanisms.MultiHop(recipes.luong_dot(), 2), HEADS),
-        "HierarchicalAttention": Entry(lambda n: mechanisms.HierarchicalAttention(D), of_words),
-        "AttentionViaAttention": Entry(
-            lambda n: mechanisms.AttentionViaAttention(D, D, D), attribute("context", same, other, second="upper_mask")
-        ),
-        "MultiRepresentationAttention": Entry(
-            lambda n: mechanisms.MultiRepresentationAttention([D] * n, D), lambda m, x: m(list(x.unbind(1))).context
-        ),
-        "SocialContextualAttention": Entry(
-            lambda n: mechanisms.SocialContextualAttention(D, D, ["own"]),
-            lambda m, x, **o: (
-                m(other(x)[:, 0], {"own": x}, **({"masks": {"own": o["padding_mask"]}} if o else {})).context
-            ),
-        ),
-        "RotatoryAttention": Entry(
-            lambda n: mechanisms.RotatoryAttention(D), attribute("output", other, other, second="left_mask")
-        ),
         "ParallelCoAttention": Entry(lambda n: mechanisms.ParallelCoAttention(D, D), CO["context1"]),
         "AlternatingCoAttention": Entry(lambda n: mechanisms.AlternatingCoAttention(D, D), CO["context1"]),
         "InteractiveCoAttention": Entry(lambda n: mechanisms.InteractiveCoAttention(D, D), CO["context2"]),
-        "MultiGrainedCoAttention": Entry(lambda n: mechanisms.MultiGrainedCoAttention(D, D), CO["context1"]),
     },
     "Baselines": {
         "Abstractor": Entry(lambda n: baselines.Abstractor(**ABSTRACTOR), first()),

@@ -15,7 +15,7 @@ from dual_attention import baselines, mechanisms
 from dual_attention.part_trials import TrialEntry
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
-PARTS = {"AbstractorBlock", "ContextNorm", "FusionGate", "GRUUpdate", "LinearUpdate", "ObjectStreamAbstractorBlock"}
+PARTS = {"AbstractorBlock", "ContextNorm", "GRUUpdate", "LinearUpdate", "ObjectStreamAbstractorBlock"}
 PARTS |= {"TripleProduct"}
 """Modules that are parts of those on the page."""
 

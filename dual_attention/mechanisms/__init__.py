@@ -20,7 +20,7 @@ Message               :class:`ValueMessage`, :class:`FeatureMessage`, :class:`Va
 Query, if not given   :class:`SelfQuery`, :class:`LearnedQuery`, :class:`ConstantQuery`
 Composition           :class:`GeneralAttention`, :class:`MultiHead`, :class:`MultiHop`; by name in :mod:`.recipes`
 Projection            linear; a :class:`TensorProductProjection` may take its place in :class:`MultiHead`
-Architectures         co-attention, hierarchies, capsules and others, of several attentions: ``architectures/``
+Architectures         co-attention, differential, latent and simplicial attention, of several: ``architectures/``
 ====================  =================================================================================================
 
 Relational attention is one composition among them: its message is a relation and a symbol, where that of self-attention
@@ -42,37 +42,16 @@ from .alignments import (
     StickBreaking,
     Uniform,
 )
-from .architectures.capsules import CapsuleAttention, CapsuleOutput
 from .architectures.coattention import (
     AlternatingCoAttention,
     CoAttentionOutput,
     InteractiveCoAttention,
-    MultiGrainedCoAttention,
-    MultiGrainedOutput,
     ParallelCoAttention,
-    RotatoryAttention,
-    RotatoryOutput,
+    ScoreFactory,
 )
 from .architectures.differential import DifferentialAttention
-from .architectures.directional import (
-    DirectionalSelfAttention,
-    FusionGate,
-    ReinforcedSelfAttention,
-    ReinforcedSelfAttentionOutput,
-)
-from .architectures.hierarchical import (
-    AttentionViaAttention,
-    AttentionViaAttentionOutput,
-    HierarchicalAttention,
-    HierarchicalOutput,
-    MultiRepresentationAttention,
-    SocialContextualAttention,
-    SocialContextualOutput,
-)
 from .architectures.hops import GRUUpdate, LinearUpdate, MultiHop, MultiHopOutput, replace, residual
 from .architectures.latent import LatentAttention
-from .architectures.location_aware import LocationAwareAttention, LocationAwareOutput
-from .architectures.parts import ScoreFactory
 from .architectures.simplicial import SimplicialAttention, TripleProduct
 from .general import GeneralAttention, GeneralAttentionOutput
 from .messages import (
@@ -113,62 +92,45 @@ __all__ = [
     "Additive",
     "Align",
     "AlternatingCoAttention",
-    "AttentionViaAttention",
-    "AttentionViaAttentionOutput",
     "BiasedGeneral",
     "BoundedAdditive",
-    "CapsuleAttention",
-    "CapsuleOutput",
     "CoAttentionOutput",
     "ConstantQuery",
     "Cosine",
     "DifferentialAttention",
-    "DirectionalSelfAttention",
     "Dot",
     "Elementwise",
     "Entmax",
     "Euclidean",
     "FeatureMessage",
-    "FusionGate",
     "GRUUpdate",
     "General",
     "GeneralAttention",
     "GeneralAttentionOutput",
     "Hard",
-    "HierarchicalAttention",
-    "HierarchicalOutput",
     "InteractiveCoAttention",
     "KeyOnly",
     "LatentAttention",
     "LearnedQuery",
     "LinearUpdate",
     "Location",
-    "LocationAwareAttention",
-    "LocationAwareOutput",
     "Message",
     "Messages",
     "MonotonicWindow",
-    "MultiGrainedCoAttention",
-    "MultiGrainedOutput",
     "MultiHead",
     "MultiHop",
     "MultiHopOutput",
-    "MultiRepresentationAttention",
     "MultiToken",
     "PairwiseMessage",
     "PairwiseValues",
     "ParallelCoAttention",
     "PredictiveWindow",
     "Product",
-    "ReinforcedSelfAttention",
-    "ReinforcedSelfAttentionOutput",
     "ReinforcedSubset",
     "Relation",
     "RelationalMessage",
     "RelationalMessages",
     "RelativeValues",
-    "RotatoryAttention",
-    "RotatoryOutput",
     "Score",
     "ScoreFactory",
     "Select",
@@ -178,8 +140,6 @@ __all__ = [
     "Sigmoid",
     "SimplicialAttention",
     "SlotPair",
-    "SocialContextualAttention",
-    "SocialContextualOutput",
     "Softmax",
     "Sparsemax",
     "StickBreaking",

@@ -178,7 +178,7 @@ def source2token(d: int, activation: Activation | None = None) -> GeneralAttenti
 def token2token(d: int, bound: float = 5.0) -> GeneralAttention:
     """Shen et al. 2017: self-attention with a bounded additive score for each feature.
 
-    :class:`.DirectionalSelfAttention` adds the direction and the fusion gate.
+    Pass ``attn_mask=directional_mask(...)`` for the direction.
 
     >>> token2token(8)(x := torch.randn(2, 5, 8), x).context.shape
     torch.Size([2, 5, 8])
@@ -189,8 +189,7 @@ def token2token(d: int, bound: float = 5.0) -> GeneralAttention:
 def reinforced_self_attention(d: int, bound: float = 5.0) -> GeneralAttention:
     """Shen et al. 2018 (arXiv 1801.10296), ReSA: token2token attention among drawn queries and drawn keys.
 
-    Pass ``attn_mask=directional_mask(...)``; a query that was not drawn has a context of zero. For the layer of the
-    paper, see :class:`.ReinforcedSelfAttention`.
+    Pass ``attn_mask=directional_mask(...)``; a query that was not drawn has a context of zero.
 
     >>> reinforced_self_attention(8)(x := torch.randn(2, 5, 8), x).context.shape
     torch.Size([2, 5, 8])

@@ -101,8 +101,6 @@ def objects():
         "alternating": (mechanisms.AlternatingCoAttention(D, D), x, x),
         "interactive": (mechanisms.InteractiveCoAttention(D, D), x, x),
         "parallel": (mechanisms.ParallelCoAttention(D, D), x, x),
-        "multi-grained": (mechanisms.MultiGrainedCoAttention(D, D), x, x),
-        "rotatory": (mechanisms.RotatoryAttention(D), x, x, x),
         "learned query": (mechanisms.LearnedQuery(2, D), x),
         "self query": (mechanisms.SelfQuery(D, D), x),
     }

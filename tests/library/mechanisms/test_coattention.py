@@ -1,4 +1,4 @@
-"""Co-attention, rotatory attention and capsules: symmetries, reductions, padding."""
+"""Co-attention: symmetries, reductions, padding."""
 
 import itertools
 
@@ -10,16 +10,12 @@ from dual_attention.functional import masked_mean
 from dual_attention.mechanisms import (
     Additive,
     AlternatingCoAttention,
-    CapsuleAttention,
     Entmax,
-    General,
     GeneralAttention,
     Hard,
     InteractiveCoAttention,
     KeyOnly,
-    MultiGrainedCoAttention,
     ParallelCoAttention,
-    RotatoryAttention,
     Sparsemax,
 )
 from tests.support.refusals import refusals, refused
@@ -94,25 +90,6 @@ def test_permutations_and_gradients(name):
 
     a, b = x1[:, :2].clone().requires_grad_(), x2[:, :2].clone().requires_grad_()
     assert torch.autograd.gradcheck(contexts, (a, b))
-
-
-def test_multi_grained_is_coarse_beside_fine():
-    both = float64(MultiGrainedCoAttention(D1, D2))
-    x1, x2, mask1, mask2 = inputs()
-    masks = {"mask1": mask1, "mask2": mask2}
-    output = both(x1, x2, **masks)
-    coarse, fine = both.coarse(x1, x2, **masks), both.fine(x1, x2, **masks)
-    assert isinstance(both.coarse, InteractiveCoAttention) and isinstance(both.fine, ParallelCoAttention)
-    close(output.context1, torch.cat([coarse.context1, fine.context1], -1))
-    close(output.context2, torch.cat([coarse.context2, fine.context2], -1))
-    close(output.concatenated(), torch.cat([output.context1, output.context2], -1))
-    close(output.fine.weights1, fine.weights1)
-    close(output.coarse.weights2, coarse.weights2)
-    close(both(x1, longer_by_two(x2), mask1=mask1, mask2=longer_by_two(mask2)).concatenated(), output.concatenated())
-    other = MultiGrainedCoAttention(
-        D1, D2, coarse=AlternatingCoAttention(D1, D2), fine=ParallelCoAttention(D1, D2, pool="max")
-    ).double()
-    assert other(x1, x2, **masks).concatenated().shape == (B, 2 * (D1 + D2))
 
 
 def test_parts_learn_alignments_of_their_own():
@@ -213,66 +190,6 @@ def test_parallel_formula():
     close(highest(x1, x2).weights1, c.amax(2).softmax(-1))
 
 
-# Rotatory
-
-
-def test_rotatory_steps_and_empty_contexts():
-    m = float64(RotatoryAttention(D1))
-    left, target, right = normal(B, 2, D1), normal(B, 3, D1), normal(B, 4, D1)
-    target_mask = torch.tensor([[True] * 3, [True, True, False], [True, False, False]])
-    output = m(left, target, right, target_mask=target_mask)
-    mean = masked_mean(target, target_mask)[:, None]
-    r_l, r_r = m.left(mean, left).context, m.right(mean, right).context
-    r_lt = m.target_left(r_l, target, padding_mask=target_mask).context
-    r_rt = m.target_right(r_r, target, padding_mask=target_mask).context
-    close(output.output, torch.cat([r_l, r_r, r_lt, r_rt], -1).squeeze(1))
-    hidden = m(left, target, right, left_mask=torch.zeros(B, 2, dtype=torch.bool), target_mask=target_mask)
-    empty = m(left[:, :0], target, right, target_mask=target_mask)
-    close(hidden.output, empty.output)
-    assert (empty.output[:, :D1] == 0).all()
-    close(empty.output[:, 2 * D1 : 3 * D1], mean.squeeze(1))
-    close(empty.output[:, D1 : 2 * D1], output.output[:, D1 : 2 * D1])
-    two = RotatoryAttention(D1, hops=2).double()
-    two.load_state_dict(m.state_dict())
-    r_l = m.left(r_lt, left).context
-    close(two(left, target, right, target_mask=target_mask).output[:, :D1], r_l.squeeze(1))
-
-
-def test_rotatory_padding():
-    m = float64(RotatoryAttention(D1, score=General, align=Sparsemax(), hops=2))
-    parts = [normal(B, n, D1) for n in (2, 3, 4)]
-    masks = [torch.rand(B, n) < 0.7 for n in (2, 3, 4)]
-    names = ("left_mask", "target_mask", "right_mask")
-    wanted = m(*parts, **dict(zip(names, masks, strict=True))).output
-    longer = [longer_by_two(x) for x in parts]
-    more = [longer_by_two(mask) for mask in masks]
-    close(m(*longer, **dict(zip(names, more, strict=True))).output, wanted)
-    assert wanted.isfinite().all()
-
-
-# Capsules
-
-
-def test_capsules_are_independent():
-    m = float64(CapsuleAttention(4, D1, D2))
-    key, value = normal(B, N1, D1), normal(B, N1, D2)
-    mask = torch.tensor([[True] * 4, [True, False, True, False], [False] * 4])
-    output = m(key, value, padding_mask=mask, need_weights=True)
-    assert output.probabilities.shape == (B, 4) and output.reconstructions.shape == (B, 4, D2)
-    scores = m.attention.query.queries @ key.transpose(1, 2)
-    close(output.weights[0], scores[0].softmax(-1))
-    context = output.weights @ value
-    p = torch.sigmoid((context * m.weight).sum(-1) + m.bias)
-    close(output.probabilities, p)
-    close(output.reconstructions, p[..., None] * context)
-    close(output.probabilities[2], torch.sigmoid(m.bias))
-    assert (output.reconstructions[2] == 0).all()
-    fewer = CapsuleAttention(3, D1, D2).double()
-    fewer.load_state_dict({name: tensor[:3] for name, tensor in m.state_dict().items()})
-    close(fewer(key, value, padding_mask=mask).reconstructions, output.reconstructions[:, :3])
-    assert (m(key[:, :0], value[:, :0]).reconstructions == 0).all()
-
-
 # What is refused
 
 
@@ -292,9 +209,7 @@ def test_bad_inputs(name, call, error, message):
 test_bad_settings = refused(
     (lambda: ParallelCoAttention(D1, D2, pool="mean"), "pool"),
     (lambda: ParallelCoAttention(D1, D2, affinity=lambda a, b: Additive(a, b, d_out=3)), "affinity"),
-    (lambda: RotatoryAttention(D1, hops=0), "hops"),
     (lambda: AlternatingCoAttention(0, 2), "expected a positive number"),
     (lambda: InteractiveCoAttention(0, 2), "expected a positive number"),
     (lambda: ParallelCoAttention(0, 2), "expected a positive number"),
-    (lambda: CapsuleAttention(0, 2), "expected a positive number"),
 )

@@ -28,10 +28,6 @@ RELATIONAL = {
         D, H, 4, relation=mechanisms.Cosine(learned=True, heads=4), align=mechanisms.Sparsemax()
     ),
 }
-ALONE = {
-    "local-p": lambda: mechanisms.recipes.luong_local_p(D, D, 2),
-    "directional": lambda: mechanisms.DirectionalSelfAttention(D, "forward"),
-}
 
 
 def check(module, arguments, options):
@@ -61,17 +57,9 @@ def test_heads(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ALONE)
-def test_alone(name):
-    options = {"attn_mask": directional_mask(L)} if name == "local-p" else {}
-    check(float64(ALONE[name]()), (torch.randn(B, L, D).double(),), options)
-
-
-@pytest.mark.slow
-def test_location_aware():
-    module = float64(mechanisms.LocationAwareAttention(D, D, n_filters=2, kernel_size=3))
-    x = torch.randn(B, L, D).double()
-    check(module, (x, x), {"padding_mask": torch.rand(B, L) < 0.7})
+def test_local():
+    local = float64(mechanisms.recipes.luong_local_p(D, D, 2))
+    check(local, (torch.randn(B, L, D).double(),), {"attn_mask": directional_mask(L)})
 
 
 @pytest.mark.slow

@@ -10,9 +10,6 @@ B, N, D = 2, 4, 6
 X = torch.randn(B, N, D)
 MASK = torch.ones(B, N, dtype=torch.bool)
 CASES = {
-    "directional": (mechanisms.DirectionalSelfAttention(D), {"h": X, "padding_mask": MASK}),
-    "reinforced": (mechanisms.ReinforcedSelfAttention(D), {"h": X, "padding_mask": MASK}),
-    "fusion": (mechanisms.FusionGate(D), {"context": X, "h": X}),
     "sampler": (mechanisms.SubsetSampler(D), {"x": X, "padding_mask": MASK}),
     "additive": (recipes.additive_attention(D, D), {"query": X, "key": X, "padding_mask": MASK}),
     "without parameters": (recipes.scaled_dot_product_attention(), {"query": X, "key": X}),

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from dual_attention.functional import directional_mask, structured_attention_penalty
-from dual_attention.mechanisms import DirectionalSelfAttention, Elementwise, MultiHop, recipes
+from dual_attention.mechanisms import Elementwise, MultiHop, recipes
 from tests.support.tensors import close, float64, normal
 
 from .space import longer_by_two
@@ -100,10 +100,17 @@ def test_reinforced_self_attention():
         for sampler in (m.select.keys, m.select.queries):
             sampler.logit.bias.fill_(99.0)
     m.eval()
-    disa = DirectionalSelfAttention(D, "forward").double()
-    disa.attention.score.load_state_dict(m.score.state_dict())
+    everything = recipes.token2token(D).double()
+    everything.score.load_state_dict(m.score.state_dict())
     mask = directional_mask(6, "forward")
-    close(m(x, attn_mask=mask).context, disa.attention(x, attn_mask=mask).context)
+    close(m(x, attn_mask=mask).context, everything(x, attn_mask=mask).context)
+
+
+def test_one_direction_sees_what_is_before():
+    x = normal(B, S, D)
+    weights = float64(recipes.token2token(D))(x, attn_mask=directional_mask(S, "forward"), need_weights=True).weights
+    assert weights.shape == (B, S, S, D) and (weights[:, 0] == 0).all()
+    assert (weights.movedim(-1, 1).triu() == 0).all()
 
 
 def test_synthesizers_score_places_and_ignore_what_stands_there():
