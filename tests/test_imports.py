@@ -95,6 +95,8 @@ for room in ORDER[ORDER.index("native") + 1 : ORDER.index("lab utilities")]:
 # The extra that a room's modules may need already when they are imported; all other rooms need only torch and einops.
 EXTRA_AT_IMPORT = {"hf": "hf"}
 
+LENS = f"{PACKAGE}.model_analysis.adapters.transformer_lens"
+
 # Fused kernels, which are imported only when they are run, except for what decides whether they can be.
 KERNELS = f"{PACKAGE}.functional.triton"
 WITHOUT_TRITON = (KERNELS, f"{KERNELS}.implementation", f"{KERNELS}.support", f"{KERNELS}.tuning")
@@ -117,6 +119,8 @@ def extra_at_import(module: str) -> str | None:
     """The extra that a module may need when it is imported."""
     if module.startswith(KERNELS) and module not in WITHOUT_TRITON:
         return "triton"
+    if module == LENS:
+        return "lens"
     return EXTRA_AT_IMPORT.get(room_of(module) or "")
 
 
@@ -382,6 +386,8 @@ def imports_with(extra: str | None) -> tuple[list[str], list[str]]:
 def test_modules_import_with_only_what_they_declare():
     """With everything else shut out, even if installed: a fresh `pip install` must suffice to import."""
     extras = [None, "hf"]
+    if importlib.util.find_spec("transformer_lens") is not None:
+        extras.append("lens")
     if importlib.util.find_spec("triton") is not None:  # it is made for Linux only
         extras.append("triton")
     failures = probe(IMPORT_WITH_ONLY, json.dumps([(str(extra), imports_with(extra)) for extra in extras]))

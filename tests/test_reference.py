@@ -17,8 +17,7 @@ import torch
 from tests.support.compilers import HAS_COMPILER
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
-ADAPTER = "dual_attention.model_analysis.adapters.transformer_lens"
-NEEDS = {ADAPTER: "transformer_lens", "dual_attention.timm_models": "timm"}
+NEEDS = {"dual_attention.timm_models": "timm"}
 """Packages that a module is for, and that may be missing."""
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
