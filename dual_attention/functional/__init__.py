@@ -14,14 +14,9 @@ from .combination import combine, masked_mean
 from .losses import cross_entropy, linear_cross_entropy
 from .masks import MaskPattern, causal_mask, combine_masks, directional_mask, mask_pattern, padding_mask
 from .measures import (
-    alignment_error_rate,
     attention_correctness,
     attention_entropy,
-    coverage_loss,
-    doubly_stochastic_penalty,
-    rank_correlation,
     structured_attention_penalty,
-    supervised_attention_loss,
 )
 from .positions import positions_from_padding, positions_from_segments, segments_from_cu_seqlens, segments_from_lengths
 from .relational.api import explain_relational_attention, relational_attention
@@ -56,7 +51,6 @@ __all__ = [
     "RelativeSymbols",
     "activation_function",
     "additive_score",
-    "alignment_error_rate",
     "apply_rotary",
     "attention",
     "attention_correctness",
@@ -66,12 +60,10 @@ __all__ = [
     "combine",
     "combine_masks",
     "cosine_score",
-    "coverage_loss",
     "cross_entropy",
     "directional_mask",
     "disentangled_relational_cross_attention",
     "dot_score",
-    "doubly_stochastic_penalty",
     "entmax",
     "euclidean_score",
     "explain_relational_attention",
@@ -94,7 +86,6 @@ __all__ = [
     "positions_from_segments",
     "predicted_position",
     "product_score",
-    "rank_correlation",
     "reference",
     "reinforce_loss",
     "relational_attention",
@@ -108,7 +99,6 @@ __all__ = [
     "squared_distance_queries",
     "stick_breaking",
     "structured_attention_penalty",
-    "supervised_attention_loss",
     "trilinear_score",
     "uniform_alignment",
 ]
