@@ -22,7 +22,7 @@ from torch import Tensor
 
 from dat.checkpoints import open_checkpoint
 from dat.data.relational_games import generate_images
-from dat.experiments.relational_games.grid_relations import best_detector, object_pairs
+from dat.experiments.relational_games.grid_relations import equality_aucs, object_pairs
 from dual_attention._base.colours import colour_map
 from dual_attention._base.plots import empty_figure, house_style
 from dual_attention.model_analysis.capture import capture
@@ -110,17 +110,18 @@ def _largest(readings: dict[str, RelationReadings]) -> tuple[str, int, int]:
 def figure_9(run: str | Path, seed: int = 1) -> dict[str, Any]:
     """An image of Relational Games in which the top object recurs, and the relations to that object."""
     model = open_checkpoint(run).model
-    chosen = best_detector(model, generate_images("occurs", 200, seed=seed + 1).images, [1])
+    aucs = equality_aucs(model, generate_images("occurs", 200, seed=seed + 1).images, 1)
+    layer, chosen = divmod(int((aucs - 0.5).abs().argmax()), aucs.shape[1])
     images, labels, _ = generate_images("occurs", 40, seed=seed)
     image = images[int((labels == 1).nonzero()[0, 0])]
     with capture(model, "relations", heads="relational") as maps, torch.no_grad():
         model.eval()(image[None] / 255.0)
-    heads = maps.heads("relational")[chosen.layer]
+    heads = maps.heads("relational")[layer]
     relations = heads.get("relations")[0, 1:, 1:]  # without the class token
     equal = object_pairs(image[None])[1][0, 1].nonzero()[0, 0]
     row, column = divmod(int(equal), 3)
     place = f"row {row + 1}, column {column + 1}"
-    title = f"{heads.layer}: i recurs in {place}; relation {chosen.index} tells equal objects best"
+    title = f"{heads.layer}: i recurs in {place}; relation {chosen} tells equal objects best"
     return {PATCHES: draw_patch_relations(image, relations, 1, (3, 3), title=title)}
 
 

@@ -15,7 +15,6 @@ from ..sweeps.reproduce import reproduce as reproduce_grid
 from ..sweeps.study import Study, check_rules, load_study, with_study
 from ..training.config_io import OptionParser, build_parser, parse_config, read_config
 from ..training.configs import value_named
-from ..training.interrupt import Interrupted
 
 
 def grid_parser(prog: str, experiment: AnySwept) -> OptionParser:
@@ -38,10 +37,7 @@ def reproduce(prog: str, arguments: Sequence[str], name: str) -> int:
     experiment, arguments = of_study(swept(experiment_named(name)), arguments, check_rules)
     grid, options = parse_config(grid_parser(prog, experiment), experiment.Grid, arguments)
     check_grid_of(experiment, grid.out)
-    try:
-        folder = reproduce_grid(experiment, grid, dry_run=options.dry_run, quiet=options.quiet)
-    except Interrupted:
-        raise Interrupted(f"the same command continues in {grid.out}") from None
+    folder = reproduce_grid(experiment, grid, dry_run=options.dry_run, quiet=options.quiet)
     if not options.dry_run and not options.quiet:
         table = "beside the published ones" if experiment.table.published is not None else "as a table"
         made = {"results": folder.results, table: folder.comparison, "figures": folder.figures}

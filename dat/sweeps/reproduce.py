@@ -93,7 +93,7 @@ def run_waiting(folder: GridFolder, grid: GridConfig, every: Sequence[Cell], *, 
                 write_atomically(folder.comparison, comparison_text(experiment.table, rows))
                 draw_figures(experiment.table, rows, folder.figures)
         if stop() and not all(folder.done(cell) for cell in every):
-            raise Interrupted
+            raise Interrupted(f"the same command continues in {folder.path}")
 
 
 def worker_count(grid: GridConfig) -> int:
@@ -182,10 +182,10 @@ class GridProgress:
         quiet: bool = False,
     ) -> None:
         rich = require("rich.progress", extra="train")
-        self._experiment, self._grid, self._quiet = experiment, grid, quiet
+        self._experiment, self._quiet = experiment, quiet
         self._live = not quiet and sys.stdout.isatty()
-        self._cells = self._finished = len(every) - len(waiting)
-        self._work: dict[Cell, float] = {}
+        self._cells, self._finished = len(every), len(every) - len(waiting)
+        self._work: dict[Cell, float] = {cell: experiment.cost(grid.config(cell)).work for cell in waiting}
         self._bar: Any = rich.Progress(
             rich.TextColumn("[bold]cells[/] {task.fields[cells]}"),
             rich.BarColumn(),
@@ -196,8 +196,7 @@ class GridProgress:
             speed_estimate_period=3600,
             disable=not self._live,
         )
-        self._task: Any = self._bar.add_task("", total=0, cells=self._count(), last="")
-        self.extend(waiting)
+        self._task: Any = self._bar.add_task("", total=sum(self._work.values()), cells=self._count(), last="")
 
     def _count(self) -> str:
         return f"{self._finished}/{self._cells}"
@@ -209,22 +208,13 @@ class GridProgress:
     def __exit__(self, *_: object) -> None:
         self._bar.stop()
 
-    def extend(self, more: Sequence[Cell]) -> None:
-        """Add cells that are going to be run."""
-        self._cells += len(more)
-        self._work |= {cell: self._experiment.cost(self._grid.config(cell)).work for cell in more}
-        self._bar.update(self._task, total=sum(self._work.values()), cells=self._count())
-
-    def done(self, cell: Cell, seconds: float, line: str = "") -> None:
-        """Count one more cell; a ``line`` about it stays on the screen."""
+    def done(self, cell: Cell, seconds: float) -> None:
+        """Count one more cell."""
         self._finished += 1
         axes = zip(self._experiment.table.axes, cell.values, strict=True)
         words = [f"{axis.prefix}={value}" if axis.prefix else str(value) for axis, (_, value) in axes]
         text = f"{' '.join(words)} seed {cell.seed} ({seconds:.0f} s)"
         if self._live:
-            if line:
-                self._bar.console.print(line, highlight=False)
-            last = "" if line else text
-            self._bar.update(self._task, advance=self._work[cell], cells=self._count(), last=last)
+            self._bar.update(self._task, advance=self._work[cell], cells=self._count(), last=text)
         elif not self._quiet:
-            print(line or f"{self._count()}  {text}", flush=True)
+            print(f"{self._count()}  {text}", flush=True)

@@ -127,7 +127,7 @@ def test_unexpected_errors_say_how_to_see_more(capsys, monkeypatch):
 
 def test_a_missing_extra_names_the_command_that_installs_it(capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "yaml", None)
-    assert 'pip install "relational-attention[train]"' in fails(capsys, "demo", "--trials=1")
+    assert 'pip install "relational-attention[train]"' in fails(capsys, "demo", "--seeds=1")
 
 
 def test_contact_sheet(capsys):
