@@ -74,7 +74,6 @@ FIXED = (
         "export:export",
         "a model, and what makes its inputs, for transformers or the hub",
     ),
-    Command(("completion",), "SHELL", "completion:completion", "completion of commands and options in bash or zsh"),
 )
 """Commands that are not of one experiment."""
 

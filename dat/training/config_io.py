@@ -33,9 +33,6 @@ from .config_data import (
 
 Config = TypeVar("Config")
 
-LIST_OPTIONS = "--list_options"
-"""Word for :mod:`dat.cli.completion`, which ``--help`` does not list."""
-
 
 class _Typed(argparse.Action):
     """Reads its text as an action, since what it raises then leaves argparse as it is."""
@@ -149,13 +146,7 @@ def parse_config(
 
 
 def parse_options(parser: OptionParser, arguments: Sequence[str]) -> argparse.Namespace:
-    """Parse ``arguments``; ``ValueError`` in one line if one is wrong.
-
-    :data:`LIST_OPTIONS` alone prints the options of a command in place of running it.
-    """
-    if [*arguments] == [LIST_OPTIONS]:
-        print(*option_names(parser))
-        parser.exit()
+    """Parse ``arguments``; ``ValueError`` in one line if one is wrong."""
     for word in arguments:
         if "\0" in word:
             raise ValueError(f"expected options without zero bytes, got {printable(word)[:100]}")
