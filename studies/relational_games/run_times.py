@@ -1,8 +1,8 @@
 """Batches of 512 or smaller ones, told by how long the published runs took.
 
 ``python -m studies.relational_games.run_times may/relgames_data.csv august/relgames_data.csv`` makes
-``results/protocol/run_times.csv`` of the authors' tables (see published_runs.py): for each task, model and training-set
-size the median of the column ``_runtime``, in seconds. Without files it prints the table of PROTOCOL.md.
+``results/protocol/run_times.csv`` of the authors' tables (see published_runs.py): for each task and model the median of
+the column ``_runtime``, in seconds, by training-set size. Without files it prints the table of PROTOCOL.md.
 """
 
 import sys
@@ -33,11 +33,9 @@ def write(files: dict[str, Path]) -> None:
     rows = []
     for month, path in files.items():
         runs = pandas.read_csv(path).dropna(subset=["test/acc_in_distribution", "_runtime"])
-        cells = runs[runs["train_size"] <= LARGEST].groupby(["task", "model_name", "train_size"])["_runtime"]
-        for found in cells.agg(["size", "median"]).reset_index().to_dict("records"):
-            cell = {"task": official[found["task"]], "model": preset_of(found["model_name"])}
-            of = {"n_train": found["train_size"], "runs": found["size"], "seconds": round(found["median"], 2)}
-            rows.append({"month": month, **cell, **of})
+        curves = runs[runs["train_size"] <= LARGEST].groupby(["task", "model_name", "train_size"])["_runtime"]
+        for (task, model), seconds in curves.median().round(2).unstack().iterrows():
+            rows.append({"month": month, "task": official[task], "model": preset_of(model), **seconds})
     write_atomically(RUN_TIMES, to_csv(rows))
 
 
@@ -46,7 +44,7 @@ def rises() -> str:
     times = pandas.read_csv(RUN_TIMES)
     lines = [["runs of", "curves", "as many batches of 512", "one more", "difference", "p", "greater where one more"]]
     for month, of in times.groupby("month", sort=False):
-        curves = of.pivot(index=["task", "model"], columns="n_train", values="seconds").drop(columns=FIRST)
+        curves = of.drop(columns=["month", "task", "model", str(FIRST)]).rename(columns=int)
         found = curves.diff(axis=1).iloc[:, 1:]
         more = [ceil(size / 512) > ceil((size - 250) / 512) for size in found.columns]
         same, after = found.loc[:, [not one for one in more]].mean(axis=1), found.loc[:, more].mean(axis=1)
