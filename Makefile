@@ -72,7 +72,7 @@ models: $(READY) ## Try what every mechanism and model takes and has, six minute
 	env OMP_NUM_THREADS=1 $(BIN)/python docs/make_models.py
 
 reliability: $(READY) ## Try kills, damaged files, wrong settings and calls, four minutes; ARGS="--kills 200": trainings in several processes
-	env OMP_NUM_THREADS=1 $(BIN)/python -m tests.reliability $(ARGS)
+	env OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.reliability $(ARGS)
 
 versions: ## Run the tests with the lowest versions of what we build on, and with the newest; ARGS=lowest: one of them
 	$(PYTHON) -m tests.versions --workers $(WORKERS) $(ARGS)

@@ -6,16 +6,15 @@ import signal
 
 import pytest
 
+from benchmarks.reliability.draws import calls, clear
+from benchmarks.reliability.folders import links, read_only
+from benchmarks.reliability.kills import TEXT, training
+from benchmarks.reliability.mutations import make_unfinished
+from benchmarks.reliability.page import BEGIN, OF_WORKERS, PARTS, last_run, last_run_of_workers, write_section
+from benchmarks.reliability.places import TEXTS, places
+from benchmarks.reliability.trials import Called, Tally, broken, dat, in_a_process, run_trials
+from benchmarks.reliability.workers import BATCH, CHANGES, Cluster, Figures, how_it_ended, noted_examples, notes
 from tests.support.processes import Ended
-
-from .draws import calls, clear
-from .folders import links, read_only
-from .kills import TEXT, training
-from .mutations import make_unfinished
-from .page import BEGIN, OF_WORKERS, PARTS, last_run, last_run_of_workers, write_section
-from .places import TEXTS, places
-from .trials import Called, Tally, broken, dat, in_a_process, run_trials
-from .workers import BATCH, CHANGES, Cluster, Figures, how_it_ended, noted_examples, notes
 
 
 def test_a_trial_that_dies_is_a_finding():

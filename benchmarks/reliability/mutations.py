@@ -8,6 +8,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from .kills import numbers, training
 from .trials import Called, Trial, broken, dat, shortened
@@ -106,7 +107,7 @@ def resumed(path: Path) -> Called:
     return called if called.status else Called(0, repr(numbers(path)), called.err)
 
 
-def from_python(load: Callable[[str], object]) -> Callable[[Path], Called]:
+def from_python(load: Callable[[str], Any]) -> Callable[[Path], Called]:
     """Load in Python, and sum up the weights exactly."""
 
     def call(path: Path) -> Called:

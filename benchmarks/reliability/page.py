@@ -81,7 +81,7 @@ def last_run_of_workers(tallies: dict[str, Tally], figures: Figures, seed: int, 
 def _of_run(options: str) -> list[str]:
     """The command, when it was run, and with which versions."""
     return [
-        f"{datetime.date.today()}, `python -m tests.reliability {options}`: relational-attention",
+        f"{datetime.date.today()}, `python -m benchmarks.reliability {options}`: relational-attention",
         f"{dual_attention.__version__}, PyTorch {torch.__version__}, Python {platform.python_version()}, "
         f"{platform.system()}.",
         "",

@@ -1,4 +1,4 @@
-"""``python -m tests.reliability --seconds 240 --seed 0`` runs all trials and writes docs/reliability.md.
+"""``python -m benchmarks.reliability --seconds 240 --seed 0`` runs all trials and writes docs/reliability.md.
 
 With ``--kills 200``, trainings in several processes are killed so many times instead.
 """
@@ -18,7 +18,7 @@ from .run import run, run_workers
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.reliability", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.reliability", description=__doc__)
     parser.add_argument("--seconds", type=float, default=240, help="time for all parts together")
     parser.add_argument("--seed", type=int, default=0, help="of all that is drawn")
     parser.add_argument("--kills", type=int, help="deaths of trainings in 1, 2 and 4 processes, in place of the parts")

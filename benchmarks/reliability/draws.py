@@ -8,7 +8,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from ..library.test_wrong_calls import objects, wrong
+from tests.library.test_wrong_calls import objects, wrong
+
 from .kills import SIZES, training
 from .trials import Trial, broken, dat, shortened
 

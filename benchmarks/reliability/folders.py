@@ -8,8 +8,9 @@ from pathlib import Path
 
 import torch
 
-from ..support.parts import rewritten
-from ..support.processes import dat_together
+from tests.support.parts import Change, rewritten
+from tests.support.processes import dat_together
+
 from .kills import numbers, training
 from .mutations import make_unfinished
 from .trials import Trial, broken, dat, import_once, in_a_process, shortened
@@ -107,7 +108,7 @@ def make_parts(folder: Path) -> Path:
     return run
 
 
-def changed_parts(rng: random.Random) -> tuple[str, object]:
+def changed_parts(rng: random.Random) -> tuple[str, Change]:
     """A change of the file of one process, and its name."""
 
     def anything(tensors: dict, _: object) -> str:

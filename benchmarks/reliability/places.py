@@ -42,7 +42,8 @@ def console(encoding: str) -> Callable[[], None]:
     """Standard output and errors of an encoding."""
 
     def enter() -> None:
-        for stream in (sys.stdout, sys.stderr):
+        streams: Any = sys.stdout, sys.stderr
+        for stream in streams:
             stream.reconfigure(encoding=encoding)
 
     return enter
@@ -107,8 +108,8 @@ def at(place: Callable[[], None], folder: Path, *words: str) -> Called:
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
             stream.flush()
-    said = (path.read_text(encoding="utf-8", errors="replace") for path in (out, err))
-    return Called(status, *said, escaped)
+    printed, told = (path.read_text(encoding="utf-8", errors="replace") for path in (out, err))
+    return Called(status, printed, told, escaped)
 
 
 def command(name: str, folder: Path, run: Path) -> list[str]:

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from dat.training.loop import Trainer
+from tests.support.processes import Ended, dat_together
 
-from ..support.processes import Ended, dat_together
 from .kills import numbers, training
 from .trials import Tally, import_once, shortened
 
@@ -71,7 +71,8 @@ class Figures:
 @contextmanager
 def noted_examples() -> Iterator[None]:
     """Context in which each process of a training notes step, rank, size, and index and checksum of its examples."""
-    add_gradients = Trainer._add_gradients
+    kind: Any = Trainer
+    add_gradients = kind._add_gradients
 
     def noting(trainer: Trainer, indices: Any) -> Any:
         train: Any = trainer.problem.train
@@ -90,11 +91,11 @@ def noted_examples() -> Iterator[None]:
             file.write(json.dumps([trainer.step, workers.rank, workers.size, taken]).encode() + b"\n")
         return passes
 
-    Trainer._add_gradients = noting
+    kind._add_gradients = noting
     try:
         yield
     finally:
-        Trainer._add_gradients = add_gradients
+        kind._add_gradients = add_gradients
 
 
 class Cluster:
