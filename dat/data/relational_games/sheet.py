@@ -3,76 +3,21 @@
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch.nn.functional as F
-from torch import Tensor
 
-from dual_attention._base.extras import require
 from dual_attention._base.files import replaced_atomically
+from dual_attention._base.plots import empty_figure
 
 from .arguments import to_integer
-from .dataset import GameImages, generate_images
+from .dataset import generate_images
 from .objects import OBJECT_SETS, object_set
 from .render import IMAGE_SIZE
 from .tasks import TASKS, get_task
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-_INK, _QUIET, _RULE = "#1b1f24", "#656d76", "#d0d7de"
 _GAP = 3  # pixels between two images of a line
-
-
-class _Page:
-    """A figure addressed in inches from the top left corner: a column for each object set, a block for each task."""
-
-    margin = 0.35
-    header = 1.0
-    names = 1.95  # of classes
-    side = 0.72  # of an image
-    column_gap = 0.35
-    caption = 0.18
-    line_gap = 0.08
-    title = 0.52
-    task_gap = 0.22
-
-    def __init__(self, tasks: Sequence[str], columns: int, per_class: int) -> None:
-        self.strip = self.side * (per_class * (IMAGE_SIZE + _GAP) - _GAP) / IMAGE_SIZE  # width of a line of images
-        self.width = max(self.column(columns) - self.column_gap + self.margin, 7.0)
-        self.height = self.header + sum(self.block(task) for task in tasks) + self.margin
-        figure = require("matplotlib.figure", extra="train").Figure
-        self.figure: Figure = figure(figsize=(self.width, self.height), facecolor="white")
-
-    def column(self, index: int) -> float:
-        """Left edge of a column."""
-        return self.margin + self.names + index * (self.strip + self.column_gap)
-
-    def line(self, captioned: bool) -> float:
-        """Height of a line of images and the space below it."""
-        return self.side + self.line_gap + (self.caption if captioned else 0)
-
-    def block(self, task: str) -> float:
-        """Height of a task."""
-        described = get_task(task)
-        return self.title + len(described.classes) * self.line(bool(described.asked)) + self.task_gap
-
-    def text(self, x: float, y: float, text: str, *, size: float, weight: str = "normal", colour: str = _INK) -> None:
-        where = x / self.width, 1 - y / self.height
-        self.figure.text(*where, text, fontsize=size, fontweight=weight, color=colour, va="baseline")
-
-    def rule(self, y: float) -> None:
-        """A thin horizontal line across the page."""
-        line, margin = require("matplotlib.lines", extra="train").Line2D, self.margin / self.width
-        self.figure.add_artist(line([margin, 1 - margin], [1 - y / self.height] * 2, color=_RULE, linewidth=0.8))
-
-    def images(self, x: float, y: float, images: Tensor) -> None:
-        """A line of images, (k, 3, 36, 36) uint8, whose top left corner is at x, y."""
-        line = F.pad(images, (0, _GAP), value=255).permute(2, 0, 3, 1).flatten(1, 2)[:, :-_GAP]
-        corner = x / self.width, 1 - (y + self.side) / self.height
-        axes = self.figure.add_axes((*corner, self.strip / self.width, self.side / self.height))
-        axes.imshow(line.numpy(), interpolation="nearest", aspect="auto")
-        axes.axis("off")
+_SIDE = 0.72  # inches of an image
 
 
 def contact_sheet(
@@ -110,46 +55,37 @@ def contact_sheet(
             raise ValueError(f"{name}: expected at least one name, got an empty sequence")
     for name in objects:
         object_set(name)
-    page = _Page(tasks, len(objects), per_class)
-    page.text(page.margin, 0.42, "Relational Games", size=15, weight="bold")
-    for column, name in enumerate(objects):
-        page.text(page.column(column), 0.84, name, size=9.5, weight="bold")
-    top = page.header
-    for task in tasks:
-        _draw_task(page, top, task, objects, per_class, seed)
-        top += page.block(task)
+    heights = [len(get_task(task).classes) for task in tasks]
+    figure: Any = empty_figure((2.5 + _SIDE * per_class * len(objects), 1.3 * _SIDE * sum(heights) + 0.6 * len(tasks)))
+    blocks = figure.subfigures(len(tasks), 1, squeeze=False, height_ratios=[0.5 + height for height in heights])
+    for task, block in zip(tasks, blocks[:, 0], strict=True):
+        _draw_task(block, task, objects, per_class, seed)
     path = Path(path)
-    figure: Any = page.figure
     with replaced_atomically(path) as file:
         figure.savefig(file, format=path.suffix.removeprefix(".") or "png", dpi=150)
     return path
 
 
-def _draw_task(page: _Page, top: float, task: str, objects: Sequence[str], per_class: int, seed: int) -> None:
+def _draw_task(block: Any, task: str, objects: Sequence[str], per_class: int, seed: int) -> None:
+    """Draw the question of a task, and below it a line of images for each class, positive examples first."""
     described = get_task(task)
-    page.rule(top)
-    page.text(page.margin, top + 0.3, task, size=11, weight="bold")
-    page.text(page.column(0), top + 0.3, described.question, size=9, colour=_QUIET)
-    drawn = {
-        name: generate_images(task, per_class * len(described.classes), objects=name, seed=seed)
-        for name in objects
-        if name in described.objects
-    }
-    y = top + page.title
-    # Positive examples come first, as a reader looks for what the relation is before what it is not.
-    for label in reversed(range(len(described.classes))):
-        page.text(page.margin, y + page.side / 2 + 0.04, described.classes[label], size=9)
-        for column, name in enumerate(objects):
-            if name in drawn:
-                _draw_class(page, page.column(column), y, drawn[name], label, described.asked)
-            elif label == 0:
-                page.text(page.column(column), top + page.title + 0.12, "not defined", size=8, colour=_QUIET)
-        y += page.line(bool(described.asked))
-
-
-def _draw_class(page: _Page, x: float, y: float, drawn: GameImages, label: int, asked: tuple[str, ...]) -> None:
-    rows = (drawn.labels == label).nonzero()[:, 0]
-    page.images(x, y, drawn.images[rows])
-    step = page.side * (IMAGE_SIZE + _GAP) / IMAGE_SIZE
-    for index, pattern in enumerate(drawn.asked[rows].tolist() if asked else ()):
-        page.text(x + index * step, y + page.side + 0.12, f"{asked[pattern]}?", size=7, colour=_QUIET)
+    n = len(described.classes)
+    block.suptitle(f"{task}: {described.question}", x=0.01, y=1 - 0.3 / (n + 0.5), ha="left", fontsize=10)
+    axes = block.subplots(n, len(objects), squeeze=False)
+    block.subplots_adjust(left=0.22, right=0.99, top=1 - 0.85 / (n + 0.5), bottom=0.03, hspace=0.25, wspace=0.08)
+    for row, label in enumerate(reversed(range(n))):
+        axes[row, 0].set_ylabel(described.classes[label], rotation=0, ha="right", va="center", fontsize=9)
+        for axis in axes[row]:
+            axis.set(xticks=[], yticks=[], frame_on=False)
+    for column, name in zip(axes.T, objects, strict=True):
+        column[0].set_title(name, fontsize=9, fontweight="bold")
+        if name not in described.objects:
+            column[0].text(0.5, 0.5, "not defined", ha="center", fontsize=8)
+            continue
+        drawn = generate_images(task, per_class * n, objects=name, seed=seed)
+        for axis, label in zip(column, reversed(range(n)), strict=True):
+            rows = drawn.labels == label
+            axis.imshow(F.pad(drawn.images[rows], (0, _GAP), value=255).permute(2, 0, 3, 1).flatten(1, 2).numpy())
+            for image, pattern in enumerate(drawn.asked[rows].tolist() if described.asked else ()):
+                middle = image * (IMAGE_SIZE + _GAP) + IMAGE_SIZE / 2
+                axis.text(middle, IMAGE_SIZE + 7, f"{described.asked[pattern]}?", ha="center", fontsize=7)
