@@ -92,7 +92,7 @@ def test_models_of_relational_games(name: str):
 
 @pytest.mark.parametrize("name", LANGUAGE_PRESETS)
 def test_presets_of_language_models(name: str):
-    """As many parameters as the paper says; ``test_closed_formulas`` holds the other figures."""
+    """As many parameters as the paper says."""
     config = LANGUAGE_PRESETS[name]
     parameters = list(config.build(device="meta").parameters())
     counts = (sum(p.numel() for p in parameters), sum(p.numel() for p in parameters if p.requires_grad))

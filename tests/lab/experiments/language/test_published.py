@@ -77,22 +77,6 @@ def test_the_grid_of_published_runs():
         assert config.loop.steps * config.tokens_per_step == 9_999_745_024
 
 
-@pytest.mark.parametrize(
-    ("row", "size"),
-    [
-        ("T-353M", 353_601_536),
-        ("DAT-343M-nr64", 344_026_112),
-        ("T-757M", 756_894_720),
-        ("DAT-734M", 733_880_832),
-        ("T-1.31B", 1_311_182_848),
-        ("DAT-1.27B-nr128", 1_272_633_344),
-    ],
-)
-def test_sizes_of_the_rows_of_table_5(row, size):
-    model = PRESETS[row].language_config(50_304).build("meta")
-    assert sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad) == size
-
-
 def test_the_output_layer_is_as_the_keys_say():
     """As in other models by default, and another where they ask for it."""
     keys = LanguageModelKeys(n_heads_ra=0)
