@@ -17,7 +17,7 @@ from benchmarks.cases import Case, Request
 from benchmarks.comparing import TOLERANCES, Bench
 from benchmarks.machine import device_name, git_state, hardware, versions
 from benchmarks.measuring import RateMeter
-from benchmarks.output import Output, redraw
+from benchmarks.output import Output
 from benchmarks.report import plain, setting, spreads
 from benchmarks.results import Row
 from benchmarks.sides import Worker, WorkerError
@@ -89,7 +89,6 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     add("--out", type=Path, default=RESULTS, metavar="DIR", help="folder for results; benchmarks/results by default")
     add("--quick", action="store_true", help="small sizes and two samples: a trial of the benchmark, not a measurement")
     add("--native", action="store_true", help="a side ours+native as well: this library with its C kernels enabled")
-    add("--redraw", type=Path, nargs="+", default=(), metavar="JSON", help="draw the pictures of results again, only")
     given = parser.parse_args(arguments)
 
     unknown = [name for name in given.suite or () if name not in SUITES]
@@ -122,8 +121,6 @@ INTERRUPTED = 130
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run; 0 if all sides agree, 1 if some do not or one failed, 2 for bad input."""
     options = parse(arguments)
-    if options.redraw:
-        return draw_again(options.redraw)
     settings = Settings(options.device, options.dtype, options.threads)
     published = None
     if options.published is not None:
@@ -172,19 +169,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if about["unfinished"]:
         return INTERRUPTED
     return DISAGREEMENT if complaints(rows) else 0
-
-
-def draw_again(paths: Sequence[Path]) -> int:
-    """Draw the pictures of committed results; 2 if a file is not one."""
-    for path in paths:
-        try:
-            written = redraw(path)
-        except (OSError, ValueError) as error:
-            print(f"benchmarks/run.py: error: argument --redraw: {error}", file=sys.stderr)
-            return BAD_INPUT
-        for picture in written:
-            print(f"written: {picture}")
-    return 0
 
 
 def measure(options: argparse.Namespace, bench: Bench, meter: RateMeter) -> Iterator[Row]:

@@ -1,4 +1,4 @@
-"""Files with results: data, report and pictures under one name, never over those of another run."""
+"""Files with results: data and report under one name, never over those of another run."""
 
 import contextlib
 import glob
@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.plots import draw_plots
 from benchmarks.report import markdown
 from benchmarks.results import Row
 from dual_attention._base.files import write_atomically
@@ -45,7 +44,7 @@ class Output:
         self.save({**about, "conclusions": list(conclusions)}, rows)
         report = self._path(".md")
         report.write_text(markdown(about, rows, conclusions), encoding="utf-8")
-        return [self._path(".json"), report, *draw_plots(about, rows, self._path(""))]
+        return [self._path(".json"), report]
 
     def other_runs(self, about: dict[str, Any]) -> list[list[Row]]:
         """Rows of finished runs under the same stem: of the same commit, machine and settings."""
@@ -73,8 +72,3 @@ def load(path: Path) -> tuple[dict[str, Any], list[Row]]:
         return about, [Row.from_json(row) for row in about.pop("rows")]
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{path} has no results of benchmarks ({type(error).__name__}: {error})") from None
-
-
-def redraw(path: Path) -> list[Path]:
-    """Draw the pictures of results again, over the old ones; raises as :func:`load`."""
-    return draw_plots(*load(path), path.with_suffix(""))

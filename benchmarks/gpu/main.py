@@ -16,7 +16,6 @@ from benchmarks.gpu.record import Record
 from benchmarks.gpu.running import ROOT, Run, told
 from benchmarks.machine import device_name, git_state, hardware, versions
 from benchmarks.main import BAD_INPUT, DISAGREEMENT, INTERRUPTED, Parser, interpreter, names
-from benchmarks.results import Row
 from dual_attention._base.files import write_atomically
 
 UNFINISHED = 3
@@ -178,9 +177,8 @@ def title(about: dict[str, Any]) -> str:
 
 
 def write_report(folder: Path, records: Sequence[tuple[Step, Record]]) -> None:
-    """All steps in Markdown, and the rows of the training step as a picture."""
+    """All steps in Markdown."""
     lines = ["# A day on a GPU", ""]
-    rows = []
     for step, record in records:
         about = record.data["about"]
         lines += [
@@ -191,9 +189,4 @@ def write_report(folder: Path, records: Sequence[tuple[Step, Record]]) -> None:
         ]
         lines += [*(f"- **{line}**" for line in step.conclude(record.items)), ""]
         lines += [*(f"- {key}: {told(result)}" for key, result in record.items.items()), ""]
-        rows += [Row.from_json(result["row"]) for result in record.items.values() if "row" in result]
     write_atomically(folder / "report.md", "\n".join(lines))
-    if rows:
-        from benchmarks.plots import draw
-
-        draw(rows, "a training step", folder / "training.png")

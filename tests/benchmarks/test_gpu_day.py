@@ -290,7 +290,7 @@ def test_a_dry_run_and_the_same_command_again(
     said = capsys.readouterr().out
     assert said.index("== decode") < said.index("== training")
     assert "nothing is a measurement" in said and "plain, batch 8: " in said
-    assert {path.name for path in tmp_path.iterdir()} == {"decode.json", "training.json", "report.md", "training.png"}
+    assert {path.name for path in tmp_path.iterdir()} == {"decode.json", "training.json", "report.md"}
     before = json.loads((tmp_path / "decode.json").read_text())
     assert before["items"].keys() == items("decode").keys()
     assert {item["status"] for item in before["items"].values()} == {"measured"}

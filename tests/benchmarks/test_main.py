@@ -29,7 +29,7 @@ def results(folder: Path) -> dict:
 def test_a_whole_run(make_published: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     out = tmp_path / "results"
     assert main([*QUICK, "--published", str(make_published()), "--out", str(out)]) == 0
-    assert {path.suffix for path in out.iterdir()} == {".json", ".md", ".png"}
+    assert {path.suffix for path in out.iterdir()} == {".json", ".md"}
     data = results(out)
     assert data["quick"] and data["unfinished"] == "" and data["schema"] == 1
     assert data["published"]["dual_attention"] == "0.0.7"
@@ -144,7 +144,7 @@ def test_runs_of_something_else_are_not(tmp_path: Path):
 def test_results_are_never_overwritten(tmp_path: Path):
     first = Output(tmp_path, "2026-01-02-cpu")
     second = Output(tmp_path, "2026-01-02-cpu")
-    (tmp_path / "2026-01-02-cpu-3.png").write_bytes(b"of another run")
+    (tmp_path / "2026-01-02-cpu-3.txt").write_bytes(b"of another run")
     third = Output(tmp_path, "2026-01-02-cpu")
     names = [output.name for output in (first, second, third)]
     assert names == ["2026-01-02-cpu", "2026-01-02-cpu-2", "2026-01-02-cpu-4"]
