@@ -1,4 +1,4 @@
-"""Tiny archives of CIFAR in the official layouts."""
+"""Tiny archives of CIFAR in the official layout."""
 
 import hashlib
 import io
@@ -40,20 +40,15 @@ def pixels(n: int, seed: int) -> np.ndarray:
     return np.random.default_rng(seed).integers(0, 256, (n, official.PIXELS), dtype=np.uint8)
 
 
-def contents(name: str, layout: str) -> dict[str, bytes]:
+def contents(name: str) -> dict[str, bytes]:
     """Files of a tiny archive, labels 0, 1, 2 ... in each."""
-    archive = official.ARCHIVES[name][layout == "binary"]
+    archive = official.ARCHIVES[name]
     found = {}
     for part, files in (("train", archive.train), ("test", archive.test)):
         for number, file in enumerate(files):
             n = TINY[part] // len(files)
-            data, labels = pixels(n, seed=number), np.arange(n, dtype=np.uint8)
-            if layout == "python":
-                coarse = {b"coarse_labels": [0] * n} if name == "cifar100" else {}
-                found[file] = pickled({b"data": data, archive.label: labels.tolist(), **coarse})
-            else:
-                before = np.stack([np.zeros_like(labels)] * (archive.labels - 1) + [labels], axis=1)
-                found[file] = np.concatenate([before, data], axis=1).tobytes()
+            coarse = {b"coarse_labels": [0] * n} if name == "cifar100" else {}
+            found[file] = pickled({b"data": pixels(n, seed=number), archive.label: [*range(n)], **coarse})
     return found
 
 
@@ -69,17 +64,16 @@ def make_official(
     patch: pytest.MonkeyPatch,
     folder: Path,
     name: str,
-    layout: str,
     files: dict[str, bytes] | None = None,
     *,
     genuine: bool = True,
 ) -> Path:
     """Write an archive into a folder, and make it the official one of a set of that size; returns its path."""
-    archive = official.ARCHIVES[name][layout == "binary"]
+    archive = official.ARCHIVES[name]
     path = folder / archive.file
-    write_archive(path, contents(name, layout) if files is None else files)
+    write_archive(path, contents(name) if files is None else files)
     if genuine:
         digest = hashlib.md5(path.read_bytes()).hexdigest()
-        patch.setitem(official.ARCHIVES, name, (replace(archive, md5=digest),))
+        patch.setitem(official.ARCHIVES, name, replace(archive, md5=digest))
     patch.setitem(IMAGE_SETS, name, replace(IMAGE_SETS[name], **TINY))
     return path

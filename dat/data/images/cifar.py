@@ -1,9 +1,8 @@
 """CIFAR-10 and CIFAR-100 from an official archive in a folder that the user names. Nothing is downloaded.
 
-An archive is taken in its Python layout (files of pickles, each a dict of ``data``, uint8 ``(n, 3072)`` with the three
-channels one after the other, and labels) or in its binary one (records of one label, of CIFAR-100 a coarse and a fine
-one, and 3,072 pixels). Its MD5 is compared with the one that the authors publish before anything of it is read, and
-pickles are read without calling anything but what an array needs.
+An archive is the one for Python: files of pickles, each a dict of ``data``, uint8 ``(n, 3072)`` with the three channels
+one after the other, and labels. Its MD5 is compared with the one that the authors publish before anything of it is
+read, and pickles are read without calling anything but what an array needs.
 """
 
 import hashlib
@@ -29,55 +28,34 @@ PIXELS = 3 * 32 * 32
 
 @dataclass(frozen=True)
 class Archive:
-    """An official archive: its name, its MD5, and the files in it that hold the images to train and to test on.
-
-    ``label`` is where labels are: the key of a pickle, or the place of the byte in a record of ``labels`` bytes.
+    """An official archive: its name, its MD5, the files in it that hold the images to train and to test on, and the
+    key of their labels.
     """
 
     file: str
     md5: str
     train: tuple[str, ...]
     test: tuple[str, ...]
-    label: bytes | int
-    labels: int = 1
+    label: bytes
 
 
-ARCHIVES: dict[CifarName, tuple[Archive, ...]] = {
-    "cifar10": (
-        Archive(
-            file="cifar-10-python.tar.gz",
-            md5="c58f30108f718f92721af3b95e74349a",
-            train=tuple(f"cifar-10-batches-py/data_batch_{i}" for i in range(1, 6)),
-            test=("cifar-10-batches-py/test_batch",),
-            label=b"labels",
-        ),
-        Archive(
-            file="cifar-10-binary.tar.gz",
-            md5="c32a1d4ab5d03f1284b67883e8d87530",
-            train=tuple(f"cifar-10-batches-bin/data_batch_{i}.bin" for i in range(1, 6)),
-            test=("cifar-10-batches-bin/test_batch.bin",),
-            label=0,
-        ),
+ARCHIVES: dict[CifarName, Archive] = {
+    "cifar10": Archive(
+        file="cifar-10-python.tar.gz",
+        md5="c58f30108f718f92721af3b95e74349a",
+        train=tuple(f"cifar-10-batches-py/data_batch_{i}" for i in range(1, 6)),
+        test=("cifar-10-batches-py/test_batch",),
+        label=b"labels",
     ),
-    "cifar100": (
-        Archive(
-            file="cifar-100-python.tar.gz",
-            md5="eb9058c3a382ffc7106e4002c42a8d85",
-            train=("cifar-100-python/train",),
-            test=("cifar-100-python/test",),
-            label=b"fine_labels",
-        ),
-        Archive(
-            file="cifar-100-binary.tar.gz",
-            md5="03b5dce01913d631647c71ecec9e9cb8",
-            train=("cifar-100-binary/train.bin",),
-            test=("cifar-100-binary/test.bin",),
-            label=1,
-            labels=2,
-        ),
+    "cifar100": Archive(
+        file="cifar-100-python.tar.gz",
+        md5="eb9058c3a382ffc7106e4002c42a8d85",
+        train=("cifar-100-python/train",),
+        test=("cifar-100-python/test",),
+        label=b"fine_labels",
     ),
 }
-"""The archives of each set, and the MD5 sums of its page, :data:`HOME`."""
+"""The archive of each set, and the MD5 sums of its page, :data:`HOME`."""
 
 
 def find_archive(name: CifarName, folder: str | None) -> tuple[Archive, Path]:
@@ -85,20 +63,19 @@ def find_archive(name: CifarName, folder: str | None) -> tuple[Archive, Path]:
 
     Raises:
         ValueError: no folder is named.
-        FileNotFoundError: it holds none of the archives.
+        FileNotFoundError: it does not hold it.
     """
-    files = " or ".join(archive.file for archive in ARCHIVES[name])
+    archive = ARCHIVES[name]
     if folder is None:
         raise ValueError(
-            f"data.folder: {name} needs the folder that holds {files}, from {HOME}; data.from_hub=true takes it from "
-            "the Hugging Face hub"
+            f"data.folder: {name} needs the folder that holds {archive.file}, from {HOME}; data.from_hub=true takes it "
+            "from the Hugging Face hub"
         )
-    for archive in ARCHIVES[name]:
-        path = Path(folder) / archive.file
-        if path.is_file():
-            return archive, path
+    path = Path(folder) / archive.file
+    if path.is_file():
+        return archive, path
     found = ", ".join(sorted(path.name for path in Path(folder).glob("*"))[:8]) or "nothing"
-    raise FileNotFoundError(f"data.folder: expected {files} in {folder}, from {HOME}; found {found}")
+    raise FileNotFoundError(f"data.folder: expected {archive.file} in {folder}, from {HOME}; found {found}")
 
 
 def cifar_images(name: CifarName, folder: str | None) -> tuple[LabelledImages, LabelledImages]:
@@ -153,9 +130,8 @@ def _joined(path: Path, files: Mapping[str, bytes], archive: Archive, size: int,
     """The images of several files, one after the other."""
     parts = []
     for name, data in files.items():
-        read = _from_pickle if isinstance(archive.label, bytes) else _from_records
         try:
-            parts.append(read(data, archive))
+            parts.append(_from_pickle(data, archive))
         except (ValueError, KeyError, TypeError, EOFError, IndexError, pickle.UnpicklingError) as error:
             raise ValueError(f"{path}: {name}: expected images and labels, found none ({error})") from error
     images, labels = (torch.cat(column) for column in zip(*parts, strict=True))
@@ -166,17 +142,6 @@ def _joined(path: Path, files: Mapping[str, bytes], archive: Archive, size: int,
         seen = f"{int(labels.min())} to {int(labels.max())}"
         raise ValueError(f"{path}: expected labels from 0 to {classes - 1} in {', '.join(files)}, got {seen}")
     return LabelledImages(images, labels)
-
-
-def _from_records(data: bytes, archive: Archive) -> LabelledImages:
-    record = archive.labels + PIXELS
-    if not data or len(data) % record:
-        raise ValueError(f"{len(data):,} bytes, where a record has {record:,}")
-    records = torch.frombuffer(bytearray(data), dtype=torch.uint8).view(-1, record)
-    place = archive.label
-    return LabelledImages(
-        records[:, archive.labels :].reshape(-1, 3, 32, 32).contiguous(), records[:, int(place)].to(torch.int64)
-    )
 
 
 def _from_pickle(data: bytes, archive: Archive) -> LabelledImages:

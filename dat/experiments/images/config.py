@@ -38,8 +38,8 @@ class ImageSources:
     n_test: int | None = None
     """Test images; null uses all of the set's own test split, or a fifth of the images if it has no test split."""
     folder: str | None = None
-    """Folder with an official archive of CIFAR, in its Python or its binary version, as it is downloaded; or with
-    pictures, a folder for each class, or such folders in the folders train and test."""
+    """Folder with the official archive of CIFAR in its Python version, as it is downloaded; or with pictures, a folder
+    for each class, or such folders in the folders train and test."""
     image_size: int = SIZE
     """Width and height of the pictures of a folder: they are cut to a square, resized, and made colour images."""
     from_hub: bool = False
