@@ -13,11 +13,16 @@ from ..sweeps.sources import labelled
 from ..training.config_io import option_parser, parse_options
 from .reproduce import check_grid_of, of_study, takes_study
 
+ABOUT = (
+    "Tables and figures from the results of one or several grids, finished or not: results.csv of all of them, "
+    "comparison.md (beside published numbers, if there are any) and the figures of the experiment."
+)
+
 
 def plot(prog: str, arguments: Sequence[str], name: str) -> int:
     """``dat plot NAME``."""
     experiment, arguments = of_study(swept(experiment_named(name)), arguments)
-    parser = option_parser(prog=prog, description=experiment.about.get("plot", ""))
+    parser = option_parser(prog=prog, description=ABOUT)
     parser.add_argument(
         "sources",
         metavar="SOURCE",

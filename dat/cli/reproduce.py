@@ -16,10 +16,16 @@ from ..sweeps.study import Study, check_rules, load_study, with_study
 from ..training.config_io import OptionParser, build_parser, parse_config, read_config
 from ..training.configs import value_named
 
+OF_EVERY_GRID = (
+    "Cells that are done are skipped, so the same command continues after Ctrl-C. Writes results.csv, comparison.md "
+    "(beside published numbers, if there are any) and figures/ into the folder."
+)
+
 
 def grid_parser(prog: str, experiment: AnySwept) -> OptionParser:
     """The options of ``dat reproduce NAME``."""
-    parser = build_parser(experiment.Grid, prog=prog, description=experiment.about.get("reproduce", ""))
+    about = f"{experiment.about.get('reproduce', '')} {OF_EVERY_GRID}".lstrip()
+    parser = build_parser(experiment.Grid, prog=prog, description=about)
     takes_study(parser)
     if grids := experiment.scales:
         about = f"Fill the keys with a grid that comes with it: {', '.join(grids)}."

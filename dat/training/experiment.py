@@ -57,7 +57,7 @@ class Experiment(ABC, Generic[Config, Ready]):
     source: str = ""  # FILE.py:CLASS of one in a file of the user's, which is its name in configurations
     name: ClassVar[str]  # on the command line and in configurations
     title: ClassVar[str]  # in prose
-    about: ClassVar[Mapping[str, str]] = {}  # descriptions of its commands: train, reproduce, plot and data
+    about: ClassVar[Mapping[str, str]] = {}  # descriptions of its commands: train, reproduce and data
     Config: ClassVar[type]  # dataclass of a run's configuration
     Sheet: ClassVar[type | None] = None  # of `dat data`: a picture or a file, made by its method draw; None: none
     presets: ClassVar[Mapping[str, Any]] = {}  # named values of the group of keys `model`

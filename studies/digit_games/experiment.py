@@ -167,10 +167,7 @@ class DigitGames(ImageGames[DigitGamesConfig]):
     title = "Relational Games with handwritten digits"
     about: ClassVar = {
         "train": "Train one model on one task between handwritten digits, in a new run folder.",
-        "reproduce": "Accuracy between handwritten digits, of classes trained on and of others. Cells that are done "
-        "are skipped, so the same command continues after Ctrl-C. Writes results.csv, comparison.md and figures/ "
-        "into the folder.",
-        "plot": "Learning curves from the results of one or several grids, finished or not.",
+        "reproduce": "Accuracy between handwritten digits, of classes trained on and of others.",
         "data": "Draw a contact sheet: examples of every task with digits trained on and others.",
     }
     Config = DigitGamesConfig

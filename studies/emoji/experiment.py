@@ -87,7 +87,6 @@ class Emoji(ImageClassification):
     about: ClassVar = {
         "train": "Train one model to classify emoji of one vendor, in a new run folder.",
         "reproduce": "Accuracy on emoji by another vendor and on other emoji. Cells that are done are skipped.",
-        "plot": "Table and figure from the results of one or several grids, finished or not.",
     }
     Config = EmojiConfig
     Grid = EmojiGrid

@@ -143,7 +143,6 @@ class EmojiGames(ImageGames[EmojiGamesConfig]):
     about: ClassVar = {
         "train": "Train one model on one task between emoji, in a new run folder.",
         "reproduce": "Accuracy between emoji trained on and others. Cells that are done are skipped.",
-        "plot": "Table and figure from the results of one or several grids, finished or not.",
     }
     Config = EmojiGamesConfig
     Grid = EmojiGamesGrid

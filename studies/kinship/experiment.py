@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from torch import Tensor, nn
 
 from dat.experiments.sequences.config import in_batches
-from dat.experiments.sequences.experiment import PLOT, SequenceExperiment, sequence_table
+from dat.experiments.sequences.experiment import SequenceExperiment, sequence_table
 from dat.experiments.sequences.problem import HEAD_SCORES, sequence_loss
 from dat.sweeps.table import Axis
 from dat.training.configs import check_seed
@@ -83,10 +83,7 @@ class Kinship(SequenceExperiment[KinshipConfig]):
         "train": "Train a small causal model on chains of at most four family relations, and measure it on longer "
         "ones, new names and noise, in a new run folder. Without options: a DAT, ten minutes.",
         "reproduce": "Accuracy by length of the chain of Transformers with each kind of positions, with a linear gate, "
-        "of DATs and of RCA. --scale tiny takes a minute; --dry_run says how long a grid takes here. Cells that are "
-        "done are skipped, so the same command continues after Ctrl-C. Writes results.csv and comparison.md into the "
-        "folder.",
-        "plot": PLOT,
+        "of DATs and of RCA. --scale tiny takes a minute; --dry_run says how long a grid takes here.",
         "data": "Write stories of several lengths into a picture, with their answers.",
     }
     Config = KinshipConfig

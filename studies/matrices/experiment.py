@@ -48,9 +48,7 @@ class ProgressiveMatrices(SweptExperiment[MatricesConfig, Prepared]):
         "vectors of codes, ten minutes.",
         "reproduce": "Accuracy of Transformers, DATs and nine other models in completing matrices, on values, on rules "
         "by attribute and with noise that they were not trained on. --scale tiny takes a minute; --dry_run says how "
-        "long a grid takes here. Cells that are done are skipped, so the same command continues after Ctrl-C. Writes "
-        "results.csv and comparison.md into the folder.",
-        "plot": "Table from the results of one or several grids, finished or not.",
+        "long a grid takes here.",
         "data": "Draw a matrix of each set, with its answers; the right one is named.",
     }
     Config = MatricesConfig

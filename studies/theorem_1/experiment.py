@@ -337,10 +337,8 @@ class Theorem1(SweptExperiment[Theorem1Config, Prepared]):
         "train": "Train one attention to select an object by a preference that depends on the receiver, and to tell "
         "a relation with what it selected, in a new run folder. Half a minute.",
         "reproduce": "Error of relational attention against width and temperature, beside two controls: 75 runs, "
-        "about half an hour of one core. Cells that are done are skipped, so the same command continues after "
-        "Ctrl-C. Writes results.csv, comparison.md into the folder; with the study its figure and constructed.csv, "
-        "the construction of the proof.",
-        "plot": "Table and figure from the results of one or several grids, finished or not.",
+        "about half an hour of one core. With the study it writes its figure and constructed.csv, too, the "
+        "construction of the proof.",
     }
     Config = Theorem1Config
     Grid = Theorem1Grid

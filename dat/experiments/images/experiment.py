@@ -65,9 +65,7 @@ class ImageClassification(SweptExperiment[ImageConfig, PreparedImages]):
         "archive in --data.folder, and pictures of yours from one with a folder for each class: --data.dataset folder.",
         "reproduce": "Accuracy of Vision Transformers and ViDATs. The defaults are small models on handwritten "
         "digits, a few minutes; --scale tables-1-and-3 and --scale table-4 are the published grids on CIFAR, for a "
-        "GPU. Cells that are done are skipped, so the same command continues after Ctrl-C. Writes results.csv, "
-        "comparison.md (beside the published numbers) and figures/ into the folder.",
-        "plot": "Table and figure from the results of one or several grids, finished or not.",
+        "GPU.",
     }
     Config = ImageConfig
     Grid = ImageGrid

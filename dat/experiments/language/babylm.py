@@ -41,9 +41,7 @@ class BabyLM(LanguageModelling):
         **LanguageModelling.about,
         "reproduce": "Perplexity of BabyLM's two Dual Attention Transformers beside a Transformer, in sizes for a "
         "laptop: learned byte pairs, documents that do not see each other. The defaults are 12 runs, some minutes "
-        "(--dry_run says how long here), on the documentation of Python; --data.path takes a corpus. Cells that are "
-        "done are skipped, so the same command continues after Ctrl-C. Writes results.csv, comparison.md and "
-        "figures/ into the folder.",
+        "(--dry_run says how long here), on the documentation of Python; --data.path takes a corpus.",
     }
     Grid = BabyLMGrid
     scales: ClassVar = {"tiny": BabyLMGrid()}

@@ -35,11 +35,8 @@ class LanguageModelling(SweptExperiment[LanguageConfig, PreparedText]):
         "train": "Train a language model on text, in a new run folder. Without options: a tiny model on the "
         "documentation of Python, byte by byte, in a few minutes.",
         "reproduce": "Perplexity of small language models by length of training, a DAT beside a Transformer. The "
-        "defaults are 12 runs, about a quarter of an hour of one core (--dry_run says how long here); cells that are "
-        "done are skipped, so the same command continues after Ctrl-C. --scale table-5 is the published grid, for a "
-        "GPU. Writes results.csv, comparison.md (beside the published numbers) and figures/ into the folder.",
-        "plot": "Curves of perplexity from the results of one or several grids, finished or not: results.csv of all "
-        "of them, comparison.md and perplexity.png.",
+        "defaults are 12 runs, about a quarter of an hour of one core (--dry_run says how long here); --scale table-5 "
+        "is the published grid, for a GPU.",
         "data": "Make one clean file of text, for data.path, of the texts in folders: of packages that you have "
         "downloaded and unpacked, for instance, or of a corpus of BabyLM (--layout babylm). Spaces at the ends of "
         "lines and empty lines are tidied, and what is there twice is written once.",

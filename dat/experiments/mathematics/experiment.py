@@ -64,11 +64,7 @@ class Mathematics(SweptExperiment[MathematicsConfig, PreparedQuestions]):
         "Without options: a tiny model on linear equations, which are generated first (the extra mathematics), a "
         "minute or two.",
         "reproduce": "Accuracy of answers by length of training, a DAT beside a Transformer. The defaults are 16 runs "
-        "of tiny models, a few minutes (--dry_run says how long here); questions are generated first. Cells that "
-        "are done are skipped, so the same command continues after Ctrl-C. Writes results.csv, comparison.md "
-        "(beside the published numbers) and figures/ into the folder.",
-        "plot": "Accuracy from the results of one or several grids, finished or not: results.csv of all of them, "
-        "comparison.md (beside the published numbers) and accuracy.png.",
+        "of tiny models, a few minutes (--dry_run says how long here); questions are generated first.",
     }
     Config = MathematicsConfig
     Grid = MathematicsGrid

@@ -67,11 +67,7 @@ class RelationalGames(ImageGames[RelationalGamesConfig]):
     title = "Relational Games"
     about: ClassVar = {
         "train": "Train one model on one Relational Games task, in a new run folder.",
-        "reproduce": "Learning curves on Relational Games. The defaults are the published grid; cells that are done "
-        "are skipped, so the same command continues after Ctrl-C. Writes results.csv, comparison.md (beside the "
-        "published numbers) and figures/ into the folder.",
-        "plot": "Learning curves from the results of one or several grids, finished or not: results.csv of all of "
-        "them, comparison.md (beside the published numbers), learning_curves.png and heldout.png.",
+        "reproduce": "Learning curves on Relational Games. The defaults are the published grid.",
         "data": "Draw a contact sheet: examples of every class of every task.",
     }
     Config = RelationalGamesConfig

@@ -103,7 +103,6 @@ sequence_table = partial(
     colours=COLOURS,
 )
 """A table of such an experiment."""
-PLOT = "Table from the results of one or several grids, finished or not."
 
 
 def sequence_axes(tasks: Sequence[str], size: Axis) -> tuple[Axis, ...]:
@@ -129,9 +128,7 @@ class Recall(SequenceExperiment[RecallConfig]):
         "options: a DAT on sequences that repeat, a minute.",
         "reproduce": "Accuracy of a Transformer and of Dual Attention Transformers in recall, copying and state "
         "tracking, and the step at which each learns it. The defaults are 20 short runs, a few minutes (--dry_run "
-        "says how long here). Cells that are done are skipped, so the same command continues after Ctrl-C. Writes "
-        "results.csv and comparison.md into the folder.",
-        "plot": PLOT,
+        "says how long here).",
     }
     Config = RecallConfig
     Grid = RecallGrid
@@ -195,10 +192,7 @@ class Length(SequenceExperiment[LengthConfig]):
         "train": "Train a small causal model to sort or to solve equations, and measure it on longer ones, in a new "
         "run folder. Two minutes.",
         "reproduce": "Accuracy by length of a Transformer and of Dual Attention Transformers in sorting and in linear "
-        "equations, trained on short ones: 20 runs by default (--dry_run says how long here). Cells that are done "
-        "are skipped, so the same command continues after Ctrl-C. Writes results.csv and comparison.md into the "
-        "folder.",
-        "plot": PLOT,
+        "equations, trained on short ones: 20 runs by default (--dry_run says how long here).",
     }
     Config = LengthConfig
     Grid = LengthGrid

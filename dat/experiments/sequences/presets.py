@@ -34,27 +34,19 @@ embeddings of positions, added to those of tokens, in place of rotary positions.
 RECALL_ARMS = ("T", "DAT-symbolic", "DAT-relative", "DAT-frozen", "RCA")
 LENGTH_ARMS = ("T", "DAT-symbolic", "DAT-symbolic-sym", "DAT-clipped", "DAT-clipped-sym")
 
-LABELS = {
-    "T": "Transformer",
-    "T-positions": "Transformer, position embeddings",
-    "DAT-symbolic": "DAT, symbols by content",
-    "DAT-symbolic-sym": "DAT, symbols by content, symmetric relations",
-    "DAT-relative": "DAT, relative symbols",
-    "DAT-clipped": "DAT, relative symbols, clipped",
-    "DAT-clipped-sym": "DAT, relative symbols, clipped, symmetric relations",
-    "DAT-clipped-8": "DAT, relative symbols, clipped at 8",
-    "DAT-frozen": "DAT, random symbol for each position",
-    "RCA": "DAT with RCA heads",
+LOOKS = {
+    "T": ("Transformer", "#8c8c8c"),
+    "T-positions": ("Transformer, position embeddings", "#4d4d4d"),
+    "DAT-symbolic": ("DAT, symbols by content", "#1f6fb4"),
+    "DAT-symbolic-sym": ("DAT, symbols by content, symmetric relations", "#63b0e8"),
+    "DAT-relative": ("DAT, relative symbols", "#2e8b57"),
+    "DAT-clipped": ("DAT, relative symbols, clipped", "#2e8b57"),
+    "DAT-clipped-sym": ("DAT, relative symbols, clipped, symmetric relations", "#8fce9f"),
+    "DAT-clipped-8": ("DAT, relative symbols, clipped at 8", "#e0a000"),
+    "DAT-frozen": ("DAT, random symbol for each position", "#e0a000"),
+    "RCA": ("DAT with RCA heads", "#d1495b"),
 }
-COLOURS = {
-    "T": "#8c8c8c",
-    "T-positions": "#4d4d4d",
-    "DAT-symbolic": "#1f6fb4",
-    "DAT-symbolic-sym": "#63b0e8",
-    "DAT-relative": "#2e8b57",
-    "DAT-clipped": "#2e8b57",
-    "DAT-clipped-sym": "#8fce9f",
-    "DAT-clipped-8": "#e0a000",
-    "DAT-frozen": "#e0a000",
-    "RCA": "#d1495b",
-}
+"""Name in figures and colour."""
+
+LABELS = {name: label for name, (label, _) in LOOKS.items()}
+COLOURS = {name: colour for name, (_, colour) in LOOKS.items()}
