@@ -46,27 +46,16 @@ EPOCHS = 100
 studies/relational_games/PROTOCOL.md."""
 
 
-def check_share(share: float | None, official_folder: str | None) -> None:
-    """Check ``data.independent_share``. Raises ValueError naming it."""
-    expected = "null with data.official_folder" if official_folder else "null or a number between 0 and 1"
-    fits = share is None or (official_folder is None and 0 <= share <= 1)
-    check(fits, "data.independent_share", expected, share)
-
-
 @dataclass(frozen=True)
-class GamesDataConfig:
-    """The images: generated from a seed, or taken from the official files."""
+class GridData:
+    """Images of every cell of a grid."""
 
-    n_train: int = 1000
-    """Training images (pentominoes)."""
-    n_val: int = 5000
-    """Validation images (pentominoes), looked at during training."""
+    n_val: int = 1000
+    """Validation images (pentominoes); in a grid they are measured once, after training."""
     n_test: int = 10000
     """Test images (pentominoes)."""
-    n_heldout: int = 10000
+    n_heldout: int = 5000
     """Images of each held-out object set, hexominoes and stripes, in generated data; official files are used whole."""
-    seed: int | None = None
-    """Seed of the images and of their split; null takes the seed of the run."""
     official_folder: str | None = None
     """Folder with the official npz files; null generates the images."""
     independent_share: float | None = None
@@ -79,9 +68,28 @@ class GamesDataConfig:
     def __post_init__(self) -> None:
         fits = self.canvas is None or self.official_folder is None
         check(fits, "data.canvas", "null with data.official_folder", self.canvas)
-        check_integers(self, "data", "n_train", "n_val", "n_test", "n_heldout", most=MOST_EXAMPLES)
+        check_integers(self, "data", "n_val", "n_test", "n_heldout", most=MOST_EXAMPLES)
+        share, official = self.independent_share, self.official_folder
+        expected = "null with data.official_folder" if official else "null or a number between 0 and 1"
+        fits = share is None or (official is None and 0 <= share <= 1)
+        check(fits, "data.independent_share", expected, share)
+
+
+@dataclass(frozen=True)
+class GamesDataConfig(GridData):
+    """The images: generated from a seed, or taken from the official files."""
+
+    n_train: int = 1000
+    """Training images (pentominoes)."""
+    n_val: int = 5000
+    n_heldout: int = 10000
+    seed: int | None = None
+    """Seed of the images and of their split; null takes the seed of the run."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_integers(self, "data", "n_train", most=MOST_EXAMPLES)
         check_seed(self, "data")
-        check_share(self.independent_share, self.official_folder)
 
     @property
     def n_images(self) -> int:

@@ -5,35 +5,12 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar
 
 from ...sweeps.grid import Cell, GridConfig
-from ...training.configs import MOST_EXAMPLES, LoopConfig, OptimConfig, check, check_integers
-from .config import EPOCHS, TASK_NAMES, GamesDataConfig, GamesModelConfig, RelationalGamesConfig, Task, check_share
+from ...training.configs import MOST_EXAMPLES, LoopConfig, OptimConfig, check
+from .config import EPOCHS, TASK_NAMES, GamesDataConfig, GamesModelConfig, GridData, RelationalGamesConfig, Task
 from .presets import COMPARISON, PRESETS
 
 SIZES = tuple(range(250, 2501, 250))
 MATCH_PATTERN_SIZES = tuple(range(5000, 25001, 2500))
-
-
-@dataclass(frozen=True)
-class GridData:
-    """Images of every cell."""
-
-    n_val: int = 1000
-    """Validation images (pentominoes); measured once, after training."""
-    n_test: int = 10000
-    """Test images (pentominoes)."""
-    n_heldout: int = 5000
-    """Images of each held-out object set, in generated data."""
-    official_folder: str | None = None
-    """Folder with the official npz files; null generates the images."""
-    independent_share: float | None = None
-    """Share of independent draws among the non-matching objects of same, occurs and xoccurs, the others being near
-    misses; null takes the task's own, 0 for same and 1/2 for the others."""
-    canvas: int | None = None
-    """Side in pixels of a canvas on which objects lie at free positions; null puts them into the cells of a grid."""
-
-    def __post_init__(self) -> None:
-        check_integers(self, "data", "n_val", "n_test", "n_heldout", most=MOST_EXAMPLES)
-        check_share(self.independent_share, self.official_folder)
 
 
 @dataclass(frozen=True)
