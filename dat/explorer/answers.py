@@ -10,8 +10,9 @@ from .image_cards import image_card
 from .images import IMAGE_BYTES, ImageSession
 from .opening import Explored
 from .patching import patching
-from .requests import TEXT_BYTES, Answer, Json, text_of
-from .session import Session
+from .questions import QuestionSession
+from .requests import TEXT_BYTES, Answer, Json, Malformed, text_of
+from .session import Session, TextSession
 from .streaming import generated
 from .switches import switch_effects
 from .writes import written
@@ -25,7 +26,9 @@ def answers_of(session: Explored) -> Mapping[str, Answer]:
     if isinstance(session, ImageSession):
         found = _of_images(session)
     else:
-        found = {"/record": Answer(lambda request: {"recording": session.packed(text_of(request))})}
+        found = {"/record": Answer(lambda request: {"recording": _recorded(session, request)})}
+        if isinstance(session, TextSession):
+            found["/maps"] = Answer(session.maps)
         found |= _of_language(session) if isinstance(session, Session) else {}
     if isinstance(session, ABLATED):
         most = IMAGE_BYTES if isinstance(session, ImageSession) else TEXT_BYTES
@@ -61,6 +64,13 @@ def model_facts(session: Explored) -> Json:
             for name in dict.fromkeys([*counts, *flops])
         ],
     }
+
+
+def _recorded(session: TextSession | QuestionSession, request: Json) -> Json:
+    text, layers = text_of(request), request.get("layers", [])
+    if not isinstance(layers, list) or not all(isinstance(layer, str) for layer in layers):
+        raise Malformed("The request needs names of layers.")
+    return session.packed(text, layers) if isinstance(session, TextSession) else session.packed(text)
 
 
 def _of_language(session: Session) -> Mapping[str, Answer]:

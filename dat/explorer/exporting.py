@@ -23,7 +23,7 @@ from .opening import Explored
 from .patching import patched
 from .recording import Recording
 from .requests import Json
-from .session import Session
+from .session import Session, TextSession
 from .streaming import collected, map_of_step, maps_of
 from .switches import Switch, switch_effects
 from .view_state import SWITCH_CODES, View, heads_of, named_heads, within
@@ -83,7 +83,10 @@ class Exporter:
     def page(self) -> Page:
         """The page, with the answers that the view shows."""
         kept = {} if self._answer is None else {self._answer[0]: self._answer[1]}
-        recording = self.session.packed(self.source)
+        if isinstance(self.session, TextSession):
+            recording = self.session.packed(self.source, [self.view.layer])
+        else:
+            recording = self.session.packed(self.source)
         return page_html(recording, kept=kept, view=self.view.fragment, command=self.command, caption=self.caption)
 
     @property

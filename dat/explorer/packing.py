@@ -9,7 +9,7 @@ Shapes: F maps, H heads, R relations, N receivers, M senders, p width of a query
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -19,6 +19,7 @@ from torch import Tensor
 from .._numpy import np
 from .factors import ScoreFactors, Visible
 from .recording import RecordedHeads, Recording
+from .requests import Json
 
 Bits = Literal[8, 16, 32]
 BITS: tuple[Bits, ...] = (8, 16, 32)
@@ -28,6 +29,9 @@ STEPS = 255
 
 LARGEST_ERROR = 1.0
 """Steps by which no value that is drawn from packed factors may be wrong."""
+
+WHOLE = 6 << 20
+"""Bytes of factors up to which a page of a server gets them all at once."""
 
 _INTEGERS = {8: torch.int8, 16: torch.int16}
 _NAMES = {torch.uint8: "u1", torch.int8: "i1", torch.int16: "i2", torch.int32: "i4", torch.float32: "f4"}
@@ -75,17 +79,26 @@ class PackedRows:
         packed: dict[str, Any] = {"values": packed_array(self.values)}
         return packed if self.scales is None else {**packed, "scales": packed_array(self.scales)}
 
+    def of_map(self, share: float) -> PackedRows:
+        """Those of one map, by the share of all maps that stand before it, as keys may be of several."""
+        at = slice(place := int(share * len(self.values)), place + 1)
+        return PackedRows(self.values[at], None if self.scales is None else self.scales[at])
 
-def packed_factors(factors: ScoreFactors, bits: Bits) -> tuple[ScoreFactors, dict[str, Any]]:
-    """Factors as a page will read them, and their JSON."""
+
+FactorRows = Mapping[str, PackedRows]
+"""Rows of the ``queries``, ``keys`` and perhaps ``offsets`` of factors."""
+
+
+def packed_factors(factors: ScoreFactors, bits: Bits) -> tuple[ScoreFactors, FactorRows, dict[str, Any]]:
+    """Factors as a page will read them, their rows, and a JSON that has only the shapes of these."""
     rows = {"queries": PackedRows.of(factors.queries, bits), "keys": PackedRows.of(factors.keys, bits)}
     if factors.offsets is not None:
         rows["offsets"] = PackedRows.of(factors.offsets, bits)
     packed: dict[str, Any] = {"activation": factors.activation, "bits": bits}
-    packed |= {name: found.json() for name, found in rows.items()}
+    packed |= {name: {"shape": list(found.values.shape)} for name, found in rows.items()}
     if factors.normalisers is not None:
         packed["normalisers"] = packed_array(factors.normalisers.float())
-    return replace(factors, **{name: found.unpacked for name, found in rows.items()}), packed
+    return replace(factors, **{name: found.unpacked for name, found in rows.items()}), rows, packed
 
 
 @dataclass(frozen=True)
@@ -150,18 +163,52 @@ def _steps(error: Tensor, most: Tensor) -> float:
 
 @dataclass(frozen=True)
 class Packed:
-    """A recording as JSON.
+    """A recording as JSON: objects that only hold strings, numbers, lists and objects.
 
     Attributes:
-        json: an object that only holds strings, numbers, lists and objects.
+        outline: all but the rows of factors, of which it has the shapes.
+        rows: of the factors of all heads, in order, by ``weights``, ``relations`` and ``assignment``.
         error: bound on the error of any value of any map from rounding its factors, in steps of the colour scale; for
             weights of a symbol library the largest error.
         bits: most bits that a factor takes.
     """
 
-    json: dict[str, Any]
+    outline: Json
+    rows: Sequence[Mapping[str, FactorRows]]
     error: float
     bits: int
+
+    @property
+    def size(self) -> int:
+        """Bytes of all rows."""
+        return sum(one.values.nbytes for heads in self.rows for rows in heads.values() for one in rows.values())
+
+    @property
+    def json(self) -> Json:
+        """The whole recording."""
+        return self.of_layers({one["layer"] for one in self.outline["heads"]})
+
+    def of_layers(self, layers: Collection[str]) -> Json:
+        """The outline, with the rows of some layers."""
+
+        def filled(heads: Json, found: Mapping[str, FactorRows]) -> Json:
+            rows = {name: {part: one.json() for part, one in parts.items()} for name, parts in found.items()}
+            return {**heads, **{name: {**heads[name], **parts} for name, parts in rows.items()}}
+
+        pairs = zip(self.outline["heads"], self.rows, strict=True)
+        return {**self.outline, "heads": [filled(*one) if one[0]["layer"] in layers else one[0] for one in pairs]}
+
+    def maps(self, heads: int, name: str, numbers: Sequence[int]) -> list[Json]:
+        """The rows of single maps, each with the keys that are its own.
+
+        Raises:
+            IndexError, KeyError: if there are no such heads, factors or maps.
+        """
+        rows = self.rows[heads][name]
+        count = len(rows["queries"].values)
+        if not all(0 <= number < count for number in numbers):
+            raise IndexError(f"maps: expected numbers from 0 to {count - 1}")
+        return [{part: one.of_map(number / count).json() for part, one in rows.items()} for number in numbers]
 
 
 def pack(recording: Recording, bits: Bits | None = None) -> Packed:
@@ -177,38 +224,37 @@ def pack(recording: Recording, bits: Bits | None = None) -> Packed:
     if bits not in (None, *BITS):
         raise ValueError(f"bits: expected one of {', '.join(map(str, BITS))}, or None, got {bits!r}")
     found = [_packed_heads(heads, BITS if bits is None else (bits,)) for heads in recording.heads]
-    errors = [error for _, error in found]
-    most = max((factors["bits"] for json, _ in found for factors in (json["weights"], json["relations"]) if factors))
-    worst = max(errors, default=0.0)
-    json = {
+    most = max((factors["bits"] for json, *_ in found for factors in (json["weights"], json["relations"]) if factors))
+    worst = max((error for *_, error in found), default=0.0)
+    outline = {
         "format": 1,
         "title": recording.title,
         "facts": {**recording.facts, "error": f"at most {worst:.2g} of {STEPS} colour steps"},
         "sequences": {name: list(labels) for name, labels in recording.sequences.items()},
-        "heads": [json for json, _ in found],
+        "heads": [json for json, *_ in found],
         "reads": recording.reads,
     }
-    return Packed(json, worst, most)
+    return Packed(outline, [rows for _, rows, _ in found], worst, most)
 
 
-def _packed_heads(heads: RecordedHeads, choices: Sequence[Bits]) -> tuple[dict[str, Any], float]:
+def _packed_heads(heads: RecordedHeads, choices: Sequence[Bits]) -> tuple[Json, dict[str, FactorRows], float]:
     factors = {name: getattr(heads, name) for name in ("weights", "relations")}
     if heads.relations is not None and len(choices) > 1:
         choices = choices[1:]  # 8 bits have not been seen to suffice for relations
     bits, *more = choices
     found = {name: packed_factors(one, bits) for name, one in factors.items() if one is not None}
-    ranges, error = measured(heads, {name: drawn for name, (drawn, _) in found.items()})
+    ranges, error = measured(heads, {name: drawn for name, (drawn, *_) in found.items()})
     if more and not error <= LARGEST_ERROR:
         return _packed_heads(heads, more)
-    visible = heads.visible
-    json: dict[str, Any] = {
+    visible, rows = heads.visible, {name: one for name, (_, one, _) in found.items()}
+    json: Json = {
         "layer": heads.layer,
         "kind": heads.kind,
         "receivers": heads.receivers,
         "senders": heads.senders,
         "first": packed_array(visible.first.int()),
         "last": packed_array(visible.last.int()),
-        **{name: found[name][1] if name in found else None for name in factors},
+        **{name: found[name][2] if name in found else None for name in factors},
         "relation_of_head": heads.relation_of_head,
         "mediators": list(heads.mediators),
         "messages": _arrays(heads.message_norms),
@@ -217,21 +263,21 @@ def _packed_heads(heads: RecordedHeads, choices: Sequence[Bits]) -> tuple[dict[s
     }
     json |= _arrays({"relation_products": heads.relation_products, "sender_norms": heads.sender_norms})
     if heads.assignment is not None:
-        json["assignment"], of_symbols = _assignment(heads.assignment, max(16, choices[0]))
+        json["assignment"], rows["assignment"], of_symbols = _assignment(heads.assignment, max(16, choices[0]))
         error = max(error, of_symbols)
-    return json, error
+    return json, rows, error
 
 
-def _assignment(assignment: ScoreFactors, bits: Bits) -> tuple[dict[str, Any], float]:
-    """The JSON of the weights of symbols, and the error of what is drawn from it."""
+def _assignment(assignment: ScoreFactors, bits: Bits) -> tuple[Json, FactorRows, float]:
+    """The JSON of the weights of symbols and its rows, and the error of what is drawn from them."""
     n, k = assignment.receivers, assignment.keys.shape[1]
-    drawn, packed = packed_factors(assignment, bits)
+    drawn, rows, packed = packed_factors(assignment, bits)
     whole, worst, usage = Visible.whole(n, k), 0.0, torch.zeros(assignment.maps, k)
     for start, stop in assignment.blocks(k):
         ours, theirs = (factors.values(start, stop, whole) for factors in (assignment, drawn))
         worst = max(worst, float(((ours - theirs).abs() / ours.amax((1, 2), keepdim=True)).max()) * STEPS)
         usage += ours.sum(1) / n
-    return {**packed, **_arrays({"usage": usage})}, worst
+    return {**packed, **_arrays({"usage": usage})}, rows, worst
 
 
 def _arrays(found: Mapping[str, Tensor | None]) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 import copy
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,10 +16,12 @@ from dual_attention.model_analysis.sites import LayerChoice, choose_sites
 from dual_attention.model_analysis.views.tokens import token_labels
 
 from ..checkpoints import Checkpoint
+from . import packing
 from .memory import check_recording_fits
-from .packing import Bits, pack
+from .packing import Bits, Packed, pack
 from .recording import Recording, record
-from .requests import Json
+from .requests import Json, Malformed, text_of
+from .view_state import short_layer
 
 DEFAULT_TEXT = (
     "The relation between two objects is not a property of either. The cat sat on the mat; the dog sat on the log."
@@ -68,6 +70,8 @@ class TextSession(ModelSession):
     tokenizer: Tokenizer
     title: str
     facts: Mapping[str, str] = field(default_factory=dict)
+    _large: list[tuple[str, Packed]] = field(default_factory=list, repr=False, compare=False)
+    _again: Any = field(default_factory=threading.Lock, repr=False, compare=False)
 
     @property
     def default(self) -> str:
@@ -117,9 +121,40 @@ class TextSession(ModelSession):
             about = {"title": self.title, "facts": facts, "reads": "text", "layers": self.layers}
             return record(model, lambda: model(x), {"tokens": labels}, **about)
 
-    def packed(self, text: str) -> Json:
-        """The recording of a text as JSON; errors as :meth:`tokens`."""
-        return {**pack(self.record(text), self.bits).json, "source": text}
+    def packed(self, text: str, layers: Collection[str] = ()) -> Json:
+        """The recording of a text as JSON; errors as :meth:`tokens`.
+
+        Args:
+            layers: of a large recording, of more than :data:`~.packing.WHOLE`, those whose maps are in it, by name or
+                as addresses have them, the first if there are none of these; without, a page asks :meth:`maps` for
+                each. All if layers were chosen for the session.
+        """
+        found = self._packed(text)
+        if found.size <= packing.WHOLE:
+            return {**found.json, "source": text}
+        self._large[:] = [(text, found)]
+        if not layers:
+            return {**found.outline, "source": text, "large": True}
+        names = list(dict.fromkeys(heads["layer"] for heads in found.outline["heads"]))
+        if self.layers is None:
+            names = [name for name in names if name in layers or short_layer(name) in layers] or names[:1]
+        json = found.of_layers(names)
+        return {**json, "facts": {**json["facts"], "maps": f"of {', '.join(names)} only"}, "source": text}
+
+    def maps(self, request: Mapping[str, Any]) -> Json:
+        """Maps of a recording: of its ``text``, ``heads`` by place, the ``name`` of factors, and ``numbers``."""
+        text, numbers = text_of(request), request.get("numbers")
+        with self._again:  # the last large one is kept, and many maps are asked for at a time
+            if [text] != [kept for kept, _ in self._large]:
+                self._large[:] = [(text, self._packed(text))]
+            [(_, found)] = self._large
+        try:
+            return {"maps": found.maps(request["heads"], request["name"], list(numbers or ()))}
+        except (IndexError, KeyError, TypeError) as error:
+            raise Malformed("The request names no maps of this text.") from error
+
+    def _packed(self, text: str) -> Packed:
+        return pack(self.record(text), self.bits)
 
 
 @dataclass(frozen=True)

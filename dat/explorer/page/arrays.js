@@ -2,7 +2,7 @@
 
 /** @typedef {{ type: string, shape: number[], data: string }} Packed An array, as Python packs it. */
 /** @typedef {(Uint8Array | Int8Array | Int16Array | Int32Array | Float32Array) & { shape: number[] }} Values */
-/** @typedef {{ values: Packed, scales: Packed | null }} PackedRows A factor: integers, and a scale of each row. */
+/** @typedef {{ values?: Packed, scales?: Packed | null, shape?: number[] }} PackedRows A factor: integers, and a scale of each row; or its shape. */
 
 const TYPES = { u1: Uint8Array, i1: Int8Array, i2: Int16Array, i4: Int32Array, f4: Float32Array };
 
@@ -16,34 +16,53 @@ export function unpacked(packed) {
   return values;
 }
 
-// A factor (maps, rows, width). A map of it becomes floating point when it is first used; the last few are kept.
+const MOST_READY = 12e6; // bytes of maps in floating point that are kept, of all factors
+/** @type {Map<string, Float32Array>} */
+const ready = new Map();
+let made = 0, kept = 0;
+
+function drop(name) {
+  kept -= ready.get(name)?.byteLength || 0;
+  ready.delete(name);
+}
+
+// A factor (maps, rows, width). A map of it becomes floating point when it is first used; the last used are kept. Of a large
+// recording there is only the shape, and maps are given one by one.
 export class Rows {
   maps; rows; width;
 
   /** @param {PackedRows} packed */
   constructor(packed) {
-    this.values = unpacked(packed.values);
+    this.values = packed.values ? unpacked(packed.values) : null;
     this.scales = packed.scales ? unpacked(packed.scales) : null;
-    [this.maps, this.rows, this.width] = this.values.shape;
-    this.ready = new Map();
+    [this.maps, this.rows, this.width] = packed.shape || this.values.shape;
+    this.name = made++;
   }
 
-  /** @type {(number: number) => Float32Array} */
+  /** @type {(number: number) => Float32Array | null} */
   map(number) {
-    let found = this.ready.get(number);
-    if (!found) {
-      const size = this.rows * this.width;
-      found = new Float32Array(this.values.subarray(number * size, (number + 1) * size));
-      if (this.scales) {
-        for (let row = 0; row < this.rows; row++) {
-          const scale = this.scales[number * this.rows + row];
-          for (let place = row * this.width; place < (row + 1) * this.width; place++) found[place] *= scale;
-        }
-      }
-    }
-    this.ready.delete(number); // the last used is the last to go
-    this.ready.set(number, found);
-    if (this.ready.size > 24) this.ready.delete(this.ready.keys().next().value);
+    const found = ready.get(`${this.name}:${number}`) || (this.values && this.floats(this.values, this.scales, number));
+    if (found) this.keep(number, found);
+    return found || null;
+  }
+
+  /** @type {(number: number, packed: PackedRows) => Float32Array} */
+  give(number, packed) {
+    return this.keep(number, this.floats(unpacked(packed.values), packed.scales ? unpacked(packed.scales) : null, 0));
+  }
+
+  floats(values, scales, place) {
+    const size = this.rows * this.width, found = new Float32Array(values.subarray(place * size, (place + 1) * size));
+    if (scales) for (let at = 0; at < size; at++) found[at] *= scales[place * this.rows + Math.floor(at / this.width)];
+    return found;
+  }
+
+  keep(number, found) {
+    const name = `${this.name}:${number}`;
+    drop(name); // the last used is the last to go
+    ready.set(name, found);
+    kept += found.byteLength;
+    while (kept > MOST_READY && ready.size > 1) drop(ready.keys().next().value);
     return found;
   }
 }

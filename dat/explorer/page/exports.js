@@ -24,6 +24,7 @@ export const fileName = (title, ending) => `${title.replace(/[^\w.]+/g, "-").rep
 /** @param {MapView} view */
 export function pairRows(view) {
   const { r0, r1, c0, c1 } = view.window, { map, labels } = view;
+  if (!map.ready) throw new Error("The map is still on its way; save it when it is drawn.");
   if ((r1 - r0) * (c1 - c0) > MOST_NUMBERS) throw new Error("CSV: too many pairs are in view; make the map larger first");
   const rows = [], row = new Float32Array(c1 - c0);
   for (let i = r0; i < r1; i++) {
@@ -40,7 +41,7 @@ export function pairRows(view) {
 /** @param {MapView} view */
 export function pairDrawing(view) {
   const { r0, r1, c0, c1 } = view.window, { map, labels, look } = view, rows = r1 - r0, columns = c1 - c0;
-  if (map.most === null) throw new Error("The map is still being measured; save it when it is drawn.");
+  if (map.most === null || !map.ready) throw new Error("The map is still being measured; save it when it is drawn.");
   const pool = rows * columns > MOST_FIELDS ? Math.ceil(Math.max(rows, columns) / LONGEST) : 1, [high, wide] = [Math.ceil(rows / pool), Math.ceil(columns / pool)];
   const note = pool > 1 ? `Each pixel is the strongest of ${pool} × ${pool} pairs.` : "", shown = { receivers: labels.receivers.slice(r0, r1), senders: labels.senders.slice(c0, c1) };
   return mapDrawing(map.title, shown, { values: pooled(map, r0, r1, c0, c1, high, wide), high, wide }, map, look, note);
@@ -77,7 +78,7 @@ function pageWith(data) {
 /** @type {(kind: string, page: any, explorer: Explorer) => Promise<void>} */
 export async function saveAs(kind, page, explorer) {
   const { theme } = explorer.look, name = fileName(page.exported.title, kind);
-  if (kind === "html") return save(name, new Blob([pageWith(explorer.contents)], { type: "text/html" }));
+  if (kind === "html") return save(name, new Blob([pageWith(await explorer.contents())], { type: "text/html" }));
   if (kind === "csv") {
     const { headings, rows } = page.exported.numbers();
     return save(name, new Blob([csvOfRows(headings, rows)], { type: "text/csv" }));

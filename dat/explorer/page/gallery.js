@@ -22,7 +22,7 @@ export class Gallery {
         if (!entry.isIntersecting) continue;
         this.seen.unobserve(entry.target);
         const thumb = this.thumbs.find((one) => one.button === entry.target);
-        if (thumb) work.add(() => this.paint(thumb), false);
+        if (thumb) thumb.map.whenReady(() => work.add(() => this.paint(thumb), false));
       }
     }, { root: null });
     list.addEventListener("keydown", (event) => {
@@ -90,6 +90,7 @@ export class Gallery {
         thumb.values.set(pooled(map, i, i + 1, 0, map.m, 1, thumb.columns), row * thumb.columns);
       }
     }
+    map.letGo(); // of many
     this.colour(thumb);
   }
 

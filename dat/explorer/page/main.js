@@ -24,7 +24,7 @@ import { WritesPage } from "./writes.js";
 /**
  * @typedef {{
  *   title: string, facts: Record<string, string>, sequences: Record<string, string[]>, heads: Heads[],
- *   reads: string, source?: string | null, image?: any,
+ *   reads: string, source?: string | null, image?: any, large?: boolean,
  * }} Recording
  */
 
@@ -101,7 +101,11 @@ export class Explorer {
     if (state !== this.state) return; // Back was pressed meanwhile
     this.packed = data;
     this.tabs = all("nav button");
-    this.recording = { ...data, heads: data.heads.map((packed, place) => new Heads(packed, place)) };
+    this.recording = { ...data, heads: data.heads.map((packed, place) => new Heads(packed, place, data.large ? (name, numbers) => this.maps(data.source, place, name, numbers) : null)) };
+    if (data.large) { // what is read of it is kept, and no more
+      this.packed = { ...data, heads: null };
+      get("data").textContent = "";
+    }
     for (const page of new Set(Object.values(this.pages))) page.load(this.recording);
     get("title").textContent = data.title;
     document.title = data.title;
@@ -114,6 +118,16 @@ export class Explorer {
     Object.assign(state, { text, weights: data.facts.weights || "", own: data.source === null ? 1 : 0 });
     this.show();
     this.remember();
+  }
+
+  // Maps of a large recording.
+  async maps(text, heads, name, numbers) {
+    try {
+      return (await this.server.ask("maps", { text, heads, name, numbers })).maps;
+    } catch (error) {
+      this.complain(error.message);
+      throw error;
+    }
   }
 
   // Show another text, or image.
@@ -140,9 +154,11 @@ export class Explorer {
     return fragmentOf({ ...this.state, page: this.page });
   }
 
-  // What a file of this page holds.
-  get contents() {
-    return { recording: this.packed, server: null, kept: this.kept, state: this.view, citation: this.citation };
+  // What a file of this page holds: of a large recording, the maps of the layers that are seen.
+  async contents() {
+    const { source, large } = this.packed, pinned = this.state.pinned && stateOf(this.state.pinned).layer;
+    const recording = large ? (await this.server.ask("record", { text: source, layers: [this.state.layer, ...(pinned ? [pinned] : [])] })).recording : this.packed;
+    return { recording, server: null, kept: this.kept, state: this.view, citation: this.citation };
   }
 
   // -- state ---------------------------------------------------------------------------------------------------------

@@ -23,8 +23,17 @@ const ACTIVATIONS = {
 const MAY_BE_NEGATIVE = ["identity", "tanh", "gelu", "gelu_erf", "silu"];
 
 // Activated inner products: heads' attention weights, or relations.
+/** @typedef {{ q: Float32Array, k: Float32Array, t: Float32Array | null }} Part What a map is computed from. */
+
 class Factors {
-  constructor(packed) {
+  /** @type {Map<number, Promise<Part>>} */
+  coming = new Map();
+  /** @type {number[]} */
+  asked = [];
+
+  // ask: for maps by number, of a recording of which there is an outline only
+  constructor(packed, ask = null) {
+    this.ask = ask;
     this.queries = new Rows(packed.queries);
     this.keys = new Rows(packed.keys);
     this.offsets = packed.offsets ? new Rows(packed.offsets) : null;
@@ -34,12 +43,50 @@ class Factors {
     this.maps = this.queries.maps;
   }
 
+  // Whether maps are here, or can be had.
+  get here() {
+    return Boolean(this.queries.values || this.ask);
+  }
+
+  // What a map is computed from, unless it has to be asked for.
+  /** @type {(number: number) => Part | null} */
+  part(number) {
+    const keys = this.queries.values ? Math.floor((number * this.keys.maps) / this.maps) : number;
+    const q = this.queries.map(number), k = this.keys.map(keys), t = this.offsets && this.offsets.map(number);
+    return q && k && (t || !this.offsets) ? { q, k, t } : null;
+  }
+
+  // The same once it is here; all maps of a moment are asked for together.
+  /** @type {(number: number) => Promise<Part>} */
+  async load(number) {
+    const found = this.part(number);
+    if (found) return found;
+    if (!this.coming.has(number)) {
+      this.asked.push(number);
+      this.answer ||= Promise.resolve().then(() => this.takeAsked());
+      this.coming.set(number, this.answer.then((parts) => parts.get(number)));
+    }
+    return this.coming.get(number);
+  }
+
+  async takeAsked() {
+    const numbers = this.asked;
+    this.asked = [];
+    this.answer = null;
+    try {
+      const maps = await this.ask(numbers);
+      return new Map(numbers.map((number, place) => {
+        const { queries, keys, offsets } = maps[place];
+        return [number, { q: this.queries.give(number, queries), k: this.keys.give(number, keys), t: this.offsets && this.offsets.give(number, offsets) }];
+      }));
+    } finally {
+      for (const number of numbers) this.coming.delete(number);
+    }
+  }
+
   // Values of receivers r0 to r1 and senders c0 to c1, row by row; pairs outside [first, last) are skipped.
-  fill(number, visible, r0, r1, c0, c1, out) {
-    const width = this.queries.width, columns = c1 - c0;
-    const q = this.queries.map(number);
-    const k = this.keys.map(Math.floor((number * this.keys.maps) / this.maps));
-    const t = this.offsets ? this.offsets.map(number) : null;
+  fill(number, visible, r0, r1, c0, c1, out, part = this.part(number)) {
+    const width = this.queries.width, columns = c1 - c0, { q, k, t } = part;
     const span = t ? this.offsets.width : 0, reach = (span - 1) / 2;
     const softmax = this.activation === "softmax", act = ACTIVATIONS[this.activation];
     const identity = this.activation === "identity";
@@ -58,8 +105,8 @@ class Factors {
 }
 
 // Weights of the symbols of a library: a map of tokens and symbols for each part.
-function assignmentOf(packed) {
-  const usage = unpacked(packed.usage), weights = new Factors(packed), { rows } = weights.queries;
+function assignmentOf(packed, ask) {
+  const usage = unpacked(packed.usage), weights = new Factors(packed, ask), { rows } = weights.queries;
   return { usage, weights, visible: { first: new Int32Array(rows), last: new Int32Array(rows).fill(usage.shape[1]) } };
 }
 
@@ -72,15 +119,17 @@ export const isNamed = (layer, name) => name === layer || name === shortOf(layer
 
 // Heads of one kind in one layer.
 export class Heads {
-  constructor(packed, place) {
+  /** @type {(packed: any, place: number, ask?: ((name: string, numbers: number[]) => Promise<any[]>) | null) => void} */
+  constructor(packed, place, ask = null) {
+    const asks = (name) => ask && ((numbers) => ask(name, numbers));
     this.place = place;
     this.layer = packed.layer;
     this.kind = packed.kind;
     this.receivers = packed.receivers;
     this.senders = packed.senders;
     this.visible = { first: unpacked(packed.first), last: unpacked(packed.last) };
-    this.weights = packed.weights ? new Factors(packed.weights) : null; // null where nothing is attended
-    this.relations = packed.relations ? new Factors(packed.relations) : null;
+    this.weights = packed.weights ? new Factors(packed.weights, asks("weights")) : null; // null where nothing is attended
+    this.relations = packed.relations ? new Factors(packed.relations, asks("relations")) : null;
     this.relationOfHead = packed.relation_of_head;
     const arrays = (found) => Object.fromEntries(Object.entries(found).map(([name, x]) => [name, unpacked(x)]));
     this.ranges = arrays(packed.ranges);
@@ -88,13 +137,18 @@ export class Heads {
     this.relationProducts = packed.relation_products ? unpacked(packed.relation_products) : null;
     this.found = new Map(); // largest values of maps that Python did not measure
     this.senderNorms = packed.sender_norms ? unpacked(packed.sender_norms) : null;
-    this.assignment = packed.assignment ? assignmentOf(packed.assignment) : null;
+    this.assignment = packed.assignment ? assignmentOf(packed.assignment, asks("assignment")) : null;
     this.mediators = packed.mediators;
     this.error = packed.error;
   }
 
   get title() {
     return `${this.layer} · ${this.kind}`;
+  }
+
+  // Whether its maps are here, or can be had: a file of a large recording holds those of some layers.
+  get here() {
+    return (this.weights || this.relations).here;
   }
 
   get short() {
@@ -144,6 +198,44 @@ export class PairMap {
     this.diverging = (relation === null || this.view !== "contribution") && activations.some((name) => MAY_BE_NEGATIVE.includes(name));
     this.key = [heads.place, relation, this.through ? this.head : "", this.view].join(":");
     this.end = null; // of its scale, if that is not its own
+    /** @type {Part[] | null} */
+    this.held = null;
+  }
+
+  // Heads through which it is seen.
+  get used() {
+    const raw = this.relation !== null && this.view === "raw";
+    return raw ? [] : this.relation === null || this.view === "attended" ? [this.head] : [...Array(this.heads.count).keys()];
+  }
+
+  // Factors and numbers of the maps that it is computed from: the relation, and attention of heads.
+  get needs() {
+    const { relations, weights } = this.heads, own = this.relation === null ? [] : [{ factors: relations, number: this.relation }];
+    return [...own, ...this.used.map((number) => ({ factors: weights, number }))];
+  }
+
+  // Whether it can be computed; what that takes is held until it is let go.
+  get ready() {
+    if (!this.held) {
+      const parts = this.needs.map(({ factors, number }) => factors.part(number));
+      if (parts.every(Boolean)) this.held = parts;
+    }
+    return this.held !== null;
+  }
+
+  // Do something as soon as it can be computed.
+  /** @type {(then: () => void) => void} */
+  whenReady(then) {
+    if (this.ready) return then();
+    Promise.all(this.needs.map(({ factors, number }) => factors.load(number))).then((parts) => {
+      this.held = parts;
+      then();
+    }, () => {}); // whoever asked has complained
+    return undefined;
+  }
+
+  letGo() {
+    this.held = null;
   }
 
   // The largest value of the map; null until it has been measured.
@@ -170,6 +262,7 @@ export class PairMap {
     };
     this.visit(keep, urgent, () => {
       found.set(this.key, { urgent, most });
+      if (!urgent) this.letGo();
       then();
     });
   }
@@ -187,7 +280,7 @@ export class PairMap {
       if (row < this.n) return work.add(some, urgent);
       then();
     };
-    work.add(some, urgent);
+    this.whenReady(() => work.add(some, urgent));
   }
 
   // The pair to begin with: the strongest, of all or of a receiver. A token with itself and the first sender, on which
@@ -220,21 +313,20 @@ export class PairMap {
 
   // Values of a block, row by row; hidden pairs are not numbers.
   fill(r0, r1, c0, c1, out) {
-    const size = (r1 - r0) * (c1 - c0), { heads } = this;
+    const size = (r1 - r0) * (c1 - c0), { heads } = this, held = this.ready ? this.held : null;
     out.fill(NaN, 0, size);
     if (this.relation === null || this.view === "raw") {
       const factors = this.relation === null ? heads.weights : heads.relations;
-      factors.fill(this.relation === null ? this.head : this.relation, heads.visible, r0, r1, c0, c1, out);
+      factors.fill(this.relation === null ? this.head : this.relation, heads.visible, r0, r1, c0, c1, out, held[0]);
       if (this.view !== "contribution") return;
       const norms = heads.senderNorms, start = this.head * this.m;
       for (let place = 0; place < size; place++) out[place] *= norms[start + c0 + (place % (c1 - c0))];
       return;
     }
-    heads.relations.fill(this.relation, heads.visible, r0, r1, c0, c1, out);
-    const used = this.view === "attended" ? [this.head] : [...Array(heads.count).keys()];
-    const alphas = used.map((head, number) => {
+    heads.relations.fill(this.relation, heads.visible, r0, r1, c0, c1, out, held[0]);
+    const alphas = this.used.map((head, number) => {
       if (!(scratch[number]?.length >= size)) scratch[number] = new Float32Array(size);
-      heads.weights.fill(head, heads.visible, r0, r1, c0, c1, scratch[number]);
+      heads.weights.fill(head, heads.visible, r0, r1, c0, c1, scratch[number], held[number + 1]);
       return scratch[number];
     });
     if (this.view === "attended") {

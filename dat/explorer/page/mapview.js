@@ -214,7 +214,7 @@ export class MapView {
     pen.fillRect(left - x * cell, top - y * cell, map.m * cell, map.n * cell);
     pen.imageSmoothingEnabled = cell * ratio < 1;
     const { pool } = this, span = TILE * pool;
-    if (map.most === null) return; // it is being measured
+    if (map.most === null || !map.ready) return; // it is being measured, or on its way
     for (let row = Math.floor(r0 / span); row * span < r1; row++) {
       for (let column = Math.floor(c0 / span); column * span < c1; column++) {
         const key = `${pool}:${row}:${column}`, tile = this.tiles.get(key);

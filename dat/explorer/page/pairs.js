@@ -65,8 +65,11 @@ export class PairPage {
 
   // The heads of this page: with relations, or those that attend.
   candidates(name) {
-    const all = this.recording.heads;
-    return all.filter((heads) => (name === "relations" ? heads.relations : heads.weights));
+    return this.withMaps(name).filter((heads) => heads.here);
+  }
+
+  withMaps(name) {
+    return this.recording.heads.filter((heads) => (name === "relations" ? heads.relations : heads.weights));
   }
 
   mapOf(state, page = this.name) {
@@ -94,7 +97,10 @@ export class PairPage {
 
   show() {
     get("pair-page").setAttribute("aria-labelledby", `tab-${this.name}`);
+    const before = this.map, wanted = headsOf(this.withMaps(this.name), this.state);
     this.map = this.mapOf(this.state);
+    if (before && before.key === this.map.key && before.heads === this.map.heads) this.map.held = before.held;
+    if (!wanted.here) this.explorer.complain(`This file holds the maps ${this.recording.facts.maps}; dat explore --view shows those of ${wanted.layer}.`);
     this.showGallery();
     this.map.end = this.end;
     this.showControls();
@@ -173,6 +179,7 @@ export class PairPage {
     const { map, state, look, chosen } = this, labels = this.labelsOf(map);
     const frame = { cell: state.cell, x: state.x, y: state.y };
     map.measure(() => this.showSoon(), true);
+    if (!map.ready) map.whenReady(() => this.showSoon());
     this.view.show(map, labels, look, frame, chosen);
     get("pinned-map").hidden = state.pinned === null;
     if (state.pinned !== null) {
@@ -180,13 +187,19 @@ export class PairPage {
       const fits = other && other.n === map.n && other.m === map.m;
       get("pinned-map").hidden = !fits;
       if (fits) {
+        other.held = this.pinnedMap && this.pinnedMap.key === other.key ? this.pinnedMap.held : null;
         other.measure(() => this.showSoon(), true);
+        if (!other.ready) other.whenReady(() => this.showSoon());
         if (other.view === map.view) other.end = map.end;
         this.pinnedView.show(other, this.labelsOf(other), this.lookOf(other), frame, chosen);
       }
       this.pinnedMap = fits ? other : null;
     } else {
       this.pinnedMap = null;
+    }
+    if (!map.ready) {
+      get("readout").textContent = "The map is on its way.";
+      return;
     }
     this.showReadout(labels);
     clearTimeout(this.linking); // while the pointer moves fast, thousands of tokens need not change colour each time
@@ -199,7 +212,7 @@ export class PairPage {
     const { map, chosen: { i, j } } = this;
     const parts = [];
     if (i !== null && j !== null) {
-      const value = (one) => (one.visible(i, j) ? written(one.value(i, j)) : "hidden");
+      const value = (one) => (!one.visible(i, j) ? "hidden" : one.ready ? written(one.value(i, j)) : "…");
       parts.push(`receiver ${i} ${labels.receivers[i]} ← sender ${j} ${labels.senders[j]}: ${value(map)}`);
       if (this.pinnedMap) parts.push(`beside it ${value(this.pinnedMap)}`);
     }

@@ -47,7 +47,7 @@ export class SymbolPage {
   /** @param {Recording} recording */
   load(recording) {
     this.recording = recording;
-    this.layers = recording.heads.filter((heads) => heads.assignment);
+    this.layers = recording.heads.filter((heads) => heads.assignment && heads.here);
     this.token = undefined;
     this.heads = null;
   }
@@ -65,7 +65,7 @@ export class SymbolPage {
   // Weights of symbols from c0 to c1 that tokens from r0 to r1 receive in the chosen part, token by token.
   weights(r0, r1, c0 = 0, c1 = this.count) {
     const found = new Float32Array((r1 - r0) * (c1 - c0)), { weights, visible } = this.heads.assignment;
-    weights.fill(this.part, visible, r0, r1, c0, c1, found);
+    weights.fill(this.part, visible, r0, r1, c0, c1, found, this.held);
     return found;
   }
 
@@ -83,6 +83,13 @@ export class SymbolPage {
     this.heads = headsOf(this.layers, state);
     const { usage, weights: { queries: { rows: tokens } } } = this.heads.assignment, [parts, count] = usage.shape;
     this.part = Math.min(state.part, parts - 1);
+    this.held = this.heads.assignment.weights.part(this.part);
+    if (!this.held) {
+      get("symbol-note").textContent = "The symbols are on their way.";
+      this.heads.assignment.weights.load(this.part).then(() => this.explorer.show(), () => {});
+      for (const id of ["usage", "symbol-text", "symbol-tokens", "token-symbols"]) get(id).hidden = true;
+      return;
+    }
     const used = usage.subarray(this.part * count, (this.part + 1) * count);
     const symbol = state.symbol !== null && state.symbol < count ? state.symbol : used.indexOf(Math.max(...used));
     Object.assign(this, { count, symbol, used, tokens });

@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 import pytest
 import torch
 
+from dat.explorer import packing
 from dat.explorer.html import page_html
 from dat.explorer.packing import pack
 from dat.explorer.recording import record
@@ -401,3 +402,35 @@ def test_two_thousand_tokens_stay_fluid(visit, exported):
     # Half of the frames within two sixtieths of a second; the limits leave room for a machine with other work.
     assert gaps[len(gaps) // 2] < 100 and gaps[-1] < 1500, gaps[-10:]
     assert json.loads(page.locator("#data").text_content())["recording"]["sequences"]["tokens"][4] == "c"
+
+
+@pytest.mark.quick
+def test_maps_of_a_large_recording_come_as_they_are_seen(visit, serve, exported, monkeypatch, tmp_path):
+    """The same numbers as of a page that has all; a file holds the layer that is seen, and says so."""
+    model, views = dat(), ("relations&layer=1&relation=2", "relations&layer=1&relation=2&view=contribution", "symbols")
+    whole, asking = visit(), visit()
+    address = exported(model)
+    expected = []
+    for view in views:
+        whole.page.goto("about:blank")
+        page = whole.open(f"{address}#page={view}")
+        expected.append(saved(page, "csv").read_bytes())
+    monkeypatch.setattr(packing, "WHOLE", 0)
+    server = serve(model, TEXT)
+    for view, numbers_seen in zip(views, expected, strict=True):
+        asking.page.goto("about:blank")
+        page = asking.open(f"{server.address}#page={view}&i=9&j=3")
+        coming = (
+            "[...document.querySelectorAll('#readout, #symbol-note')].some(one => one.textContent.includes(' way.'))"
+        )
+        page.wait_for_function(f"() => !{coming}")
+        assert saved(page, "csv").read_bytes() == numbers_seen
+    page = asking.open(f"{server.address}#page=relations&layer=1&relation=2&i=9&j=3")
+    page.wait_for_function("() => [...document.querySelectorAll('#gallery canvas')].every(one => one.width !== 300)")
+    file = saved(page, "html", tmp_path / "some.html")
+    page = whole.open(f"{file.as_uri()}#layer=1&relation=2")
+    assert "maps of blocks.1 only" in page.inner_text("#facts") and saved(page, "csv").read_bytes() == expected[0]
+    assert page.locator("#gallery .thumb").count() == 4 and page.locator("#message").is_hidden()
+    whole.page.goto("about:blank")
+    page = whole.open(f"{file.as_uri()}#layer=0")
+    assert "holds the maps of blocks.1 only" in page.inner_text("#message")

@@ -59,9 +59,14 @@ def models():
 
 
 def maps(model):
-    """All maps of the last layer, in every view."""
+    """All maps of the last layer, in every view, and what a server answers who has an outline only."""
     recording = Session(model, ByteTokenizer(), "").record("the cat sat")
-    for heads, packed in zip(recording.heads[-2:], pack(recording, 32).json["heads"][-2:], strict=True):
+    whole = pack(recording, 32)
+    for place, heads in [*enumerate(recording.heads)][-2:]:
+        packed = whole.json["heads"][place]
+        counted = {name: rows["queries"].values.shape[0] for name, rows in whole.rows[place].items()}
+        answers = {name: whole.maps(place, name, range(count)) for name, count in counted.items()}
+        on_demand = {"outline": whole.outline["heads"][place], "answers": answers}
         for relational, factors in ((False, heads.weights), (True, heads.relations)):
             for number in range(0 if factors is None else factors.maps):
                 ways = ("raw", "attended", "contribution") if relational else ("attention", "contribution")
@@ -72,7 +77,7 @@ def maps(model):
                     _, values = pair_map(heads, View(relation=number, head=head, view=view), relational=relational)
                     relation = number if relational else None
                     case = {"heads": packed, "relation": relation, "head": head, "view": view}
-                    yield {**case, "values": values.tolist()}
+                    yield {**case, **on_demand, "values": values.tolist()}
 
 
 def test_laws_of_the_parts_of_the_page(tmp_path):

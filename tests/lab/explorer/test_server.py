@@ -11,11 +11,15 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from dat.explorer import packing
+from dat.explorer import session as session_module
+from dat.explorer.html import page_html
+from dat.explorer.recording import record
 from dat.explorer.requests import TEXT_BYTES, Answer
 from dat.explorer.server import ExplorerServer
 from dat.explorer.session import Session
 from dual_attention.generation.tokenizer import ByteTokenizer
-from tests.lab.explorer.conftest import dat, of_checkpoint
+from tests.lab.explorer.conftest import as_array, dat, of_checkpoint
 
 
 def ask(server, body=None, *, method="POST", path="/record", headers=None, **changed):
@@ -215,3 +219,33 @@ def test_facts_of_the_model_while_texts_are_recorded(serve):
     found = json.loads(facts.result()[1])
     assert sum(count for _, count, _ in found["parts"]) == sum(parameter.numel() for parameter in model.parameters())
     assert ask(serve(), "{}", path="/model")[0] == 404
+
+
+def test_the_first_page_of_many_relations_is_small(serve, monkeypatch):
+    """It has an outline; maps come one by one, and the text is recorded once."""
+    model, words = dat(context=256, ra_kwargs={"n_relations": 32, "rel_proj_dim": 16}), "the cat sat " * 20
+    session = Session(model, ByteTokenizer(), "a model")
+    whole = session.packed(words)
+    monkeypatch.setattr(packing, "WHOLE", 1 << 16)
+    recorded = []
+    monkeypatch.setattr(session_module, "record", lambda *given, **about: recorded.append(1) or record(*given, **about))
+    server = serve(session=session, text=words)
+    _, page, _ = ask(server, method="GET", path=f"/?token={server.token}")
+    plain = len(page_html({**server.recording, "heads": []}))
+    assert len(page) - plain < 0.15 * len(json.dumps(whole["heads"]))  # grows with heads, not with relations
+    numbers, parts = [5, 0], whole["heads"][1]["relations"]
+    query = {"text": words, "heads": 1, "name": "relations", "numbers": numbers}
+    answers = json.loads(ask(server, json.dumps(query), path="/maps")[1])["maps"]
+    for number, found in zip(numbers, answers, strict=True):
+        for name in ("queries", "keys"):
+            expected = as_array(parts[name]["values"])
+            assert (as_array(found[name]["values"])[0] == expected[number * len(expected) // 32]).all()
+    assert len(recorded) == 1
+    assert "maps" in ask(server, json.dumps({**query, "text": "another text"}), path="/maps")[1]  # of another page
+    assert json.loads(ask(server, json.dumps(query), path="/maps")[1])["maps"] == answers
+    for wrong in ({"numbers": [32]}, {"heads": 9}, {"heads": None}, {"name": "keys"}, {"numbers": 3}):
+        assert ask(server, json.dumps({**query, **wrong}), path="/maps")[0] == 400
+    chosen = session.packed(words, ["1"])
+    held = [one["layer"] for one in chosen["heads"] if "values" in one["weights"]["queries"]]
+    assert held == ["blocks.1"] * 2 and chosen["facts"]["maps"] == "of blocks.1 only"
+    assert chosen["heads"][3] == whole["heads"][3]

@@ -84,3 +84,14 @@ test("a page begins with the strongest pair, of which few are told apart by bein
     }
   }
 });
+
+test("maps of an outline are Python's once they have come, and are asked for together", async () => {
+  for (const { outline, answers, relation, head, view, values } of CASES.maps) {
+    const asked = [], ask = async (name, numbers) => (asked.push(name), numbers.map((number) => answers[name][number]));
+    const heads = new Heads(outline, 0, ask), map = new PairMap(heads, relation, head, view), most = Math.max(...values.flat().map(Math.abs));
+    assert.ok(heads.here && !map.ready && !new Heads(outline, 0).here);
+    await new Promise((done) => map.whenReady(() => done(undefined)));
+    assert.equal(asked.length, new Set(asked).size);
+    for (const { i, j } of pairsOf(map)) close(map.value(i, j), values[i][j], most);
+  }
+});
