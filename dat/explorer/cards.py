@@ -176,7 +176,7 @@ def _labels(session: Session, text: str, tokens: Tensor, maps: HeadMaps) -> dict
     n = tokens.shape[1]
     ids = tokens.cpu()
     seen = maps.get("visible").any(1)[0].cpu() & ~torch.eye(n, dtype=torch.bool)
-    distance, identity = _octaves(n), identity_strata(ids)[0]
+    distance, identity = distance_strata(n), identity_strata(ids)[0]
     words = label_tokens([label_same_words(text)], "same word", session.tokenizer, n, causal=False)
     return {
         "same token": (same_token(ids)[0], seen, distance),
@@ -250,7 +250,8 @@ def _pairs(session: Session, tokens: Tensor, maps: HeadMaps, number: int) -> lis
     values, n = maps.get("relations")[0, ..., number].cpu(), len(tokens)
     seen = maps.get("visible").any(1)[0].cpu() & ~torch.eye(n, dtype=torch.bool)
     counts = count_tokens([tokens], int(tokens.max()) + 1)
-    strata = combine_strata(_octaves(n), frequency_strata(tokens[None], counts)[0])
+    octaves = distance_strata(n, [1 << step for step in range(n.bit_length())])
+    strata = combine_strata(octaves, frequency_strata(tokens[None], counts)[0])
     generator = torch.Generator().manual_seed(0)
     document = tokens.tolist()
 
@@ -278,11 +279,6 @@ def strongest(values: Tensor, seen: Tensor, key: Callable[..., Any]) -> Iterator
                 yield end, len(kept), place
             if len(kept) == PAIRS:
                 break
-
-
-def _octaves(n: int) -> Tensor:
-    """Strata of pairs by their distance, to a factor of two."""
-    return distance_strata(n, [1 << step for step in range(n.bit_length())])
 
 
 def finite(value: Tensor) -> float | None:

@@ -13,7 +13,7 @@ import { framedPicture } from "./vision.js";
 
 const MOST_CARD = 2 ** 20; // bytes of a file
 const PAIR_SIDE = 108; // pixels of a picture
-const AREA_OF_TEXTS = "AUC: how often a pair with the label has a larger value than one without it that is about as far apart, within a factor of two (same token, same word), or as alike (previous, near); ½ says nothing. p: of the labels shuffled, against the best of all relations of the layer. Beyond: further from ½ than all other scores.";
+const AREA_OF_TEXTS = "AUC: how often a pair with the label has a larger value than one without it that is exactly as far apart (same token, same word), or as alike (previous, near); ½ says nothing. p: of the labels shuffled, against the best of all relations of the layer. Beyond: further from ½ than all other scores.";
 const AREA_OF_PICTURES = "AUC: how often a pair of equal patches has a larger value than one of different patches at the same two places; ½ says nothing. Beyond: further from ½ than all other scores.";
 
 export class CardPage extends RelationPage {

@@ -70,8 +70,8 @@ def test_areas_are_counted_within_strata(session, found):
             areas += [area(values, [positive], alike)] if alike else []
         return sum(areas) / len(areas), len(areas)
 
-    def octave(pair):
-        return int(math.log2(pair[0] - pair[1]))
+    def distance(pair):
+        return pair[0] - pair[1]
 
     def same(pair):
         return TEXT[pair[0]] == TEXT[pair[1]]
@@ -80,8 +80,8 @@ def test_areas_are_counted_within_strata(session, found):
     word = {end: TEXT[: end + 1].rpartition(" ")[2] for end in ends}
     words = [pair for pair in pairs if set(pair) <= set(ends)]
     for name, wanted in {
-        "same token": expected(same, pairs, octave),
-        "same word": expected(lambda pair: word[pair[0]] == word[pair[1]], words, octave),
+        "same token": expected(same, pairs, distance),
+        "same word": expected(lambda pair: word[pair[0]] == word[pair[1]], words, distance),
         "previous token": expected(lambda pair: pair[0] - pair[1] == 1, pairs, same),
         "near": expected(lambda pair: pair[0] - pair[1] <= 4, pairs, same),
     }.items():
