@@ -4,13 +4,17 @@ import os
 import queue
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from dual_attention.generation import evaluating
+from dual_attention.model_analysis.capture import capture
 from dual_attention.model_analysis.dictionaries import (
+    DictionaryEntry,
     DictionarySettings,
     PairContext,
     PairExample,
@@ -19,6 +23,7 @@ from dual_attention.model_analysis.dictionaries import (
     load_dictionary,
     weights_digest,
 )
+from dual_attention.model_analysis.sites import LayerChoice, choose_sites
 from dual_attention.model_analysis.views.tokens import token_labels
 
 from .requests import Json, integer_of, text_of
@@ -27,7 +32,10 @@ from .session import Session
 ENDING = ".jsonl"
 
 WINDOW = 128
-"""Tokens of a document that a text is cut into, at most."""
+"""Tokens of a piece that a long text is cut into, at most."""
+
+WHOLE = 1 << 26
+"""Values of all relations up to which a text that the model can read is no long one."""
 
 MOST_TOKENS = 200_000
 """Tokens of a text that a page may have a dictionary made of."""
@@ -126,6 +134,48 @@ def windows(tokens: Sequence[int], length: int) -> list[Tensor]:
     return list(torch.tensor(tokens, dtype=torch.long).split(length))
 
 
+PIECES = (
+    "It was read in pieces of {} tokens, each without what stands before it: pairs across two are not seen, and a map "
+    "of the whole text may have other values."
+)
+
+
+def window_of(session: Session, tokens: int) -> int:
+    """Length of the pieces that a text is read in: all of it, if the model can and its relations are few enough."""
+    relations = sum(choice.site.n_relations for choice in choose_sites(session.model, session.layers))
+    whole = tokens <= session.context and tokens**2 * relations <= WHOLE
+    return tokens if whole else min(WINDOW, session.context)
+
+
+def with_exact_values(
+    model: Any, documents: Sequence[Tensor], found: RelationDictionary, layers: LayerChoice
+) -> RelationDictionary:
+    """A dictionary with the values that maps have; it was built with those to about four digits."""
+    wanted: dict[int, dict[tuple[str, int, PairExample], float]] = {}
+    for entry in found.entries:
+        for one in (entry.example, *entry.counterexamples):
+            wanted.setdefault(one.document, {})[entry.layer, entry.relation, one] = 0.0
+    for number, values in sorted(wanted.items()):
+        with evaluating(model), capture(model, ["relations"], layers=layers, heads="relational") as maps:
+            model(documents[number][None].to(next(model.parameters()).device))
+        relations = {heads.layer: heads.get("relations")[0] for heads in maps.heads() if heads.relations is not None}
+        for layer, relation, one in values:
+            values[layer, relation, one] = float(relations[layer][one.receiver, one.sender, relation])
+
+    def exact(entry: DictionaryEntry, one: PairExample) -> PairExample:
+        return replace(one, value=wanted[one.document][entry.layer, entry.relation, one])
+
+    entries = [
+        replace(
+            entry,
+            example=exact(entry, entry.example),
+            counterexamples=tuple(exact(entry, one) for one in entry.counterexamples),
+        )
+        for entry in found.entries
+    ]
+    return replace(found, entries=tuple(entries))
+
+
 class _Stopped(Exception):
     """Nobody waits for the dictionary any more."""
 
@@ -153,7 +203,7 @@ def made_dictionary(session: Session, request: Mapping[str, Any]) -> Iterator[Js
         raise ValueError(f"text: expected UTF-8 text ({error})") from error
     if not 2 <= len(tokens) <= MOST_TOKENS:
         raise ValueError(f"text: expected 2 to {MOST_TOKENS:,} tokens, got {len(tokens):,}")
-    documents = windows(tokens, min(WINDOW, session.context))
+    documents = windows(tokens, window_of(session, len(tokens)))
     yield {"done": 0, "of": len(documents)}
     model = session.twin()
     news: queue.SimpleQueue[Json | Exception] = queue.SimpleQueue()
@@ -171,8 +221,9 @@ def made_dictionary(session: Session, request: Mapping[str, Any]) -> Iterator[Js
     def work() -> None:
         try:
             found = build_dictionary(model, documents, settings, layers=session.layers, batch_size=_BATCH, call=call)
-            cut = f"It was read in pieces of {WINDOW}, and pairs across two are not seen." if len(documents) > 1 else ""
-            news.put({"dictionary": dictionary_json(found, session, "the text", cut)})
+            found = with_exact_values(model, documents, found, session.layers)
+            note = PIECES.format(len(documents[0])) if len(documents) > 1 else ""
+            news.put({"dictionary": dictionary_json(found, session, "the text", note)})
         except Exception as error:
             news.put(error)
 

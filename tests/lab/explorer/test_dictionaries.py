@@ -6,14 +6,17 @@ import time
 from dataclasses import replace
 
 import pytest
+import torch
 
 from dat.explorer import dictionaries
-from dat.explorer.dictionaries import made_dictionary, read_dictionary, windows
+from dat.explorer.dictionaries import made_dictionary, read_dictionary, window_of, windows
 from dat.explorer.server import ExplorerServer
 from dat.explorer.session import Session
 from dual_attention.generation.tokenizer import ByteTokenizer
 from dual_attention.model_analysis.dictionaries import DictionarySettings, RelationDictionary, build_dictionary
+from dual_attention.model_analysis.dictionaries.pairs import rounded
 from tests.lab.explorer.conftest import dat, transformer
+from tests.lab.explorer.test_page import maps_of
 from tests.lab.explorer.test_server import ask
 
 TEXT = "the cat sat on the mat; the dog sat on the log. " * 8
@@ -37,11 +40,29 @@ def test_a_dictionary_of_a_text_is_that_of_the_library(session):
             theirs.end,
             theirs.rank,
         )
-        assert ours["example"]["value"] == theirs.example.value
+        assert rounded(torch.tensor(ours["example"]["value"])) == theirs.example.value
         receiver = ours["example"]["receiver"]
         assert receiver["labels"][receiver["at"]] == chr(theirs.example.receiver_token).replace(" ", "␣")
         assert receiver["place"] == theirs.example.receiver
         assert len(ours["counterexamples"]) == len(theirs.counterexamples)
+
+
+def test_values_are_those_of_the_map(session):
+    """Of a text that the model can read; a longer one is cut, which the dictionary says."""
+    words = TEXT[:60]
+    *_, last = made_dictionary(session, {"text": words})
+    maps = maps_of(session.model, words)
+    assert last["dictionary"]["documents"] == 1 and last["dictionary"]["note"] == ""
+    for entry in last["dictionary"]["entries"]:
+        for one in (entry["example"], *entry["counterexamples"]):
+            i, j = one["receiver"]["place"], one["sender"]["place"]
+            value = float(maps[entry["layer"]].relational.relations[0, i, j, entry["relation"]])
+            assert one["value"] == pytest.approx(value, rel=1e-6)
+    *_, last = made_dictionary(session, {"text": TEXT})
+    assert "in pieces of 64 tokens" in last["dictionary"]["note"]
+    assert window_of(session, 64) == 64 and window_of(replace(session, layers=[0]), 65) == 64
+    many = Session(dat(context=4096), ByteTokenizer(), "x")
+    assert window_of(many, 2048) == 2048 and window_of(many, 4096) == 128
 
 
 def test_a_dictionary_of_a_file(session, tmp_path):

@@ -24,7 +24,8 @@ def test_a_dictionary_is_made(visit, serve, tmp_path):
     note = page.inner_text("#dictionary-note").strip()
     assert note == (
         f"Of corpus.txt: {len(TEXT)} tokens in 6 documents. "
-        "It was read in pieces of 128, and pairs across two are not seen."
+        "It was read in pieces of 64 tokens, each without what stands before it: pairs across two are not seen, "
+        "and a map of the whole text may have other values."
     )
     *_, last = made_dictionary(server.session, {"text": TEXT})
     page.click("[aria-label='blocks.1 relation 2']")
