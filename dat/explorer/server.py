@@ -360,6 +360,13 @@ def _begun(parts: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     return again()
 
 
+_KNOWN = """<script>
+const token = localStorage.getItem("dat_token");
+if (token && !location.search) location.replace(`/?token=${encodeURIComponent(token)}${location.hash}`);
+</script>"""
+"""What leads a link without a token to its view, in a browser that has opened the address with it."""
+
+
 def _failure(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
@@ -367,6 +374,7 @@ def _failure(error: Exception) -> str:
 def _message(text: str, *, as_html: bool) -> str:
     if as_html:
         return (
-            f'<!DOCTYPE html><html lang="en"><meta charset="utf-8"><title>dat explore</title><p>{html.escape(text)}</p>'
+            f'<!DOCTYPE html><html lang="en"><meta charset="utf-8"><title>dat explore</title>'
+            f"<p>{html.escape(text)}</p>{_KNOWN}"
         )
     return json.dumps({"error": text})

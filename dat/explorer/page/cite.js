@@ -19,7 +19,7 @@ export function listenForCitations(explorer) {
   get("cite-button").addEventListener("click", () => {
     const { server, state, citation, view } = explorer, { command } = server || citation;
     const parts = {
-      link: server && `${location.href.split("#")[0]}${view}`,
+      link: server && `${location.origin}/${view}`,
       command: command && `${command}${state.own ? " --image FILE" : ""} --view "${view}"`,
       bibtex: citation.bibtex,
     };
