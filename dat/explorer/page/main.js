@@ -32,12 +32,22 @@ const THEMES = ["system", "light", "dark"];
 // What belongs to a text and leads nowhere in another one.
 const ELSEWHERE = { i: null, j: null, cell: null, x: 0, y: 0, place: null, step: null, generated: 0, dictionary: 0, ablated: 0, target: null, chosen: null, answer: null, foil: null };
 
+// Links that are cited carry no token; the server's answer to one that comes without takes it from here.
+function keepToken(token) {
+  try {
+    localStorage.setItem("dat_token", token);
+  } catch {
+    // a browser that keeps nothing
+  }
+}
+
 export class Explorer {
   /** @type {Recording} */
   recording;
 
   constructor(data) {
     this.server = data.server ? new Server(data.server) : null;
+    if (this.server) keepToken(this.server.token);
     this.citation = data.citation;
     this.kept = data.kept || {}; // answers that a file holds, by page
     this.state = stateOf(location.hash || data.state || "");

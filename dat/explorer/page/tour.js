@@ -7,13 +7,13 @@ import { all, get } from "./tables.js";
 const TOURED = "dat_tour=seen"; // a cookie, which all ports of a machine share; other storage is of one port
 const STOPS = {
   pairs: [
-    ["#gallery", "All maps of the model, layer by layer, as thumbnails. Choose one with the mouse, or with the keys [ and ]."],
-    ["#main-map", "The chosen map: a row for each receiver i, a column for each sender j. The colour of a field is the value of the pair, on the scale below the map. Click a pair, or move with the arrow keys."],
+    ["#gallery", "All maps of the model, layer by layer, as thumbnails. Choose one: click it, tap it, or use the keys [ and ]."],
+    ["#main-map", "The chosen map: a row for each receiver i, a column for each sender j. The colour of a field is the value of the pair, on the scale below the map. Choose a pair: click it, tap it, or use the arrow keys."],
     ["#map-note", "What these values are: a formula, a sentence and the unit. The buttons above show the same pairs in other ways."],
     ["#side", "The text, coloured by what the chosen receiver gets from each token. Lines lead to its strongest senders; the table has the numbers."],
   ],
   vision: [
-    ["#picture", "The image, in the patches that the model reads. Choose one with the mouse or the arrow keys."],
+    ["#picture", "The image, in the patches that the model reads. Choose one: click it, tap it, or use the arrow keys."],
     ["#vision-maps", "How the chosen patch compares with every patch, a map for each relation, layer by layer: the stronger the colour, the larger the value. Choose another sample above: which map differs between the answers?"],
     ["#vision-note", "What these values are: a formula, a sentence and the unit. The menus above show the same pairs in other ways."],
   ],
@@ -44,7 +44,7 @@ export class Tour {
       event.preventDefault();
       event.stopPropagation();
     }, true);
-    for (const moved of ["resize", "scroll"]) addEventListener(moved, () => this.dialog.open && this.place(), true);
+    for (const moved of ["resize", "scroll"]) addEventListener(moved, () => this.dialog.open && (this.place() || this.dock(true)), true);
     const { server, page } = explorer;
     if (server && page === this.page && !document.cookie.includes(TOURED)) this.start();
   }
@@ -87,9 +87,9 @@ export class Tour {
     get("tour-count").textContent = `${this.at + 1} of ${length}`;
     get("tour-back").disabled = !this.at;
     get("tour-next").textContent = this.at + 1 < length ? "Next" : "Done";
-    this.target.scrollIntoView({ block: innerWidth > 900 ? "nearest" : "center", inline: "center" });
-    this.place();
-    get("tour-next").focus();
+    this.dock(innerWidth <= 900);
+    if (!this.place()) this.dock(true);
+    get("tour-next").focus({ preventScroll: true });
   }
 
   mark(target) {
@@ -98,13 +98,25 @@ export class Tour {
     if (target) target.classList.add("toured");
   }
 
-  // Beside what it is about if there is room, else in the corner.
+  // Below the page, which then ends above it, or not; what is larger than the room for it shows its beginning.
+  dock(is) {
+    const { dialog, target } = this;
+    dialog.classList.toggle("docked", is);
+    dialog.style.left = dialog.style.top = "";
+    document.documentElement.style.setProperty("--tour", `${dialog.offsetHeight}px`);
+    const fits = target.offsetHeight < document.body.clientHeight;
+    target.scrollIntoView({ block: !fits ? "start" : innerWidth > 900 ? "nearest" : "center", inline: "center" });
+  }
+
+  // Beside what it is about; whether there is room.
   place() {
+    if (this.dialog.classList.contains("docked")) return true;
     const { left, right, top, bottom } = this.target.getBoundingClientRect(), { offsetWidth: wide, offsetHeight: high, style } = this.dialog, gap = 10;
     const within = (value, size, room) => Math.max(gap, Math.min(value, room - size - gap));
     const spots = [[right + gap, top], [left - wide - gap, top], [left, bottom + gap], [left, top - high - gap]].map(([x, y]) => [within(x, wide, innerWidth), within(y, high, innerHeight)]);
-    const [x, y] = spots.find(([a, b]) => a >= right || a + wide <= left || b >= bottom || b + high <= top) || [within(innerWidth, wide, innerWidth), within(innerHeight, high, innerHeight)];
-    style.left = `${x}px`;
-    style.top = `${y}px`;
+    const spot = spots.find(([a, b]) => a >= right || a + wide <= left || b >= bottom || b + high <= top);
+    if (!spot) return false;
+    [style.left, style.top] = spot.map((place) => `${place}px`);
+    return true;
   }
 }

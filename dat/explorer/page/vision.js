@@ -1,7 +1,7 @@
 // Vision: an image, and from a patch of it the maps to all other patches.
 
 import { unpacked } from "./arrays.js";
-import { paint } from "./colours.js";
+import { fillScale, paint } from "./colours.js";
 import { Drawing } from "./drawing.js";
 import { explained, withIndices } from "./explanations.js";
 import { headsOf, PairMap, VIEW_NAMES } from "./maps.js";
@@ -12,7 +12,7 @@ import { element, fillOptions, fillTable, get, written } from "./tables.js";
 /** @import { Explorer, Recording } from "./main.js" */
 
 const PICTURE_SIDE = 320; // pixels of the longer side of the image
-const MAP_SIDE = 132; // and of a map
+const MAP_SIDES = { least: 132, most: 480 }; // and of a map, as there is room
 const LIKELIEST = 12;
 
 // Pixels (height, width, channels) of a picture.
@@ -93,6 +93,16 @@ export class VisionPage {
     const likely = this.image.classes.filter(([, share], rank) => !rank || share >= 0.0005);
     const classes = likely.map(([name, share]) => `${name} (${(100 * share).toFixed(1)} %)`);
     get("picture-about").textContent = `${this.image.about}. Taken for class ${classes.join(", ")}.`;
+  }
+
+  resize() {
+    this.show();
+  }
+
+  // Pixels of a map: those of a layer stand side by side, if they are few.
+  get side() {
+    const counts = this.recording.heads.map(({ place }) => this.maps.filter((map) => map.heads.place === place).length);
+    return Math.min(MAP_SIDES.most, Math.max(MAP_SIDES.least, get("vision-maps").clientWidth / Math.max(...counts) - 18));
   }
 
   choose(map) {
@@ -177,9 +187,11 @@ export class VisionPage {
     const label = this.recording.sequences[chosen.heads.senders][receiver];
     this.canvas.setAttribute("aria-label", `The image in ${rows} rows and ${columns} columns of patches; ${label} is chosen. Arrow keys choose another.`);
     this.drawPicture();
-    const plain = { ...look, scale: "linear" };
+    const plain = { ...look, scale: "linear" }, { side: room } = this;
+    const whose = this.shared === null ? `${chosen.name}; every map has a scale of its own, which ends at the value below it, the largest of another patch` : "all maps, which ends at the largest value";
+    fillScale(get("vision-scale"), this.valuesOf(chosen).scale, plain, `Scale of ${whose}.`);
     this.maps.forEach((map) => {
-      const { values, most, scale } = this.valuesOf(map), side = Math.max(2, Math.round(MAP_SIDE / Math.max(rows, columns)));
+      const { values, most, scale } = this.valuesOf(map), side = Math.max(2, Math.floor(room / Math.max(rows, columns)));
       const pen = enlarged(map.canvas, paint(values, rows, columns, scale, plain), side);
       if (map.from === null) this.drawOutline(pen, side, side, 1);
       map.caption.textContent = `${map.name}${map.whose}, ${scale.diverging ? "±" : "≤ "}${written(most)}`;

@@ -79,6 +79,47 @@ def test_views_say_what_they_show_and_open_on_a_pair(visit, serve, exported):
     assert other.inner_text("#readout").startswith("receiver 4 ")
 
 
+UNCOVERED = """() => {
+    const [part, text] = [".toured", "#tour"].map(one => document.querySelector(one).getBoundingClientRect());
+    const end = Math.min(part.bottom, document.body.getBoundingClientRect().bottom, innerHeight), gap = 1;
+    const top = Math.max(0, part.top), left = Math.max(0, part.left), right = Math.min(part.right, innerWidth);
+    const below = text.bottom <= top + gap || text.top >= end - gap;
+    const beside = text.right <= left + gap || text.left >= right - gap;
+    const whole = text.left >= 0 && text.top >= 0 && text.right <= innerWidth && text.bottom <= innerHeight;
+    const seen = end - top >= Math.min(part.height, 150) - gap && right - left >= Math.min(part.width, 150) - gap;
+    return (below || beside) && whole && seen;
+}"""
+
+
+@pytest.mark.parametrize("size", [(390, 844), (720, 450), (1280, 720), (2560, 1400)])
+def test_a_tour_covers_nothing_of_what_it_explains(visit, serve, size):
+    """On a phone, at a zoom of 200 %, and on large screens; in the end the page has all of the window again."""
+    for server in (serve(), serve(vision())):
+        visitor = visit()
+        visitor.page.set_viewport_size({"width": size[0], "height": size[1]})
+        page = visitor.open(server.address)
+        page.click("#tour-button")
+        for _ in range(int(page.inner_text("#tour-count").split()[-1])):
+            visitor.settle()
+            assert page.evaluate(UNCOVERED), page.inner_text("#tour-text")
+            page.click("#tour-next")
+        assert page.locator("#tour").is_hidden()
+        assert page.evaluate("() => document.body.clientHeight >= innerHeight")
+
+
+def test_wide_screens_are_used(visit, serve):
+    """The map and its gutters fill most of their column, and the text has a third of the window."""
+    visitor = visit()
+    visitor.page.set_viewport_size({"width": 2560, "height": 1400})
+    page = visitor.open(serve(dat(context=256), TEXT * 6).address)
+    columns = [page.locator(f"#{name}").bounding_box()["width"] for name in ("work", "side")]
+    height = page.locator("#main-map .canvas").bounding_box()["height"]
+    assert height + 4 > 0.85 * columns[0] and columns[1] > 2560 / 3
+    page = visitor.open(f"{serve(vision()).address}#page=vision")
+    maps = page.locator("#vision-maps .patch-map").evaluate_all("all => all.slice(0, 3).map(one => one.offsetWidth)")
+    assert sum(maps) > 0.6 * page.locator("#vision-maps").bounding_box()["width"]
+
+
 def test_a_tour_with_keys(browser, serve):
     """By itself in a browser that has not seen it, on any port; at a button later, which leads back to the page."""
     context = browser.new_context(viewport={"width": 390, "height": 844}, color_scheme="dark")
@@ -91,10 +132,7 @@ def test_a_tour_with_keys(browser, serve):
     seen = []
     for _ in range(7):
         seen.append(page.inner_text("#tour-text"))
-        text, target = page.locator("#tour").bounding_box(), page.locator(".toured").bounding_box()
-        assert text["x"] >= 0 and text["y"] >= 0 and text["x"] + text["width"] <= 390
-        assert text["y"] + text["height"] <= 844 and page.locator(".toured").count() == 1
-        assert text["y"] >= target["y"] + target["height"] or text["y"] + text["height"] <= target["y"]
+        assert page.evaluate(UNCOVERED) and page.locator(".toured").count() == 1
         page.keyboard.press("Enter")
     assert len(set(seen)) == 7 and page.locator("#tour").is_hidden() and page.locator(".toured").count() == 0
     page.goto(serve().address)
@@ -137,7 +175,14 @@ def test_a_view_is_cited(visit, serve, monkeypatch, tmp_path):
         return page.evaluate("() => navigator.clipboard.readText()")
 
     page.click("#cite-button")
-    assert visit().open(copied(page, "link")).inner_text("#work") == shown
+    link, other = copied(page, "link"), visitor.context.new_page()
+    assert server.token not in link
+    other.goto(link)  # in a browser that has opened the address with the token
+    other.wait_for_selector("#readout:not(:empty)")
+    assert other.inner_text("#work") == shown
+    stranger = visit()
+    assert "Open the address that dat explore printed" in stranger.open(link).inner_text("p")
+    stranger.complaints.clear()
     words = shlex.split(copied(page, "command"))
     assert words[:6] == ["dat", "explore", str(folder), "--layers", "0,1", "--view"]
     monkeypatch.setattr(command, "session_of", lambda options: session)

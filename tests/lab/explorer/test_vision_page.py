@@ -51,6 +51,11 @@ def test_maps_from_a_patch(visit, serve):
     assert page.locator("#vision-table tbody th").first.inner_text() == best["sender"]
     page.click(".patch-map >> nth=4")
     assert page.inner_text("#vision-table caption").startswith("blocks.1 · relation 1, of row 1 col 1")
+    ends = [float(end) for end in page.inner_text("#vision-scale").split()[:2]]  # those of the chosen map
+    others = [abs(float(row["value"])) for row in table if row["map"] == "blocks.1 · relation 1"][1:]
+    assert (
+        ends == pytest.approx([-max(others), max(others)], rel=1e-3) and page.locator("#vision-scale .bar").is_visible()
+    )
     page.click("#class-token")
     assert "of class token" in page.inner_text("#vision-table caption")
     page.click("#picture", position={"x": 300, "y": 10})
