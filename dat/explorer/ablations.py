@@ -81,7 +81,12 @@ def subject_of(session: Explored, request: Mapping[str, Any]) -> Subject:
 
         return Subject(characters, answer[0], "a character of the answer that the model itself gives")
     assert isinstance(session, Session)
-    tokens = session.tensor(session.tokens(text_of(request)))
+    return subject_of_tokens(session, session.tokens(text_of(request)))
+
+
+def subject_of_tokens(session: Session, ids: list[int]) -> Subject:
+    """The predictions for the tokens of a text."""
+    tokens = session.tensor(ids)
     return Subject(lambda model, copies: model(tokens.expand(copies, -1)).logits, tokens[0, 1:], "a token of the text")
 
 
@@ -162,7 +167,10 @@ def intervene_each(model: nn.Module, interventions: Sequence[Intervention]) -> I
 
 
 def ablations(
-    session: Explored, request: Mapping[str, Any], parts: Sequence[SwitchedPart] | None = None
+    session: Explored,
+    request: Mapping[str, Any],
+    parts: Sequence[SwitchedPart] | None = None,
+    subject: Subject | None = None,
 ) -> Iterator[Json]:
     """Effects of taking every part of a model away in turn, and those of as large a change in random directions.
 
@@ -170,6 +178,7 @@ def ablations(
         request: ``text``, or the ``pixels`` of an image as its recording has them; ``change`` and ``factor``, as of
             :func:`~.switches.switch_effects`; ``draws`` of random directions, to :data:`MOST_CONTROLS`.
         parts: what is taken away; by default everything.
+        subject: what is predicted, if it is not that of the request.
 
     Yields:
         At first ``parts``, as :class:`~.switches.Switch` has them; the ``change`` in words; ``draws``; the number of
@@ -185,7 +194,7 @@ def ablations(
     change, factor = requested_change(request)
     parts = switched_parts(session) if parts is None else parts
     changes = [interventions_of([part.switch], change, factor)[0] for part in parts]
-    subject = subject_of(session, request)
+    subject = subject or subject_of(session, request)
     with session.reserved() as model, evaluating(model):
         before = subject.logits(model, 1).float().log_softmax(-1)
     loss = _losses(before, subject.answers)
@@ -220,13 +229,13 @@ def _losses(log_probs: Tensor, answers: Tensor) -> Tensor | None:
     return cross_entropy(scored, answers.expand(len(scored), -1), reduction="none").mean(-1)
 
 
-def ablated(session: Explored, request: Mapping[str, Any], parts: Sequence[SwitchedPart] | None = None) -> Json:
+def ablated(session: Explored, request: Mapping[str, Any], *given: Any) -> Json:
     """All that :func:`ablations` yields, in one object as a page keeps it.
 
     Returns:
         The first item, and ``effects`` and ``controls`` of each part: the effect, and those of random directions.
     """
-    begin, *batches = ablations(session, request, parts)
+    begin, *batches = ablations(session, request, *given)
     effects: list[Any] = [None] * len(begin["parts"])
     controls: list[list[Any]] = [[] for _ in effects]
     for batch in batches:

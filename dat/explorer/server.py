@@ -364,7 +364,7 @@ _KNOWN = """<script>
 const token = localStorage.getItem("dat_token");
 if (token && !location.search) location.replace(`/?token=${encodeURIComponent(token)}${location.hash}`);
 </script>"""
-"""What leads a link without a token to its view, in a browser that has opened the address with it."""
+"""Script that leads a link without a token to its view, in a browser that has opened the address with it."""
 
 
 def _failure(error: Exception) -> str:

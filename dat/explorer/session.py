@@ -113,7 +113,10 @@ class TextSession(ModelSession):
 
     def record(self, text: str) -> Recording:
         """Record the model on a text; errors as :meth:`tokens`, and if memory does not suffice."""
-        tokens = self.tokens(text)
+        return self.record_tokens(self.tokens(text))
+
+    def record_tokens(self, tokens: list[int]) -> Recording:
+        """Record the model on the tokens of a text; ``ValueError`` if memory does not suffice."""
         check_recording_fits((choice.site for choice in choose_sites(self.model, self.layers)), len(tokens))
         x, labels = self.tensor(tokens), token_labels(self.tokenizer, tokens)
         with self.reserved() as model:

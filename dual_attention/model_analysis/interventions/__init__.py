@@ -2,6 +2,7 @@
 
 from .applying import intervene
 from .approximate import approximate_effects
+from .corpus import PartEffect, effects_over
 from .direct import intervene_directly
 from .effects import Effect, Faithfulness, faithfulness, measure_effects
 from .files import intervention_from_json, load_interventions, save_interventions
@@ -16,6 +17,7 @@ __all__ = [
     "Effect",
     "Faithfulness",
     "Intervention",
+    "PartEffect",
     "Patch",
     "Prediction",
     "Rotated",
@@ -23,6 +25,7 @@ __all__ = [
     "Steer",
     "Target",
     "approximate_effects",
+    "effects_over",
     "faithfulness",
     "intervene",
     "intervene_directly",

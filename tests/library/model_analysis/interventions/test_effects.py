@@ -12,18 +12,22 @@ from dual_attention.model_analysis.capture import capture
 from dual_attention.model_analysis.interventions import (
     Ablate,
     Effect,
+    PartEffect,
     Patch,
     Prediction,
+    Rotated,
     Scale,
     Steer,
     Target,
     approximate_effects,
+    effects_over,
     faithfulness,
     intervene,
     intervene_directly,
     measure_effects,
     predict_next_tokens,
 )
+from dual_attention.model_analysis.sites import find_sites
 from tests.library.hf.models import causal
 from tests.library.model_analysis.models import FAMILIES, call, hooks
 from tests.support.language import VOCAB, close, lm, tokens
@@ -316,6 +320,38 @@ def test_shared_symbols_need_documents_one_by_one():
     with pytest.raises(ValueError, match=r"documents: expected one at a time, as they share symbols in blocks\.0"):
         approximate_effects(model, [x], ablated)
     assert len(approximate_effects(model, x.split(1), ablated)[0].values) == 3
+
+
+def test_every_part_over_a_corpus():
+    """Means, intervals and random directions are those of each part by itself; beyond is beyond all of them."""
+    model, documents = lm("symbolic_attention"), [tokens(2, 9), tokens(1, 6)]
+    found = effects_over(model, documents, sites=1, mediators=("relation", "head"), draws=3, change="mean")
+    assert [one.mediator for one in found].count("relation") == 2 * find_sites(model)[-1].n_relations
+    for one in (found[-4], found[3], next(one for one in found if one.mediator == "relation")):
+        chosen = {"relations": [one.number]} if one.mediator == "relation" else {"heads": {one.kind: [one.number]}}
+        change = Ablate(Target(one.mediator, layers=[one.layer], **chosen), "mean")
+        study = {"": change, **{f"{seed}": Rotated(change, seed=seed) for seed in range(3)}}
+        own, *random = measure_effects(model, documents, study, metrics=[one.metric])
+        assert (one.documents, one.mean, (one.low, one.high)) == (3, own.mean, own.interval())
+        assert one.random == pytest.approx([draw.mean for draw in random])
+        means = [sum(values) / 3 for values in zip(*(draw.values for draw in random), strict=True)]
+        assert (one.random_low, one.random_high) == pytest.approx(Effect("", "", tuple(means)).interval())
+        assert one.row["random_largest"] == max(one.random) and "random" not in one.row
+
+
+@pytest.mark.parametrize(
+    ("values", "random", "beyond"),
+    [
+        ([1.0, 1.1, 0.9], [[0.5, 0.5, 0.5], [-0.6, -0.6, -0.6]], True),
+        ([-1.0, -1.1, -0.9], [[0.5, 0.5, 0.5]], True),
+        ([1.0, 1.1, 0.9], [[0.9, 0.9, 0.9]], False),  # the mean is, its interval is not
+        ([1.0, -1.1, 0.9], [[0.01, 0.01, 0.01]], False),
+        ([1.0], [[0.5]], None),
+        ([1.0, 1.1], [], None),
+    ],
+)
+def test_beyond_random_directions(values, random, beyond):
+    assert PartEffect.of("blocks.0", "sensory", "head", 0, "loss", values, random).beyond is beyond
 
 
 def test_faithfulness():
