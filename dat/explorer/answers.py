@@ -33,6 +33,8 @@ def answers_of(session: Explored) -> Mapping[str, Answer]:
     if isinstance(session, ABLATED):
         most = IMAGE_BYTES if isinstance(session, ImageSession) else TEXT_BYTES
         found = {**found, "/ablate": Answer(lambda request: ablations(session, request), most)}
+    if session.corpus is not None:
+        found = {**found, "/fires": Answer(lambda asked: session.fires(asked.get("layer"), asked.get("relation")))}
     return found if session.checkpoint is None else {**found, "/model": Answer(lambda _: model_facts(session))}
 
 

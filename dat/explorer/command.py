@@ -2,24 +2,26 @@
 
 import socket
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from dual_attention._base.extras import require
-from dual_attention._base.words import printable
+from dual_attention._base.words import counted, printable
 from dual_attention.model_analysis.sites import LayerChoice
 
 from .._native import use_native
 from .._terminal import tell
 from ..checkpoints import CHECKPOINT
 from ..data.text.files import standard_input
-from ..estimate.units import nbytes
+from ..estimate.units import duration, nbytes
 from ..experiments.files import run_given, takes_file
 from ..training.config_io import option_parser, parse_options
+from .ablations import ABLATED
 from .citation import commands_of
+from .corpus import TABLE, CorpusRun, read_corpus
 from .dictionaries import read_dictionary
 from .example import DEFAULT, EXAMPLES, ExampleModel
 from .exporting import Exporter
@@ -59,6 +61,12 @@ def _parser_of(prog: str) -> Any:
     add("--image", type=str, help=f"First image to show, of an image classifier: a file, or a sample: {samples}.")
     add("--layers", type=str, help='Layers to show, such as "0,5" or "decoder"; by default all.')
     add("--dictionary", type=str, metavar="PATH", help="Dictionary of relations to show: a file, or its folder.")
+    about = (
+        "Measure What matters over a corpus first, and show that: a folder with a text in each file, a file with one "
+    )
+    add("--corpus", type=str, metavar="PATH", help=f"{about}in each line, or a folder of pictures. Long texts are cut.")
+    about = "Folder of finished texts, with which a run over a corpus goes on (default: PATH.effects)."
+    add("--results", type=str, metavar="FOLDER", help=about)
     add(
         "--export",
         type=str,
@@ -84,7 +92,9 @@ def run_explorer(prog: str, arguments: Sequence[str]) -> int:
     out = None if options.export is None else checked_export(options.export)
     text = standard_input("text") if options.text == "-" else options.text
     view = view_of(options, example, text)
-    session, commands = session_of(options), commands_of(options)
+    session, commands = with_corpus(session_of(options), options), commands_of(options)
+    if options.corpus is not None and not options.view:
+        view = View(page="effects", corpus=1)
     use_native(session.model)
     view.check_weights(session.facts.get("weights"))
     if text is None and options.image is None and (view.text or view.own):
@@ -122,18 +132,48 @@ def what_is_read(session: Explored) -> str:
     return "image" if isinstance(session, ImageSession) else "text"
 
 
+def with_corpus(session: Explored, options: Any) -> Explored:
+    """The session with what matters over the corpus of the options, if they name one.
+
+    Raises:
+        OSError, ValueError: as :func:`~.corpus.read_corpus`, before anything is measured; for a model that predicts
+            nothing, and results of other settings.
+    """
+    if options.corpus is None:
+        if options.results is not None:
+            raise ValueError("results: they are of a corpus; give --corpus, too")
+        return session
+    if not isinstance(session, ABLATED):
+        raise ValueError("corpus: this model predicts nothing, so that nothing can be taken away")
+    name = options.corpus.rstrip("/\\")
+    folder = Path(options.results or f"{name}.effects")
+    run = CorpusRun(session, Path(name).name, read_corpus(session, options.corpus), folder)
+    left = len(run.left)
+    about = f"{counted(run.passes, 'forward pass', 'forward passes')} each" + (
+        f", about {duration(run.seconds())}" * bool(left)
+    )
+    tell(
+        f"corpus: {counted(len(run.texts), 'text')}, {left} to be measured: {about}; finished ones are kept in {folder}"
+    )
+    with waiting("measuring the corpus", left) as step:
+        for _ in run.measure():
+            step()
+    tell(f"corpus: the table is {folder / TABLE}")
+    return replace(session, corpus=run.json)
+
+
 @contextmanager
-def waiting(what: str) -> Iterator[None]:
-    """Show on a terminal that something takes its time."""
+def waiting(what: str, steps: int | None = None) -> Iterator[Callable[[], None]]:
+    """Show on a terminal that something takes its time; yields what is called after each step of as many."""
     if not sys.stderr.isatty():
-        yield
+        yield lambda: None
         return
     rich = require("rich.progress", extra="train")
     console = require("rich.console", extra="train").Console(stderr=True)
     columns = rich.TextColumn("{task.description}"), rich.BarColumn(), rich.TimeElapsedColumn()
     with rich.Progress(*columns, console=console, transient=True) as bar:
-        bar.add_task(what, total=None)
-        yield
+        task = bar.add_task(what, total=steps)
+        yield lambda: bar.advance(task)
 
 
 WARNING = (

@@ -327,7 +327,7 @@ def _counts(i: Tensor, j: Tensor, names: tuple[Sequence[str], Sequence[str]], mo
 
 
 def _named(i: Tensor, j: Tensor, names: tuple[Sequence[str], Sequence[str]]) -> tuple[list[str], ...]:
-    return tuple([labels[place] for place in some.tolist()] for labels, some in zip(names, (i, j), strict=True))
+    return tuple([f"{labels[place]}" for place in some.tolist()] for labels, some in zip(names, (i, j), strict=True))
 
 
 def _pair(row: Tensor, place: int, i: Tensor, j: Tensor, names: tuple[Sequence[str], Sequence[str]]) -> Json:
@@ -363,8 +363,8 @@ def fires_over(texts: Sequence[Mapping[str, Json]]) -> Json:
                 strongest.update(one["strongest"][name])
                 of_all.update(every[name])
             ours, all_pairs = sum(one["strongest"]["pairs"] for one, _ in own), sum(every["pairs"] for _, every in own)
-            shares[name] = [
-                [label, count / ours, of_all[label] / all_pairs] for label, count in strongest.most_common(_NAMES // 2)
-            ]
+            labels = [label for label, _ in strongest.most_common(_NAMES // 2)]
+            labels = sorted(of_all, key=int) if name == "distances" else labels
+            shares[name] = [[label, strongest[label] / ours, of_all[label] / all_pairs] for label in labels]
         found[key] = {"pairs": entries, **shares}
     return found

@@ -56,6 +56,8 @@ class Exporter:
             raise ValueError(f"view: the page {page} is of language models, and this is none")
         if page == "effects" and not isinstance(self.session, ABLATED):
             raise ValueError("view: this model predicts nothing, so that nothing can be taken away")
+        if page == "effects" and self.view.corpus and self.session.corpus is None:
+            raise ValueError("view: these effects are over a corpus; give it with --corpus")
         if page == "patching" and not self.view.other:
             raise ValueError("view: the page patching needs a second text, as in page=patching&other=TEXT")
         if page == "vision" and not isinstance(self.session, ImageSession):
@@ -82,7 +84,11 @@ class Exporter:
     @property
     def page(self) -> Page:
         """The page, with the answers that the view shows."""
-        kept = {} if self._answer is None else {self._answer[0]: self._answer[1]}
+        kept = self.session.kept | ({} if self._answer is None else {self._answer[0]: self._answer[1]})
+        if self.view.page == "card":
+            kept["fires"] = {
+                key: self.session.fires(one["layer"], one["relation"]) for key, one in kept["cards"].items()
+            }
         if isinstance(self.session, TextSession):
             recording = self.session.packed(self.source, [self.view.layer])
         else:
@@ -139,6 +145,8 @@ class Exporter:
                 assert isinstance(session, Session)
                 found = card(session, {"text": self.source, **asked})
             return "cards", {f"{found['layer']} {found['relation']}": found}
+        if view.page == "effects" and view.corpus:
+            return "corpus", session.kept["corpus"]
         if view.page == "effects":
             return "effects", ablated(session, {**self._example, **self._change, "draws": view.draws})
         if not isinstance(session, Session):

@@ -210,11 +210,18 @@ def seen_ablations(found: Json, view: View) -> Seen:
         beyond = int(abs(effect[which]) > max(map(abs, controls))) if controls else ""
         measured = effect[1], *_ends(divergence), effect[0], *_ends([] if effect[0] is None else loss)
         names = part["layer"], part["kind"], part["mediator"], part["number"]
-        rows.append([*names, *measured, beyond, found["change"]])
+        more = []
+        if "intervals" in found:
+            told, (of_loss, of_divergence) = found["beyond"][place][which], found["intervals"][place]
+            beyond, more = "" if told is None else int(told), [found["texts"], *of_divergence, *of_loss]
+        rows.append([*names, *measured, beyond, found["change"], *more])
     headings = ["layer", "kind", "part", "number"]
     for measure in ("divergence", "loss_change"):
         headings += [measure, f"{measure}_random_least", f"{measure}_random_largest"]
-    return Seen("the effects", [*headings, "beyond_random", "change"], rows)
+    headings += ["beyond_random", "change"]
+    if "intervals" in found:
+        headings += ["texts", *(f"{name}_{end}" for name in ("divergence", "loss_change") for end in ("low", "high"))]
+    return Seen("the effects", headings, rows)
 
 
 def seen_writes(found: Json) -> Seen:

@@ -260,7 +260,8 @@ class _Handler(BaseHTTPRequestHandler):
         self._check_token(parse_qs(address.query).get("token", [""])[0])
         commands = self.server.commands
         own = {"token": self.server.token, "command": commands.here, **offers_of(self.server.session)}
-        return page_html(self.server.recording, own, command=commands.elsewhere)
+        kept = self.server.session.kept
+        return page_html(self.server.recording, own, kept=kept, command=commands.elsewhere)
 
     def _answered(self) -> str | Iterator[dict[str, Any]]:
         answer = self.server.answers.get(_parts(self.path).path)

@@ -42,13 +42,26 @@ class ModelSession:
         bits: of factors, see :func:`~dat.explorer.packing.pack`.
         layers: those that are recorded; by default all.
         checkpoint: what was opened.
+        corpus: effects over a corpus, as of :attr:`~.corpus.CorpusRun.json`.
     """
 
     model: Any
     bits: Bits | None = None
     layers: LayerChoice = None
     checkpoint: Checkpoint | None = None
+    corpus: Json | None = field(default=None, repr=False)
     _lock: Any = field(default_factory=threading.Lock, repr=False, compare=False)
+
+    @property
+    def kept(self) -> Json:
+        """Answers that its pages have from the beginning: of the corpus, all but where each relation fires."""
+        if self.corpus is None:
+            return {}
+        return {"corpus": {name: value for name, value in self.corpus.items() if name != "fires"}}
+
+    def fires(self, layer: Any, relation: Any) -> Json:
+        """Strongest pairs of a relation in the corpus; empty if there are none."""
+        return (self.corpus or {"fires": {}})["fires"].get(f"{layer} {relation}", {})
 
     @contextmanager
     def reserved(self) -> Iterator[Any]:

@@ -55,6 +55,7 @@ class View:
             of; and the number of the part whose tokens are shown.
         other, each, answer, foil: of patching: the second text; 1 for each head and relation; and ids of two tokens.
         draws, measure: of ablations, random directions and ``kl`` or ``loss``.
+        corpus: 1 for effects over the corpus, if there is one.
         maps: ``relations`` or ``attention``, on the page of an image.
         tokens, temperature, top_k, seed: of generation.
         map, step: number of a map, and of a step of generation.
@@ -89,6 +90,7 @@ class View:
     foil: int | None = _INITIAL["foil"]
     draws: int = _INITIAL["draws"]
     measure: str = _INITIAL["measure"]
+    corpus: int = _INITIAL["corpus"]
     maps: str = _INITIAL["maps"]
     tokens: int = _INITIAL["tokens"]
     temperature: float = _INITIAL["temperature"]

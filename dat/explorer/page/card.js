@@ -6,7 +6,7 @@ import { withIndices } from "./explanations.js";
 import { fileName, save } from "./exports.js";
 import { keyOf, RelationPage } from "./relations.js";
 import { PATIENCE } from "./switches.js";
-import { element, fillTable, get, signed, written } from "./tables.js";
+import { element, fillTable, get, isolated, percent, signed, written } from "./tables.js";
 import { framedPicture } from "./vision.js";
 
 /** @import { Explorer, Recording } from "./main.js" */
@@ -120,6 +120,41 @@ export class CardPage extends RelationPage {
     for (const name of ["name", "note"]) if (get(`card-${name}`) !== document.activeElement) get(`card-${name}`).value = this.own[name];
     this.title();
     if (card) this.showCard(card);
+    this.showCorpus();
+  }
+
+  // What the relation does over a corpus, and where it fires there.
+  showCorpus() {
+    const { explorer, chosen } = this, { kept, server } = explorer, { corpus } = kept, key = keyOf(chosen), found = (kept.fires || {})[key];
+    get("card-corpus").hidden = !corpus || !found;
+    if (!corpus) return;
+    if (!found) {
+      if (server && this.firesOf !== key) {
+        this.firesOf = key;
+        server.ask("fires", chosen).then((fires) => {
+          kept.fires = { ...kept.fires, [key]: fires };
+          if (explorer.page === "card") this.show();
+        }, (error) => explorer.complain(error.message));
+      }
+      return;
+    }
+    const place = corpus.parts.findIndex(({ mediator, layer, number }) => mediator === "relation" && layer === chosen.layer && number === chosen.relation);
+    const range = ([low, high]) => (low === null ? "–" : `${written(low)} to ${written(high)}`), draws = (which) => corpus.controls[place].map((one) => one[which]);
+    const { heads, most } = this.headsBeside(corpus, chosen.layer);
+    get("card-corpus-title").textContent = `Over ${corpus.source}`;
+    fillTable(get("card-corpus-effects"), `Effect of removing it${heads ? `, beside the ${heads} heads of its layer` : ""}`, ["measure, nats", "mean", "95 % interval", "random directions", "beyond", "heads"], place < 0 ? [] : [1, 0].map((which) => [
+      ["change of the loss", "divergence"][which], written(corpus.effects[place][which]), range(corpus.intervals[place][which]),
+      corpus.draws ? range([Math.min(...draws(which)), Math.max(...draws(which))]) : "–", corpus.beyond[place][which] === null ? "" : corpus.beyond[place][which] ? "yes" : "no", heads ? range(most[which]) : "–"]));
+    for (const [name, caption] of [["distances", "Distance"], ["receivers", "Receiver"], ["senders", "Sender"]]) {
+      fillTable(get(`card-${name}`), `${caption}: share of the pairs where it fires, and of all`, [name.slice(0, -1), "fires", "all pairs"], (found[name] || []).map(([label, share, all]) => [isolated(name === "distances" && label > 1 ? `${label} to ${2 * label - 1}` : label), percent(share), percent(all)]));
+    }
+    for (const end of ["high", "low"]) get(`card-corpus-${end}`).replaceChildren(...(found.pairs || []).filter((entry) => entry.end === end).map((entry) => explorer.pages.dictionary.entryElement(entry, "a pair of the same text as far apart")));
+  }
+
+  // How many heads the layer has, and the least and the largest of their mean effects.
+  headsBeside({ parts, effects }, layer) {
+    const own = effects.filter((_, place) => parts[place].mediator === "head" && parts[place].layer === layer);
+    return { heads: own.length, most: [0, 1].map((which) => [Math.min(...own.map((one) => one[which])), Math.max(...own.map((one) => one[which]))]) };
   }
 
   title() {
@@ -165,7 +200,6 @@ export class CardPage extends RelationPage {
   }
 
   facts({ effect: [loss, divergence, right], effects_random: random, asymmetry, share, answers = [], ...card }) {
-    const percent = (part) => `${(100 * part).toFixed(1)} %`;
     const range = (which, shown) => `${shown(Math.min(...random.map((one) => one[which])))} to ${shown(Math.max(...random.map((one) => one[which])))}`;
     const ofPictures = card.pictures ? [
       ["right answers without it", percent(right), range(2, percent), `${percent(card.right)} with it; in its place its mean over the pictures`],

@@ -94,11 +94,11 @@ export class DictionaryPage extends RelationPage {
     return this.found.entries.filter((entry) => entry.layer === chosen.layer && entry.relation === chosen.relation && entry.end === end);
   }
 
-  entryElement(entry) {
+  entryElement(entry, beside = "pairs about as far apart, of tokens as frequent") {
     const item = element("li", {}, this.pairElement(entry.example, "strong"));
     if (entry.counterexamples.length) {
       const others = element("ul", {}, ...entry.counterexamples.map((one) => element("li", {}, this.pairElement(one, "span"))));
-      item.append(element("details", {}, element("summary", { text: "pairs about as far apart, of tokens as frequent" }), others));
+      item.append(element("details", {}, element("summary", { text: beside }), others));
     }
     return item;
   }

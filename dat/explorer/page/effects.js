@@ -25,6 +25,7 @@ export class EffectsPage extends AnswerPage {
     get("effects-change").addEventListener("change", () => explorer.set({ ablated: 0, change: get("effects-change").value }));
     get("effects-factor").addEventListener("change", () => explorer.set({ ablated: 0, factor: Number(get("effects-factor").value) || 0 }));
     get("draws").addEventListener("change", () => explorer.set({ ablated: 0, draws: Math.max(0, Math.round(Number(get("draws").value) || 0)) }));
+    get("effects-over").addEventListener("change", () => explorer.set({ corpus: Number(get("effects-over").value) }));
     get("measure").addEventListener("change", () => explorer.set({ measure: get("measure").value }));
     get("ablate").addEventListener("click", () => this.start());
     get("stop-ablating").addEventListener("click", () => this.running && this.running.abort());
@@ -35,7 +36,7 @@ export class EffectsPage extends AnswerPage {
   }
 
   isPossible() {
-    return this.parts.length > 0 && super.isPossible();
+    return this.parts.length > 0 && Boolean(this.explorer.kept.corpus || super.isPossible());
   }
 
   /** @param {Recording} recording */
@@ -48,7 +49,13 @@ export class EffectsPage extends AnswerPage {
   }
 
   get found() {
-    return this.explorer.kept.effects || null;
+    return this.corpus || this.explorer.kept.effects || null;
+  }
+
+  // Effects over a corpus, if these are to be seen: those of the same parts, with intervals.
+  get corpus() {
+    const { kept, state, server } = this.explorer;
+    return kept.corpus && (state.corpus || !(server || kept.effects)) ? kept.corpus : null;
   }
 
   get measure() {
@@ -103,19 +110,22 @@ export class EffectsPage extends AnswerPage {
     const rows = found.effects.flatMap((effect, place) => {
       if (!effect || effect[which] === null) return []; // what is no number comes as null
       const controls = found.controls[place].map((one) => one[which]).filter((one) => one !== null), value = effect[which];
-      const sizes = controls.map(Math.abs), beyond = controls.length > 0 && Math.abs(value) > Math.max(...sizes);
-      return [{ place, part: found.parts[place], value, effect, controls, beyond }];
+      const sizes = controls.map(Math.abs), beyond = found.beyond ? Boolean(found.beyond[place][which]) : controls.length > 0 && Math.abs(value) > Math.max(...sizes);
+      const interval = found.intervals && found.intervals[place][which][0] !== null ? found.intervals[place][which] : null;
+      return [{ place, part: found.parts[place], value, effect, controls, beyond, interval }];
     });
     return rows.sort((a, b) => Math.abs(b.value) - Math.abs(a.value));
   }
 
   show() {
-    const { state, server } = this.explorer, { found } = this;
+    const { state, server, kept } = this.explorer, { found, corpus } = this;
+    get("effects-of").hidden = !kept.corpus || !(server || kept.effects);
+    if (kept.corpus) fillOptions(get("effects-over"), [[0, `this ${this.recording.image ? "image" : "text"}`], [1, kept.corpus.source]], state.corpus ? 1 : 0);
     if (!this.listed) this.list();
     if (!found && server && state.ablated && !this.running) this.start();
     const busy = Boolean(this.running);
     const change = state.change in REMOVALS ? state.change : "zero", passes = this.parts.length * (1 + state.draws) + 1;
-    get("effects-tools").hidden = !server;
+    get("effects-tools").hidden = !server || Boolean(corpus);
     get("effects-change").value = change;
     get("effects-factor").hidden = change !== "scale";
     get("effects-factor").value = state.factor;
@@ -125,7 +135,7 @@ export class EffectsPage extends AnswerPage {
     get("stop-ablating").disabled = !busy;
     get("effects-busy").hidden = !busy;
     const count = (number) => number.toLocaleString("en"), { length } = this.parts;
-    get("effects-cost").textContent = server
+    get("effects-cost").textContent = server && !corpus
       ? `${count(passes)} forward passes: one of the model as it is, ${count(length)} each without a part, and ${count(length * state.draws)} with random directions.` : "";
     get("effects-found").hidden = !found;
     if (found) this.showFound(found, busy);
@@ -138,7 +148,7 @@ export class EffectsPage extends AnswerPage {
     const scale = { most: Math.max(1e-9, ...sorted.map((row) => Math.abs(row.value))), diverging: measure === "loss" }, seen = { ...look, scale: "root", gain: 1 };
     get("measure").querySelector("option[value=loss]").disabled = found.loss === null;
     if (!busy) get("effects-note").textContent = this.said(found, sorted);
-    fillScale(get("effects-scale"), scale, seen, `nats, square-root scale${found.draws ? "; framed: beyond every random direction" : ""}`);
+    fillScale(get("effects-scale"), scale, seen, `nats, square-root scale${found.draws ? `; framed: ${found.intervals ? "the whole interval is " : ""}beyond every random direction` : ""}`);
     for (const { place, part, value, beyond } of sorted) {
       const cell = this.cells[place];
       dye(cell, colourOf(value, scale, seen));
@@ -150,8 +160,8 @@ export class EffectsPage extends AnswerPage {
     const top = sorted.slice(0, PARTS_SHOWN);
     const which = top.length < sorted.length ? `The ${top.length} largest effects of ${sorted.length}; CSV has all.` : "All effects, the largest first.";
     fillTable(get("effects-table"), `${which} Choose one to see its map.`,
-      ["part", `${MEASURES[measure]}, nats`, "random directions", "beyond them"], top.map(({ place, part, value, controls, beyond }) => [
-        element("button", { text: partName(part), className: "link", "data-part": `${place}` }), this.shown(value), range(controls), controls.length ? (beyond ? "yes" : "no") : ""]));
+      ["part", `${MEASURES[measure]}, nats`, ...(found.intervals ? ["95 % interval"] : []), "random directions", "beyond them"], top.map(({ place, part, value, controls, beyond, interval }) => [
+        element("button", { text: partName(part), className: "link", "data-part": `${place}` }), this.shown(value), ...(found.intervals ? [range(interval || [])] : []), range(controls), controls.length ? (beyond ? "yes" : "no") : ""]));
     get("effects-figure").replaceChildren(this.drawing(top.slice(0, 12)).element);
   }
 
@@ -163,9 +173,13 @@ export class EffectsPage extends AnswerPage {
     const beyond = sorted.filter((row) => row.beyond).length, draws = Math.min(...sorted.map((row) => row.controls.length)), [first] = sorted;
     const cut = this.done < found.passes ? ` Stopped after ${this.done} of ${found.passes} forward passes.` : "";
     if (!first) return `Nothing is measured yet.${cut}`;
+    if (found.intervals) {
+      const spread = draws ? ` The whole interval of ${beyond} of ${sorted.length} parts lies beyond all their random directions.` : "";
+      return `Means over ${found.source}, with 95 % intervals. ${partName(first.part)} has the largest effect.${spread} Each part: ${found.change}. The loss is of ${found.scored}, ${written(found.loss)} nats with all parts.`;
+    }
     const control = draws ? ` ${beyond} of ${sorted.length} parts have a larger effect than all their random directions; by chance alone 1 in ${draws + 1} would.` : "";
     const loss = found.loss === null ? "" : ` The loss is of ${found.scored}, ${written(found.loss)} nats with all parts.`;
-    return `${partName(first.part)} has the largest effect.${control} Each part: ${found.change}.${loss} It is a finding on one example; measure_effects takes many.${cut}`;
+    return `${partName(first.part)} has the largest effect.${control} Each part: ${found.change}.${loss} It is a finding on one example; dat explore --corpus takes many.${cut}`;
   }
 
   // A button for each part, by layer and kind.
@@ -192,21 +206,22 @@ export class EffectsPage extends AnswerPage {
   drawing(rows = this.sorted.slice(0, PARTS_SHOWN)) {
     const { theme } = this.explorer.look, { measure, found } = this, left = 210, wide = 560, right = 20, high = 20, top = 62;
     const title = `${MEASURES[measure]} without each part (${found.change}), nats`, drawing = new Drawing(wide, top + rows.length * high + 30, title, theme), { marks } = drawing;
-    const all = rows.flatMap((row) => [row.value, ...row.controls]), most = Math.max(1e-9, ...all), least = Math.min(0, ...all);
+    const all = rows.flatMap((row) => [row.value, ...row.controls, ...(row.interval || [])]), most = Math.max(1e-9, ...all), least = Math.min(0, ...all);
     const x = (value) => left + ((wide - left - right) * (value - least)) / (most - least);
     drawing.text(10, 20, title[0].toUpperCase() + title.slice(1), { "font-weight": 600 });
     drawing.add("path", { d: "M16,32 l6,6 l-6,6 l-6,-6 z", fill: marks[1] });
-    drawing.text(28, 42, "without the part");
+    drawing.text(28, 42, found.intervals ? "the part, 95 % interval" : "without the part");
     if (found.draws) {
-      drawing.add("circle", { cx: 150, cy: 38, r: 4.5, fill: "none", stroke: marks[2], "stroke-width": 1.6 });
-      drawing.text(161, 42, "a change as large in a random direction");
+      drawing.add("circle", { cx: 190, cy: 38, r: 4.5, fill: "none", stroke: marks[2], "stroke-width": 1.6 });
+      drawing.text(201, 42, "a change as large in a random direction");
     }
-    rows.forEach(({ part, value, controls }, number) => {
+    rows.forEach(({ part, value, controls, interval }, number) => {
       const y = top + number * high + 6;
       drawing.text(left - 10, y + 4, partName(part), { "text-anchor": "end" });
       drawing.line(left, y, wide - right, y);
       if (controls.length) drawing.rect(x(Math.min(...controls)), y - 2, x(Math.max(...controls)) - x(Math.min(...controls)), 4, marks[2], { opacity: 0.45 });
       controls.forEach((one) => drawing.add("circle", { cx: x(one), cy: y, r: 4.5, fill: "none", stroke: marks[2], "stroke-width": 1.6 }));
+      if (interval) drawing.line(x(interval[0]), y, x(interval[1]), y, { stroke: marks[1], "stroke-width": 2.5 });
       drawing.add("path", { d: `M${x(value).toFixed(2)},${y - 6} l6,6 l-6,6 l-6,-6 z`, fill: marks[1] });
     });
     const bottom = top + rows.length * high + 14;
@@ -219,11 +234,13 @@ export class EffectsPage extends AnswerPage {
     const { found } = this;
     if (!found) throw new Error("There are no effects to save: nothing has been taken away.");
     const ends = (values) => (values.length ? [Math.min(...values), Math.max(...values)] : ["", ""]);
+    const { intervals, texts } = found, ofCorpus = intervals ? ["texts", "divergence_low", "divergence_high", "loss_change_low", "loss_change_high"] : [];
     const rows = this.sorted.map(({ place, part, effect: [loss, divergence], beyond }) => [
       part.layer, part.kind, part.mediator, part.number, divergence, ...ends(found.controls[place].map((one) => one[1])), loss,
       ...ends(loss === null ? [] : found.controls[place].map((one) => one[0])), found.controls[place].length ? Number(beyond) : "", found.change,
+      ...(intervals ? [texts, ...intervals[place][1], ...intervals[place][0]] : []),
     ]);
-    const headings = ["layer", "kind", "part", "number", "divergence", "divergence_random_least", "divergence_random_largest", "loss_change", "loss_change_random_least", "loss_change_random_largest", "beyond_random", "change"];
+    const headings = ["layer", "kind", "part", "number", "divergence", "divergence_random_least", "divergence_random_largest", "loss_change", "loss_change_random_least", "loss_change_random_largest", "beyond_random", "change", ...ofCorpus];
     return { title: "effects", numbers: () => ({ headings, rows }), drawing: () => this.drawing() };
   }
 }

@@ -97,8 +97,8 @@ export class Explorer {
 
   // Let go of answers to another text.
   forget() {
-    const { model, dictionary, notes } = this.kept; // which are of the model, whatever the text
-    this.kept = { ...(model ? { model } : {}), ...(dictionary ? { dictionary } : {}), ...(notes ? { notes } : {}) };
+    const ofModel = ["model", "dictionary", "notes", "corpus", "fires"]; // whatever the text
+    this.kept = Object.fromEntries(Object.entries(this.kept).filter(([name]) => ofModel.includes(name)));
   }
 
   busy(is) {

@@ -118,7 +118,8 @@ def effects_over(
         for mediator in mediators:
             if choice.site.tap(TAPS[mediator]) is not None:
                 count = choice.site.n_relations if mediator == "relation" else choice.site.n_heads
-                parts += [(choice.site.layer, choice.site.kind, mediator, number) for number in range(count)]
+                for number in range(count):
+                    parts.append((choice.site.layer, choice.site.kind, mediator, number))
     study: dict[str, Intervention] = {}
     for layer, kind, mediator, number in parts:
         chosen: Any = {"relations": [number]} if mediator == "relation" else {"heads": {kind: [number]}}
