@@ -11,7 +11,7 @@ from typing import Any
 ROWS = {
     "untrained rule": "a rule without training, and the file that computes it",
     "linear gate": "the model of its grids that is a Transformer under a linear output gate",
-    "rotary positions": "'every arm', or 'no order' where nothing has one",
+    "rotary positions": "'every arm', 'no order' where nothing has one, or 'places' where every arm has a vector for each",
     "steps": "optimiser steps, beside epochs",
     "rates": "'own rates' or 'one rate'",
     "failed": "the runs that count as failed; its tables show their share",
@@ -53,9 +53,13 @@ def check(study: ModuleType) -> None:
         raise ValueError(f"ROWS: expected a text for each row of studies/rules.py, lacks {'; '.join(missing)}")
     models = {name: grid.presets.get(name) for grid in study.GRIDS.values() for name in grid.models}
     rotary = {name: _is_rotary(model) for name, model in models.items()}
-    plain = [name for name, has in rotary.items() if has is False]
     _expect(rows, "linear gate", models, "a model of its grids")
-    _expect(rows, "rotary positions", ["every arm", "no order"] if {*rotary.values()} == {None} else ["every arm"])
+    orders = ["every arm", "places"]
+    _expect(rows, "rotary positions", [*orders, "no order"] if {*rotary.values()} == {None} else orders)
+    if rows["rotary positions"] == "places":
+        plain = [name for name, model in models.items() if not getattr(model, "places", False)]
+    else:
+        plain = [name for name, has in rotary.items() if has is False]
     if plain:
         raise ValueError(f"ROWS['rotary positions']: expected them in every arm, not so in {', '.join(plain)}")
     _expect(rows, "rates", ["own rates", "one rate"])
