@@ -11,7 +11,7 @@ from typing import Any
 ROWS = {
     "untrained rule": "a rule without training, and the file that computes it",
     "linear gate": "the model of its grids that is a Transformer under a linear output gate",
-    "rotary positions": "'every arm', 'no order' where nothing has one, or 'places' where every arm has a vector for each",
+    "rotary positions": "'every arm', 'no order' where nothing has one, or 'places': every arm has a vector for each",
     "steps": "optimiser steps, beside epochs",
     "rates": "'own rates' or 'one rate'",
     "failed": "the runs that count as failed; its tables show their share",
