@@ -5,6 +5,7 @@ import os
 import random
 import socket
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -46,10 +47,19 @@ def set_aside() -> None:
     gc.freeze()
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """First the tests that fork: of a process that has run many others, a copy is made with all that those left. Last
     those of pages: the driver of their browser keeps an event loop in the process.
+
+    Of the cases of a test that is marked ``sweep(n)``, all but every nth are slow.
     """
+    seen: Counter[str] = Counter()
+    for item in items:
+        mark, name = item.get_closest_marker("sweep"), item.nodeid.partition("[")[0]
+        if mark is not None and seen[name] % mark.args[0]:
+            item.add_marker("slow")
+        seen[name] += 1
     items.sort(key=lambda item: (not _forks(item), "browser" in getattr(item, "fixturenames", ())))
 
 

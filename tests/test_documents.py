@@ -102,6 +102,7 @@ def test_torchrun_is_documented():
     assert len(calls_under_torchrun()) > 3
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize(
     "words", [pytest.param(words, id=line) for line, words in {**calls("dat"), **calls_under_torchrun()}.items()]
 )

@@ -105,6 +105,7 @@ def test_own_relation_and_symbols():
     assert max(accuracy["Near, no symbols"][1::2]) < 0.55
 
 
+@pytest.mark.slow
 def test_look_inside():
     """A relation has learned what the task asks, has not learned what it does not ask, and the model uses it."""
     left = check_outputs("look_inside.ipynb")

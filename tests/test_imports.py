@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from packaging.requirements import Requirement
 
 tomllib = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
@@ -472,6 +473,7 @@ def test_root_exports_are_not_modules():
     assert re.fullmatch(r"\d+\.\d+\.\d+\S*", package.__version__)
 
 
+@pytest.mark.slow
 def test_nothing_is_said_where_numpy_is_missing():
     """PyTorch would warn of it as it is imported."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}

@@ -28,6 +28,8 @@ from studies.matrices.model import PRESETS
 from tests.support.documents import ROOT
 from tests.support.processes import fork_workers
 
+pytestmark = pytest.mark.sweep(3)
+
 MATRICES = ProgressiveMatrices()
 FILE = f"{ROOT}/studies/matrices/experiment.py:ProgressiveMatrices"
 QUIET = ["--output.progress=false", "--output.tensorboard=false", "--machine.threads=1"]

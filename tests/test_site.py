@@ -89,6 +89,7 @@ def test_every_page_has_its_place_in_the_margin():
     assert not {page.stem for page in ROOT.glob("docs/*.md")} - {*sections}
 
 
+@pytest.mark.slow
 def test_every_exhibit_is_on_its_page_and_is_written_with_its_caption(tmp_path: Path):
     pytest.importorskip("tokenizers", reason="byte pairs need the extra language")
     command = [sys.executable, str(ROOT / "docs/make_exhibits.py"), "--out", str(tmp_path)]

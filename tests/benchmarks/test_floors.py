@@ -15,6 +15,8 @@ from benchmarks.suites import crossing, layers, short
 from benchmarks.work import Draw, Generation, Settings, Work
 from dual_attention.functional.relational.table import IMPLEMENTATIONS
 
+pytestmark = pytest.mark.sweep(4)
+
 RELATIONS_FIRST, KEYS_FIRST = "tanh", "identity"
 """Activations with which the dense implementation computes relations in one or the other of the two exact forms."""
 

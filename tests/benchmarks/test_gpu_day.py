@@ -101,6 +101,7 @@ def test_a_sanitizer_that_is(status: int, agrees: bool, tmp_path: Path, monkeypa
     assert result["says"] == "--tool racecheck no pool: 1"
 
 
+@pytest.mark.slow
 def test_rival():
     """The plain model and ours; a kernel of the library that is not there is left out with the reason."""
     compiled, more = "R=4, compiled graph, default attention", "R=4, graph, impl linear"
@@ -125,6 +126,7 @@ def test_rival():
     assert any(line.startswith("R=4, launched, default attention: ") for line in others)
 
 
+@pytest.mark.slow
 def test_broken_graphs_are_wrong(monkeypatch: pytest.MonkeyPatch):
     """As those of which the first day's table was, unseen."""
     from dual_attention.functional.relational import choice

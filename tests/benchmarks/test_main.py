@@ -75,6 +75,7 @@ def test_generation(tmp_path: Path):
     assert row["quantity"] == "generate"
 
 
+@pytest.mark.slow
 def test_quick_trials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Compiled sides by the part of the compiler that needs no C++."""
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))

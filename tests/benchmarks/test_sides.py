@@ -43,6 +43,7 @@ def test_work_travels_as_json():
     assert Work.from_json(WORK.to_json()) == WORK
 
 
+@pytest.mark.slow
 def test_a_side_there_does_what_it_does_here(worker: Worker, tensors: Path, tmp_path: Path):
     there = RemoteSide(worker, WORK, Settings(), tensors, tmp_path)
     here = Runner(WORK, Settings(), torch.load(tensors, weights_only=True))

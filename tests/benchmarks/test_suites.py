@@ -24,6 +24,7 @@ def all_cases(*, quick: bool, device: str = "cpu") -> list[Case]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("quick", [True, False])
 def test_cases_are_well_formed(quick: bool):
     for case in all_cases(quick=quick):

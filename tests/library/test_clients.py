@@ -18,6 +18,7 @@ SPLITS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "options"), SPLITS, ids=str)
 def test_pipelining_splits_between_blocks(kind, options):
     model, x = language.lm(kind, **options), language.tokens(2, 9)

@@ -19,6 +19,8 @@ from tests.support.language import (
 )
 from tests.support.refusals import refusals
 
+pytestmark = pytest.mark.sweep(4)
+
 # ---- forward
 
 

@@ -228,6 +228,7 @@ FAULTS = [
 ]
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize(("part", "wrong"), FAULTS)
 def test_each_planted_fault_is_found(part, wrong):
     report = check_part(part)

@@ -23,6 +23,8 @@ from tests.support.seq2seq import (
 )
 from tests.support.tensors import normal
 
+pytestmark = pytest.mark.sweep(4)
+
 # ---- Cached decoding
 
 chunks = st.lists(st.integers(1, 3), min_size=1, max_size=4).filter(lambda sizes: sum(sizes) <= TARGET)

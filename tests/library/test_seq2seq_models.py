@@ -31,6 +31,8 @@ from tests.support.seq2seq import (
 )
 from tests.support.tensors import assert_later_tokens_do_not_matter, normal
 
+pytestmark = pytest.mark.sweep(4)
+
 # ---- What is calculated
 
 

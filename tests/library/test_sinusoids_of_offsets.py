@@ -9,6 +9,8 @@ from dual_attention.model_analysis.capture import capture
 from tests.support import families, language
 from tests.support.tensors import normal
 
+pytestmark = pytest.mark.sweep(3)
+
 SINUSOIDS = {"sinusoidal": True}
 
 
@@ -75,6 +77,7 @@ def test_other_models_take_them(family):
     assert all(p.grad is not None and p.grad.isfinite().all() for name, p in model.named_parameters() if ".wv." in name)
 
 
+@pytest.mark.slow
 def test_compiled_and_exported_with_open_lengths():
     model, x = lm(n_layers=1).float(), language.tokens(2, 9)
     wanted = model(x).logits

@@ -19,6 +19,8 @@ from dat.training.config_io import commented_yaml
 from dual_attention import LANGUAGE_PRESETS
 from tests.support.documents import PAGES, ROOT
 
+pytestmark = pytest.mark.sweep(3)
+
 MODEL = {
     "model": "TransformerLM",
     "vocab_size": 50,

@@ -45,6 +45,7 @@ def by_hand(run: Path) -> dict[str, tuple[float, int]]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [1, 3, 16])
 def test_accuracy_is_that_of_sums_by_hand(run: Path, size: int, capsys: pytest.CaptureFixture[str]):
     sums = by_hand(run)

@@ -74,6 +74,7 @@ def test_what_a_reader_sees(run, hub_folder, capsys):
     assert "hub format" in out and "result" not in out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("architecture", ["causal", "masked", "classifier", "vision"])
 def test_folders_of_transformers(architecture, tmp_path, capsys):
     pytest.importorskip("transformers")

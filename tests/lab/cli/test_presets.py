@@ -20,6 +20,7 @@ pytestmark = pytest.mark.usefixtures("here")
 GAMES = RelationalGames()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ORDER)
 def test_every_model_of_the_comparison_trains(name):
     """A step of each model at its full size."""

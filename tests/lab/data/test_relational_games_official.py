@@ -21,6 +21,8 @@ from dat.data.relational_games.labels import labels_of
 from dat.data.relational_games.official import official_path
 from tests.support.refusals import refusals, refused
 
+pytestmark = pytest.mark.sweep(4)
+
 
 def write(folder, name, *, n=40, task="between", seed=0, objects="pentominoes", compressed=False, **replaced):
     """A file in the official form; ``replaced`` overrides a key, or removes it with None."""

@@ -14,6 +14,8 @@ from dat.data.relational_games.tasks import place
 from dual_attention._base.hashing import counter_words, keys_of, uniform_of
 from tests.support.refusals import refused
 
+pytestmark = pytest.mark.sweep(4)
+
 ALL_TASKS = TASKS + EXTRA_TASKS
 SMALL: dict[str, Any] = {"n_val": 60, "n_test": 120, "n_heldout": 40}
 

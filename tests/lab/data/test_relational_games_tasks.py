@@ -21,6 +21,8 @@ from dat.data.relational_games import (
 from dat.data.relational_games.objects import object_set
 from dat.data.relational_games.tasks import ObjectSource, between
 
+pytestmark = pytest.mark.sweep(4)
+
 COMBINATIONS = [(task, objects) for task in TASKS + EXTRA_TASKS for objects in supported_objects(task)]
 LINES = [(0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 3, 6), (1, 4, 7), (2, 5, 8), (0, 4, 8), (2, 4, 6)]
 

@@ -15,6 +15,8 @@ from dual_attention import EncoderBlock, RelationalAttention, RelativeSymbols, T
 from tests.lab.estimate.measuring import measure
 from tests.support.refusals import refused
 
+pytestmark = pytest.mark.sweep(3)
+
 
 def language_model(**changes: Any) -> TransformerLM:
     arguments = (50, 32, 2, 4, None, 0.0, "gelu", True, 40)

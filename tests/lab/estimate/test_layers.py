@@ -31,6 +31,8 @@ from dual_attention.transformer_blocks import FeedForwardBlock, RMSNorm
 from tests.lab.estimate.measuring import measure, summed
 from tests.support.combinations import examples
 
+pytestmark = pytest.mark.sweep(4)
+
 WIDTH = 16
 
 batches = st.integers(1, 3)
@@ -164,6 +166,7 @@ def test_an_input_without_gradient_needs_no_product():
     assert with_gradient.backward_flops == 2 * without.backward_flops == 2 * with_gradient.forward_flops
 
 
+@pytest.mark.slow
 @few
 @given(batches, lengths, st.booleans(), st.sampled_from(["layernorm", "rmsnorm", "none"]), dropouts, st.booleans())
 def test_blocks(batch, n, norm_first, norm, dropout, decoder):

@@ -27,6 +27,8 @@ from dual_attention._models.seq2seq import Seq2SeqModel
 from dual_attention.baselines import Seq2SeqAbstractor
 from tests.lab.estimate.measuring import Measured, in_pairs, measure, peak
 
+pytestmark = pytest.mark.sweep(4)
+
 VOCABULARY = 50
 
 # Exact numbers of the paper's models; their names tell the trained parameters only.

@@ -99,6 +99,7 @@ def test_effects_are_those_of_edited_weights(subject):
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in session.model.modules())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("symbols", SYMBOLS)
 @pytest.mark.parametrize("change", ["zero", "mean", "scale"])
 def test_batches_compute_what_the_page_of_interventions_does(symbols, change):

@@ -16,6 +16,8 @@ from dual_attention.model_analysis.interventions import Patch, Target, intervene
 from tests.lab.explorer.conftest import TEXT, rows_of, transformer, vision
 from tests.lab.explorer.test_server import ask
 
+pytestmark = pytest.mark.sweep(3)
+
 OTHER = "the dog sat on the log"
 NAMES = ("layer", "kind", "mediator", "number")
 

@@ -117,6 +117,7 @@ def test_a_run_goes_on_from_one(run, tmp_path):
     assert branch.weights.read_bytes() == run.weights.read_bytes()
 
 
+@pytest.mark.slow
 def test_parts_are_opened_as_well(tmp_path, monkeypatch):
     """Of a run in two processes that share the model, its average included, finished or not."""
     config = milestones_run(tmp_path)

@@ -50,6 +50,7 @@ def test_all_orders_are_equally_likely(n, trials):
     assert chisquare(found).pvalue > 1e-3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [17, 1025])
 def test_places_and_integers_are_independent(n):
     """Every place takes every integer alike, neighbours are uncorrelated, and few integers stay where they are."""

@@ -161,6 +161,7 @@ class Endless(Texts):
 QUICK = ("copies", "sharded in a torchrun of one", "sharded, in parts", "sequences shared by two", "copies, uneven")
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n not in QUICK)) for n in CASES])
 def test_several_processes_train_as_one_does(name, monkeypatch):
     """Every step, the evaluations and the weights, to rounding; clipping is by the norm of the whole gradient."""

@@ -27,6 +27,8 @@ from tests.support.runs import failing_at
 from .conftest import tiny_config as games_config
 from .test_placement import COPIED, OPTIM, SHARDED, make_trainer
 
+pytestmark = pytest.mark.sweep(3)
+
 LANGUAGE = LanguageModelling()
 MODELS = {"positional": {"pos_enc_type": "pos_emb", "symbols": "positional_symbols"}, "rotary": {}}
 

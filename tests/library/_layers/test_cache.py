@@ -37,6 +37,8 @@ from tests.support.caches import (
 from tests.support.refusals import refused
 from tests.support.tensors import float64, normal
 
+pytestmark = pytest.mark.sweep(4)
+
 # ---- Cached is uncached
 
 

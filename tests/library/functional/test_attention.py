@@ -141,6 +141,7 @@ def test_blocks_of_long_sequences_are_the_reference(
         torch.testing.assert_close(a, b, atol=1e-12, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_padding_and_packing_need_memory_for_lengths():
     n = 4096
     q, k, v = (torch.randn(2, 4, n, 64, requires_grad=True) for _ in range(3))

@@ -183,6 +183,7 @@ def test_autocast_leaves_float64_alone():
     close(found, linear_cross_entropy(hidden, weight, targets, bias))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("autocast", [False, True])
 def test_compiles_as_one_graph(autocast):
     hidden, weight, targets, bias = (tensor.detach() for tensor in problem(2, 9, dtype=torch.float32))

@@ -17,6 +17,8 @@ from dual_attention.functional import (
 from dual_attention.functional.padding import zero_padding
 from tests.support.tensors import normal
 
+pytestmark = pytest.mark.sweep(4)
+
 B, H, N, D = 2, 2, 6, 3
 REAL = torch.arange(N) < torch.tensor([[4], [6]])
 LEFT = torch.arange(N) >= torch.tensor([[2], [0]])

@@ -30,7 +30,7 @@ from .fused_problems import (  # noqa: F401 (the fixture is used by every test)
     tiny_tiles_and_poisoned_memory,
 )
 
-pytestmark = needs_kernels
+pytestmark = [needs_kernels, pytest.mark.sweep(3)]
 
 UNEQUAL = Tuning(
     Tile(32, 16, 32, 4, 1),

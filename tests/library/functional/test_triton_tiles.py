@@ -21,7 +21,7 @@ from .fused_problems import (  # noqa: F401 (the fixture is used by every test)
 segments = pytest.importorskip("dual_attention.functional.triton.segments", reason="triton is not installed")
 
 # Where NaN is meant to be seen, Triton's interpreter takes the largest of nothing but NaN.
-pytestmark = [needs_kernels, pytest.mark.filterwarnings("ignore:All-NaN slice:RuntimeWarning")]
+pytestmark = [needs_kernels, pytest.mark.filterwarnings("ignore:All-NaN slice:RuntimeWarning"), pytest.mark.sweep(3)]
 
 CONTINUED = {"n": 18, "m": 37, "offset": 19}
 

@@ -13,6 +13,8 @@ from tests.support.combinations import examples
 
 from .models import CONTEXT, VOCABULARY, AllLogits, greedily, next_logits, seen, small_lm
 
+pytestmark = pytest.mark.sweep(4)
+
 PROMPT = [4, 1, 7]
 MODELS = [{}, {"rope": True}, {"dual": False}, {"window": 3}, {"dual": False, "rope": True, "window": 3}]
 

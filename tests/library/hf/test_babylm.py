@@ -18,6 +18,8 @@ from torch import Tensor
 from dual_attention.hf import load_language_model
 from tests.support.refusals import refusals
 
+pytestmark = pytest.mark.sweep(4)
+
 VOCAB, LENGTH, END, PAD = 31, 12, 2, 3
 BASE: dict[str, Any] = {
     "model_type": "dat",

@@ -13,6 +13,8 @@ from tests.support.combinations import mostly_slow
 from tests.support.language import CONTEXT, WIDTH, with_attention
 from tests.support.refusals import refusals
 
+pytestmark = pytest.mark.sweep(4)
+
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("options", [{}, {"num_beams": 3}, {"num_beams": 4, "num_return_sequences": 2}])

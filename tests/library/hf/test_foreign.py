@@ -81,6 +81,7 @@ def test_what_attention_returns_is_dropped_out_once(n_heads_ra: int):
     torch.testing.assert_close(torch.stack(dropped).mean(), torch.tensor(0.5), atol=0.02, rtol=0)
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("symbols", ["symbolic_attention", "position_relative"])
 def test_new_relational_heads_are_silent_unless_they_may_speak(name: str, symbols: str, tmp_path: Path):

@@ -43,6 +43,7 @@ def count(tmp_path, monkeypatch):
     return call
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mine", [False, True], ids=["PyTorch's", "its own"])
 @pytest.mark.parametrize("number", [1, 2, 7, 300])
 @pytest.mark.parametrize("pieces", [0, 1, 5, 1000])

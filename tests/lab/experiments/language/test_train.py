@@ -27,6 +27,8 @@ from tests.support.runs import assert_same_run, interrupted
 
 from .conftest import MODEL, TEXT, named, tiny_config
 
+pytestmark = pytest.mark.sweep(3)
+
 RECIPE = Path(__file__).parents[4] / "examples" / "fineweb.yaml"
 LANGUAGE = LanguageModelling()
 FINAL = ("loss", "perplexity", "bits_per_byte", "steps", "tokens", "parameters")

@@ -22,6 +22,8 @@ from dual_attention.baselines import VisionCoRelNet
 from dual_attention.configs import SymbolRetrieval
 from tests.support.refusals import refused
 
+pytestmark = pytest.mark.sweep(4)
+
 PUBLISHED_PARAMETERS = {
     "transformer-128-h2": 386_914,
     "transformer-128-h8": 386_914,

@@ -12,6 +12,8 @@ from tests.support.tensors import normal
 
 from .inputs import SCALES, assert_same_with_gradients, draw_inputs, run
 
+pytestmark = pytest.mark.sweep(3)
+
 SIZES = st.fixed_dictionaries(
     {
         "seed": st.integers(0, 99),

@@ -107,6 +107,7 @@ OTHER_WAYS = [(*of, way) for place, way in enumerate(("compiled", "exported")) f
 OTHER_WAYS += [(*of, way) for place, way in enumerate(("exported", "compiled")) for of in LOOKUPS[place::2]]
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize(
     "impl, rows, groups, way", mostly_slow([*((*of, "parameter") for of in LOOKUPS), *OTHER_WAYS], quick=12)
 )

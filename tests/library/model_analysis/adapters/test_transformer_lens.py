@@ -16,6 +16,8 @@ from dual_attention.language_presets import language_preset
 from dual_attention.model_analysis.adapters.transformer_lens import transformer_lens_bridge
 from tests.library.hf.models import matters
 
+pytestmark = pytest.mark.sweep(4)
+
 patching = pytest.importorskip("transformer_lens.patching")
 
 CLOSE = {"atol": 1e-9, "rtol": 1e-9}

@@ -13,6 +13,8 @@ from tests.library.model_analysis.interventions.support import MEDIATORS, captur
 from tests.library.model_analysis.models import FAMILIES, call, hooks
 from tests.support.language import close, lm, tokens
 
+pytestmark = pytest.mark.sweep(4)
+
 
 @pytest.mark.parametrize("mediator", MEDIATORS)
 def test_strength_zero_changes_nothing_and_strength_is_linear(mediator):

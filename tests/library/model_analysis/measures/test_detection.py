@@ -73,6 +73,7 @@ def test_shuffles_are_kept_where_the_scores_lie(monkeypatch):
     assert found.p.tolist() == [1.0, 1.0, 0.25, 1.0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shuffle", ["objects", "pairs"])
 def test_noise_is_called_a_finding_as_often_as_the_level_says(shuffle):
     """Of the best of four noisy scores, p is below 0.2 in a fifth of all data, not in more."""
