@@ -27,53 +27,44 @@ class Command:
     """A sub-command.
 
     Attributes:
-        words: what the user types after ``dat``.
+        name: its first word, also that of its module in this package and of the function there, which takes the
+            program's name, the remaining arguments and the experiment, if it is of one, and returns an exit status.
         arguments: what may follow, for the list of commands.
-        target: ``module:function`` in this package; the function takes the program's name, the remaining arguments
-            and the experiment, if it is of one, and returns an exit status.
         summary: one line for the list of commands.
         experiment: the name of one, or its file, for a command of an experiment.
     """
 
-    words: tuple[str, ...]
+    name: str
     arguments: str
-    target: str
     summary: str
     experiment: str | None = None
 
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What the user types after ``dat``."""
+        return (self.name,) if self.experiment is None else (self.name, shlex.quote(self.experiment))
+
     def run(self, arguments: Sequence[str]) -> int:
         """Import the function and call it."""
-        module, _, name = self.target.partition(":")
-        function = getattr(importlib.import_module(f"{__package__}.{module}"), name)
+        function = getattr(importlib.import_module(f"{__package__}.{self.name}"), self.name)
         prog = " ".join(("dat", *self.words))
         return function(prog, arguments) if self.experiment is None else function(prog, arguments, self.experiment)
 
 
 FIXED = (
     Command(
-        ("compare",),
+        "compare",
         "DATA [--target COLUMN] ...",
-        "compare:compare",
         "models on a table, pictures or texts of yours, with intervals and a figure",
     ),
+    Command("evaluate", "CHECKPOINT [--text FILE]", "accuracies, or perplexity, of a trained model"),
+    Command("generate", "CHECKPOINT PROMPT", "let a language model continue a text"),
+    Command("explore", "[CHECKPOINT]", "see relations, attention and symbols in a browser"),
+    Command("info", "CHECKPOINT", "configuration, parameters and memory of a model"),
     Command(
-        ("evaluate",), "CHECKPOINT [--text FILE]", "evaluate:evaluate", "accuracies, or perplexity, of a trained model"
+        "estimate", "MODEL [--KEY VALUE ...]", "parameters, arithmetic, memory and time of a model, without running it"
     ),
-    Command(("generate",), "CHECKPOINT PROMPT", "generate:generate", "let a language model continue a text"),
-    Command(("explore",), "[CHECKPOINT]", "explore:explore", "see relations, attention and symbols in a browser"),
-    Command(("info",), "CHECKPOINT", "info:info", "configuration, parameters and memory of a model"),
-    Command(
-        ("estimate",),
-        "MODEL [--KEY VALUE ...]",
-        "estimate:estimate",
-        "parameters, arithmetic, memory and time of a model, without running it",
-    ),
-    Command(
-        ("export",),
-        "CHECKPOINT --out FOLDER",
-        "export:export",
-        "a model, and what makes its inputs, for transformers or the hub",
-    ),
+    Command("export", "CHECKPOINT --out FOLDER", "a model, and what makes its inputs, for transformers or the hub"),
 )
 """Commands that are not of one experiment."""
 
@@ -103,18 +94,14 @@ def every_command(*, others: bool = True) -> tuple[Command, ...]:
 
     def of_experiments(*words: str) -> list[Command]:
         return [
-            _of_experiment(word, name, entry.summaries[word])
+            Command(word, ARGUMENTS[word], entry.summaries.get(word, SUMMARIES[word]), experiment=name)
             for word in words
             for name, entry in known.items()
-            if word in entry.summaries
+            if ("reproduce" if word == "plot" else word) in entry.summaries
         ]
 
-    demo = Command(("demo",), "", "demo:demo", "watch a DAT learn a relation from fewer examples than a Transformer")
+    demo = Command("demo", "", "watch a DAT learn a relation from fewer examples than a Transformer")
     return (demo, *of_experiments("train"), *FIXED, *of_experiments("reproduce", "plot", "data"))
-
-
-def _of_experiment(word: str, name: str, summary: str = "") -> Command:
-    return Command((word, shlex.quote(name)), ARGUMENTS[word], f"{word}:{word}", summary, experiment=name)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -190,7 +177,7 @@ def dispatch(words: list[str]) -> int:
         print(f"relational-attention {__version__}")
         return 0
     if len(words) > 1 and words[0] in ARGUMENTS and not_built_in(words[1]):
-        return _of_experiment(*words[:2]).run(words[2:])
+        return Command(words[0], "", "", experiment=words[1]).run(words[2:])
     for command in every_command(others=False):
         n = len(command.words)
         if tuple(words[:n]) == command.words:

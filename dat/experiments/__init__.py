@@ -31,8 +31,8 @@ class Entry:
     Attributes:
         name: on the command line and in configurations.
         target: ``module:class`` of the :class:`~dat.training.experiment.Experiment`.
-        summaries: for each command of ``dat`` that the experiment has (train, reproduce, plot, data), a line for the
-            list of commands.
+        summaries: for each command of ``dat`` that the experiment has (train, reproduce, data), a line for the list of
+            commands; what reproduces, plots.
     """
 
     name: str
@@ -54,7 +54,6 @@ EXPERIMENTS: dict[str, Entry] = {
             {
                 "train": "train one model in a run folder",
                 "reproduce": "the paper's learning curves: many runs in parallel, resumable",
-                "plot": "learning curves from the results of several grids",
                 "data": "a contact sheet of example images",
             },
         ),
@@ -64,7 +63,6 @@ EXPERIMENTS: dict[str, Entry] = {
             {
                 "train": "train a language model on your text",
                 "reproduce": "perplexity of small language models by length of training",
-                "plot": "curves of perplexity from the results of several grids",
                 "data": "one clean file of text from folders of unpacked packages",
             },
         ),
@@ -73,7 +71,6 @@ EXPERIMENTS: dict[str, Entry] = {
             f"{__name__}.language.babylm:BabyLM",
             {
                 "reproduce": "BabyLM's two models beside a Transformer, in sizes for a laptop",
-                "plot": "curves of perplexity from the results of several grids",
             },
         ),
         Entry(
@@ -82,7 +79,6 @@ EXPERIMENTS: dict[str, Entry] = {
             {
                 "train": "train a Vision Transformer or ViDAT on digits, CIFAR, or pictures of yours",
                 "reproduce": "accuracy on images beside the paper's tables",
-                "plot": "accuracy from the results of several grids",
             },
         ),
         Entry(
@@ -91,7 +87,6 @@ EXPERIMENTS: dict[str, Entry] = {
             {
                 "train": "train an encoder-decoder model to answer questions",
                 "reproduce": "accuracy of answers to generated questions, or the paper's grid",
-                "plot": "accuracy from the results of several grids",
             },
         ),
         Entry(
@@ -100,7 +95,6 @@ EXPERIMENTS: dict[str, Entry] = {
             {
                 "train": "train one causal model to copy, to recall or to track a state",
                 "reproduce": "recall, copying and state tracking, and the step at which they are learned",
-                "plot": "a table from the results of several grids",
             },
         ),
         Entry(
@@ -109,7 +103,6 @@ EXPERIMENTS: dict[str, Entry] = {
             {
                 "train": "train one causal model to sort or to solve equations",
                 "reproduce": "accuracy on lengths that were not trained on",
-                "plot": "a table from the results of several grids",
             },
         ),
     )
@@ -130,7 +123,7 @@ def installed() -> dict[str, Entry]:
     from importlib.metadata import entry_points  # slow to import, and seldom needed
 
     return {
-        point.name: Entry(point.name, point.value, dict.fromkeys(("train", "reproduce", "plot"), _origin(point)))
+        point.name: Entry(point.name, point.value, dict.fromkeys(("train", "reproduce"), _origin(point)))
         for point in entry_points(group=ENTRY_POINTS)
         if point.name not in EXPERIMENTS
     }

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
+from itertools import product
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -166,6 +167,11 @@ class GridConfig(ABC):
             config = replace(config, optim=replace(config.optim, lr=cell.lr))
         machine: MachineConfig = replace(config.machine, device=self.device, threads=1)
         return replace(config, machine=machine, output=OutputConfig(name=cell.name, tensorboard=False, progress=False))
+
+
+def crossed(**axes: Iterable[Any]) -> list[dict[str, Any]]:
+    """Every combination of values of some axes, those of the last one first."""
+    return [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
 
 
 def cells(experiment: AnySwept, grid: GridConfig) -> list[Cell]:

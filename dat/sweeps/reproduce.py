@@ -151,21 +151,11 @@ def table_of_cells(every: Sequence[Cell], seconds: Mapping[Cell, float | None], 
     found: dict[tuple[Any, ...], list[Cell]] = {}
     for cell in every:
         found.setdefault(tuple(cell[name] for name in groups), []).append(cell)
-    before = None
     for key, group in found.items():
-        left = [cell for cell in group if cell in seconds]
-        known = [one for one in map(seconds.get, left) if one is not None]
-        *heads, last = key
-        if heads != before:
-            table.add_section()
-        table.add_row(
-            *(heads if heads != before else [""] * len(heads)),
-            last,
-            str(len(group)),
-            str(len(group) - len(left)),
-            duration_text(sum(known)) if len(known) == len(left) else "–",
-        )
-        before = heads
+        left = [seconds[cell] for cell in group if cell in seconds]
+        known = [one for one in left if one is not None]
+        time = duration_text(sum(known)) if len(known) == len(left) else "–"
+        table.add_row(*map(str, key), str(len(group)), str(len(group) - len(left)), time)
     return table
 
 

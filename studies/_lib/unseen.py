@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from dat.experiments.relational_games.config import GamesModelConfig, GamesRunConfig
 from dat.experiments.relational_games.presets import PRESETS
-from dat.sweeps.grid import Cell, GridConfig
+from dat.sweeps.grid import Cell, GridConfig, crossed
 from dat.training.configs import MOST_EXAMPLES, LoopConfig, OptimConfig, check, check_integers, check_seed
 
 
@@ -73,12 +73,7 @@ class UnseenGrid(GridConfig):
         check(max(self.sizes) <= MOST_EXAMPLES, "sizes", f"integers of at most {MOST_EXAMPLES:,}", self.sizes)
 
     def points(self) -> list[dict[str, Any]]:
-        return [
-            {"task": task, "model": model, "n_train": n_train}
-            for task in self.tasks
-            for n_train in self.sizes
-            for model in self.models
-        ]
+        return crossed(task=self.tasks, n_train=self.sizes, model=self.models)
 
     def run_config(self, cell: Cell) -> GamesRunConfig:
         keys: dict[str, Any] = {

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal, get_args
 from ...data.images import ImageSetName
 from ...data.images.folders import pictures_origin
 from ...data.images.splits import check_image_counts
-from ...sweeps.grid import Cell, GridConfig
+from ...sweeps.grid import Cell, GridConfig, crossed
 from ...training.configs import LoopConfig, PrecisionMachineConfig, check_names
 from .config import ImageConfig, ImageDataConfig, ImageModelConfig, ImageOptimConfig, ImageSources
 from .presets import PRESETS
@@ -60,12 +60,8 @@ class ImageGrid(GridConfig):
                 )
 
     def points(self) -> list[dict[str, Any]]:
-        return [
-            {"benchmark": f"{dataset}-{self.data.augmentation}", "model": model, "n_train": n_train}
-            for dataset in self.datasets
-            for n_train in self.sizes or ()
-            for model in self.models
-        ]
+        benchmarks = [f"{dataset}-{self.data.augmentation}" for dataset in self.datasets]
+        return crossed(benchmark=benchmarks, n_train=self.sizes or (), model=self.models)
 
     def origin(self) -> dict[str, Any]:
         if self.datasets != ("folder",):

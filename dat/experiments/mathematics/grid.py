@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
 from ...data.mathematics import Module
-from ...sweeps.grid import Cell, GridConfig
+from ...sweeps.grid import Cell, GridConfig, crossed
 from ...training.configs import MOST_EPOCHS, LoopConfig, OptimConfig, PrecisionMachineConfig, check
 from .config import MathematicsConfig, QuestionsConfig, tiny_optim
 from .model_keys import PRESETS, MathematicsModelKeys
@@ -43,12 +43,7 @@ class MathematicsGrid(GridConfig):
         check(max(self.epochs) <= MOST_EPOCHS, "epochs", f"integers of at most {MOST_EPOCHS:,}", self.epochs)
 
     def points(self) -> list[dict[str, Any]]:
-        return [
-            {"module": module, "model": model, "epochs": epochs}
-            for module in self.modules
-            for epochs in self.epochs
-            for model in self.models
-        ]
+        return crossed(module=self.modules, epochs=self.epochs, model=self.models)
 
     def run_config(self, cell: Cell) -> MathematicsConfig:
         measure_at = tuple(epoch for epoch in self.loop.measure_at if epoch < cell["epochs"])

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
-from ...sweeps.grid import Cell, GridConfig
+from ...sweeps.grid import Cell, GridConfig, crossed
 from ...training.configs import (
     MOST_EXAMPLES,
     MOST_STEPS,
@@ -360,12 +360,7 @@ class LengthGrid(GridConfig):
         check(low <= min(self.longest) and max(self.longest) <= high, "longest", f"{low} to {high:,}", self.longest)
 
     def points(self) -> list[dict[str, Any]]:
-        return [
-            {"task": task, "longest": longest, "model": model}
-            for task in self.tasks
-            for longest in self.longest
-            for model in self.models
-        ]
+        return crossed(task=self.tasks, longest=self.longest, model=self.models)
 
     def run_config(self, cell: Cell) -> Any:
         data = self.run_data(longest=cell["longest"], **vars(self.data))

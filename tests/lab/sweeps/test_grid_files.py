@@ -193,7 +193,7 @@ def test_a_plan_that_was_emptied_is_not_the_default_one(grid, contents):
 
 
 def test_cells_that_were_not_run_are_named(grid, monkeypatch, tmp_path, capsys):
-    monkeypatch.setitem(EXPERIMENTS, "sums", Entry("sums", "examples.my_experiment:Sums", {"plot": "sums"}))
+    monkeypatch.setitem(EXPERIMENTS, "sums", Entry("sums", "examples.my_experiment:Sums", {"reproduce": "sums"}))
     monkeypatch.setattr("dat.sweeps.report.draw_figures", lambda *_: None)
     assert main(["plot", "sums", grid.out, "--out", str(tmp_path / "figures")]) == 0
     named = "deep__8__seed0, linear__16__seed0, deep__16__seed0"
