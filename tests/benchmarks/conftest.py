@@ -12,27 +12,15 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 RIGHT = f"__path__.append({str(ROOT / 'dual_attention')!r})\n"
 """A package that finds its modules in this library, whose interfaces are the published ones."""
 
-WRONG = (
-    RIGHT
-    + """
-import dual_attention.relational_attention
-from dual_attention.functional.relational.table import IMPLEMENTATIONS
-for name, right in IMPLEMENTATIONS.items():
-    wrong = lambda x, right=right: right.run(x._replace(rel_scale=1.01 * x.rel_scale))
-    IMPLEMENTATIONS[name] = right._replace(run=wrong)
-"""
-)
-"""The same, with relations one part in a hundred too large."""
-
 
 @pytest.fixture
 def make_published(tmp_path: Path) -> Callable[..., Path]:
-    """A function that makes an interpreter with a ``dual_attention`` that begins with the given source."""
+    """A function that makes an interpreter with a ``dual_attention`` of that version."""
 
-    def make(source: str = RIGHT, version: str = "0.0.7") -> Path:
+    def make(version: str = "0.0.7") -> Path:
         packages = tmp_path / "packages"
         (packages / "dual_attention").mkdir(parents=True)
-        (packages / "dual_attention" / "__init__.py").write_text(source, encoding="utf-8")
+        (packages / "dual_attention" / "__init__.py").write_text(RIGHT, encoding="utf-8")
         about = packages / f"dual_attention-{version}.dist-info"
         about.mkdir()
         (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: dual-attention\nVersion: {version}\n")

@@ -111,16 +111,6 @@ def test_a_compiled_model_generates_what_the_model_itself_does(monkeypatch: pyte
     assert graphs and found["tokens"].shape == (1, 6) and difference(found, wanted).size < 1e-5
 
 
-def test_compiled_models_are_small_and_of_the_papers_width():
-    small, wide = generation.compiled_cases(Request((64,)))
-    assert [case.sides[0].work.kwargs["d_model"] for case in (small, wide)] == [256, 1024]
-    works = {spec.name: spec.work for spec in wide.sides}
-    assert list(works) == ["ours", "eager", "llama", "eager llama"]
-    assert works["ours"].kwargs["n_layers"] == works["llama"].kwargs["num_hidden_layers"] == 4
-    assert works["ours"].kwargs["vocab_size"] == works["llama"].kwargs["vocab_size"] == 50304
-    assert works["ours"].kwargs["ra_kwargs"]["n_relations"] == 64
-
-
 def test_a_token_over_its_floor_by_bytes():
     measured = row("decoding", 768, ours=0.030, plain=0.022, llama=0.04)
     for side, least in zip(measured.sides, (0.025, 0.02, None), strict=True):

@@ -162,9 +162,6 @@ ORDER = (*LOOKS, *LOOKS_OF_OTHERS)
 BASELINES = tuple(model.name for model in baselines())
 """The relational architectures before DATs."""
 
-SLOT_MODELS = tuple(model.name for model in slot_models())
-"""Models over slots."""
-
 COMPARISON = tuple(name for name in LOOKS if name not in BASELINES)
 """The models of the published figures that are DATs or Transformers."""
 

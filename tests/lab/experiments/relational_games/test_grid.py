@@ -288,19 +288,6 @@ def test_curves_average_trials(tmp_path):
     )  # NaN: two are too few
 
 
-def test_figures_of_all_models_of_the_paper_and_others(tmp_path):
-    models = (*COMPARISON, *BASELINES, "dat-4+4-sym")
-    rows = [
-        {"task": task, "model": m, "n_train": n, "seed": s, "test": 60.0 + s, "hexominoes": 55.0, "stripes": 50.0}
-        for task in ("same",)
-        for m in models
-        for n in (250, 500)
-        for s in (0, 1)
-    ]
-    draw_figures(GAMES.table, rows, tmp_path)
-    assert {path.name for path in tmp_path.iterdir()} == {"learning_curves.png", "heldout.png"}
-
-
 def test_published_curves():
     rows = published_rows()
     assert len(rows) == 2960

@@ -12,7 +12,7 @@ from dat.experiments.relational_games.config import GamesDataConfig, GamesModelC
 from dat.experiments.relational_games.experiment import RelationalGames
 from dat.experiments.relational_games.image_games import loss_of
 from dat.experiments.relational_games.model import build_games_model
-from dat.experiments.relational_games.presets import PRESETS, SLOT_MODELS
+from dat.experiments.relational_games.presets import PRESETS
 from tests.support.refusals import refused
 
 SMALL = SlotsConfig(n_slots=3, strides=(4, 2))
@@ -49,11 +49,6 @@ def test_a_model_sees_slots_in_place_of_patches():
     model.model.dropout.register_forward_hook(lambda module, given, output: seen.append(output))
     model(images)
     torch.testing.assert_close(seen[0][:, 1:], tokens + model.model.pos_embedding[:, 1:])
-
-
-def test_names_are_those_of_presets():
-    assert {PRESETS[name].front_end for name in SLOT_MODELS} == {"slots"}
-    assert all(config.front_end == "patches" for name, config in PRESETS.items() if name not in SLOT_MODELS)
 
 
 def test_a_run_without_a_grid(tmp_path):
