@@ -41,7 +41,7 @@ class Command:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """What the user types after ``dat``."""
+        """Words that the user types after ``dat``."""
         return (self.name,) if self.experiment is None else (self.name, shlex.quote(self.experiment))
 
     def run(self, arguments: Sequence[str]) -> int:
