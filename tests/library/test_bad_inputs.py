@@ -55,11 +55,6 @@ LAYERS = {
     "dual decoder": lambda: DualAttnDecoderBlock(D, 2, 2, 2, **BLOCK, norm_first=True),
 }
 WITH_SYMBOLS = [name for name in LAYERS if name in RELATIONAL or "dual" in name]
-POSITIONAL = {
-    "positional": lambda: PositionalSymbolRetriever(D, 9),
-    "relative": lambda: PositionRelativeSymbolRetriever(D, 2),
-    "2d": lambda: partial(PositionRelativeSymbolRetriever2D(D, 2), grid_size=(1, 3)),
-}
 RETRIEVERS = {
     "symbolic": lambda: SymbolicAttention(D, 2, 5),
     "relational symbolic": lambda: RelationalSymbolicAttention(D, 2, 2, 5, 2),
@@ -178,6 +173,8 @@ test_windows_rates_and_parameters_without_values = refused(
     *((lambda cls=cls, of={name: rate}: cls(D, 2, **of), RATE)
       for cls in HEADS for name in ("dropout", "out_dropout") for rate in RATES),
     *((lambda rate=rate: SymbolicAttention(D, 2, 5, dropout=rate), RATE) for rate in RATES),
+    *((lambda x=x: PositionalSymbolRetriever(D, 9)(torch.zeros(B, N), positions=x), TypeError, "^positions: expected")
+      for x in ([[0.0] * N] * B, torch.zeros(B, N).to_sparse())),
     (lambda: call("attention", Attention(D, 2).to("meta")), "^query: the parameters on meta have no values"),
 )  # fmt: skip
 
@@ -185,25 +182,6 @@ test_windows_rates_and_parameters_without_values = refused(
 def test_autocast_takes_other_types_than_the_parameters():
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert call("dual encoder", LAYERS["dual encoder"](), torch.zeros(B, N, D).bfloat16()).shape == (B, N, D)
-
-
-@pytest.mark.parametrize("name", POSITIONAL)
-@refusals(
-    ([[0.0] * N] * B, TypeError, "expected a tensor, got list"),
-    (torch.tensor(0.0), r"expected shape \(batch, length, ...\), got \(\)"),
-    (torch.zeros(N), r"expected shape \(batch, length, ...\), got"),
-    (torch.zeros(B, N).to_sparse(), TypeError, "expected a dense tensor"),
-    of="x",
-)
-def test_tokens_of_retrievers_by_position(name, x, error, message):
-    with pytest.raises(error, match=f"^x: {message}"):
-        POSITIONAL[name]()(x)
-    if name == "relative":
-        with pytest.raises(error, match=f"^y: {message}"):
-            POSITIONAL[name]()(torch.zeros(B, N), x)
-    if name == "positional":
-        with pytest.raises((TypeError, ValueError), match=r"^positions: expected"):
-            POSITIONAL[name]()(torch.zeros(B, N), positions=x)
 
 
 @pytest.mark.parametrize(
@@ -296,19 +274,12 @@ test_images = refused(
     (torch.zeros(2, 1, 4, 4, dtype=torch.uint8), TypeError, "^x: expected dtype torch.float32 as the parameters"),
     (torch.zeros(2, 1, 4, 4, dtype=torch.float16), TypeError, "^x: expected dtype torch.float32 as the parameters"),
     (torch.zeros(2, 1, 4, 4, device="meta"), "^x: expected a tensor on cpu as the parameters"),
-    (torch.zeros(2, 1, 4, 4).to_sparse(), TypeError, "^x: expected a dense tensor"),
-    (torch.tensor(0.0), "^x: expected shape"),
-    ([[0.0]], TypeError, "^x: expected a tensor, got list"),
     by=lambda images: vision()(images),
 )
 
 
-def test_tokens_of_models():
+def test_options_of_models():
     model = language()
-    sparse = torch.zeros(1, 2).to_sparse()
-    for tokens, error in (([[1, 2]], TypeError), (torch.tensor(1), ValueError), (sparse, TypeError)):
-        with pytest.raises(error, match=r"^x: expected"):
-            model(tokens)
     x = torch.ones(1, 2, dtype=torch.long)
     for name in ("targets", "segments", "positions", "padding_mask"):
         with pytest.raises(TypeError, match=f"^{name}: expected a(?: boolean)? tensor.*got list"):

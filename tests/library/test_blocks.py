@@ -7,7 +7,6 @@ from torch import nn
 
 from dual_attention.baselines import AbstractorBlock
 from dual_attention.dual_attn_blocks import DualAttnDecoderBlock, DualAttnEncoderBlock
-from dual_attention.functional import padding_mask
 from dual_attention.transformer_blocks import DecoderBlock, EncoderBlock, FeedForwardBlock, RMSNorm, create_norm
 from tests.support.refusals import refused
 from tests.support.tensors import assert_later_tokens_do_not_matter, float64, normal
@@ -56,20 +55,6 @@ def test_residual_steps_in_the_order_of_the_norms(kind, norm_first):
 def test_causal_blocks(kind):
     block, rest = build(kind, causal=True), inputs(kind, length=6)
     assert_later_tokens_do_not_matter(lambda x: block(x, *rest), normal(2, 6, 8), at=3)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_padded_is_one_by_one(kind):
-    block, x, rest = build(kind, causal=False), normal(3, 5, 8), inputs(kind, batch=3)
-    lengths, context_lengths = torch.tensor([2, 5, 1]), torch.tensor([3, 1, 2])
-    masks = {"padding_mask": padding_mask(lengths, 5)}
-    if "decoder" in kind:
-        masks["context_padding_mask"] = padding_mask(context_lengths, 3)
-    out = block(x, *rest, **masks)
-    for row in range(3):
-        own, context = int(lengths[row]), int(context_lengths[row])
-        alone = [r[row : row + 1, : (context if r.shape[1] == 3 else own)] for r in rest]
-        torch.testing.assert_close(out[row : row + 1, :own], block(x[row : row + 1, :own], *alone))
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -69,7 +69,7 @@ def objects():
         "symbolic": (SymbolicAttention(D, 2, 5), x),
         "relational symbolic": (RelationalSymbolicAttention(D, 2, 2, 5, 2), x),
         "symbols by position": (PositionalSymbolRetriever(**PLACES), x),
-        "symbols by offset": (PositionRelativeSymbolRetriever(D, 2), x),
+        "symbols by offset": (PositionRelativeSymbolRetriever(D, 2), x, x),
         "symbols by place": (PositionRelativeSymbolRetriever2D(D, 2), x, (1, 3)),
         "sinusoids": (SinusoidalPositionalEncoding(D), x),
         "learned positions": (LearnedPositionalEmbeddings(D), x),
@@ -95,6 +95,8 @@ def objects():
         "additive": (GeneralAttention(mechanisms.Additive(D, D)), x, x, x),
         "general": (GeneralAttention(mechanisms.General(D, D)), x, x, x),
         "cosine": (GeneralAttention(mechanisms.Cosine()), x, x, x),
+        "product": (GeneralAttention(mechanisms.Product(D, D)), x, x, x),
+        "trilinear": (GeneralAttention(mechanisms.Trilinear(D)), x, x, x),
         "euclidean": (GeneralAttention(mechanisms.Euclidean()), x, x, x),
         "keys only": (GeneralAttention(mechanisms.KeyOnly(D)), None, x),
         "heads": (recipes.self_attention(D, 2), x, x, x),
@@ -126,8 +128,10 @@ def test_wrong_arguments(name):
     refused = 0
     for place, argument in enumerate(given):
         for other in wrong(argument) if isinstance(argument, Tensor) else ():
+            fits = isinstance(other, Tensor) and not other.is_sparse and other.dim() >= min(2, argument.dim())
             try:
                 layer(*given[:place], other, *given[place + 1 :])
+                assert fits or other is None, f"argument {place}: {other}"
             except (TypeError, ValueError) as error:
                 assert str(error).split(":")[0].replace("_", "").replace(".", "").replace(", ", "").isalnum(), error
                 assert "linear()" not in str(error), error

@@ -60,13 +60,3 @@ def test_heads(name):
 def test_local():
     local = float64(mechanisms.recipes.luong_local_p(D, D, 2))
     check(local, (torch.randn(B, L, D).double(),), {"attn_mask": directional_mask(L)})
-
-
-@pytest.mark.slow
-def test_coattention():
-    module = float64(mechanisms.ParallelCoAttention(D, 3))
-    x1, x2 = torch.randn(B, L, D).double(), torch.randn(B, 4, 3).double()
-    mask = torch.rand(B, 4) < 0.6
-    wanted = module(x1, x2, mask2=mask)
-    compiled = torch.compile(module, fullgraph=True, backend="eager")(x1, x2, mask2=mask)
-    torch.testing.assert_close(compiled.concatenated(), wanted.concatenated(), atol=1e-10, rtol=0)

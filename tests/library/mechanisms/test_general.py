@@ -202,23 +202,6 @@ def test_pairwise_values():
     close(attention(x, x, pairs).context, output.context)
 
 
-def test_multidimensional_with_equal_rows_is_scalar():
-    x, v = normal(B, L, WIDTH), normal(B, L, 3)
-    scalar, features = float64(Additive(WIDTH, WIDTH)), float64(Additive(WIDTH, WIDTH, d_out=3))
-    with torch.no_grad():
-        for name in ("weight_q", "weight_k", "bias"):
-            getattr(features, name).copy_(getattr(scalar, name))
-        features.weight.copy_(scalar.weight.expand(3, -1))
-        features.out_bias.fill_(0.7)
-    close(GeneralAttention(features)(x, x, v).context, GeneralAttention(scalar)(x, x, v).context)
-    one = Additive(WIDTH, WIDTH, d_out=1).double()
-    with torch.no_grad():
-        for name in ("weight_q", "weight_k", "bias"):
-            getattr(one, name).copy_(getattr(scalar, name))
-        one.weight.copy_(scalar.weight[None])
-    close(GeneralAttention(one)(x, x, v[..., :1]).context, GeneralAttention(scalar)(x, x, v[..., :1]).context)
-
-
 # What is refused
 
 

@@ -76,13 +76,6 @@ def test_hard_attention_learns_by_reinforce():
     assert torch.equal(m(torch.ones(B, L, D), torch.ones(B, S, D)).context, torch.ones(B, L, D))
 
 
-def test_content_addressing_has_a_learned_strength():
-    m = recipes.content_addressing(3.0)
-    close(m.score.strength(), torch.tensor(3.0), atol=1e-6)
-    m(torch.randn(B, L, D), torch.randn(B, S, D)).context.sum().backward()
-    assert m.score.raw_beta.grad.abs() > 0
-
-
 def test_local_recipes_are_general_attention_in_windows():
     for name in ("luong_local_m", "luong_local_p"):
         m = make(name)

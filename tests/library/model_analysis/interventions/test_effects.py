@@ -116,20 +116,6 @@ def test_impossible_tokens_add_nothing_to_a_divergence():
     assert effect.values == pytest.approx(nearly.values) and min(effect.values) > 0
 
 
-def test_nothing_has_no_effect():
-    model = lm("symbolic_attention")
-    nothing = {"nothing": Ablate(Target("relation"), strength=0.0), "same": Patch(Target("relation", layers=0))}
-
-    def source(document):
-        with capture(model) as maps:
-            model(document[:, :-1])
-        return maps
-
-    for metric in ("loss", "kl"):
-        for effect in measure_effects(model, [tokens(3, 9)], nothing, metrics=[metric], source=source):
-            assert effect.values == pytest.approx([0.0] * 3, abs=1e-12)
-
-
 def test_the_model_is_left_as_it_was():
     model = lm("symbolic_attention", dropout_rate=0.5).train()
     for measure in (measure_effects, approximate_effects):

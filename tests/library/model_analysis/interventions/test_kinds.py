@@ -204,19 +204,6 @@ def test_samples_of_the_batch_are_of_another_example():
         assert all(other != example for example, other in enumerate(wanted))
 
 
-@pytest.mark.parametrize("kind", ["symbolic_attention", "positional_symbols", "position_relative"])
-def test_patching_everything_of_a_layer_gives_its_output_in_the_other_inputs(kind):
-    """Selection, relations and symbols are all that a relational head does."""
-    model, clean, corrupt = lm(kind), tokens(3, 9), tokens(3, 9)
-    with capture(model) as source:
-        model(clean)
-    three = [Patch(Target(mediator, layers=1)) for mediator in ("selection", "relation", "symbol")]
-    three[0] = Patch(Target("selection", layers=1, heads="relational"))
-    with intervene(model, three, source=source), capture(model, layers=1) as maps:
-        model(corrupt)
-    close(maps[1].relational.head_output, source[1].relational.head_output)
-
-
 def test_patching_a_pair_changes_that_pair_only():
     model, clean, corrupt = lm("symbolic_attention", ra_kwargs={"n_relations": 3}), tokens(3, 9), tokens(3, 9)
     pairs, rest = [(5, 2), (7, 7)], torch.ones(9, 9, dtype=torch.bool)

@@ -38,7 +38,7 @@ def test_the_same_input_changes_nothing(name):
     assert not hooks(model)
 
 
-@pytest.mark.parametrize("kind", ["symbolic_attention", "transformer"])
+@pytest.mark.parametrize("kind", ["symbolic_attention", "positional_symbols", "position_relative", "transformer"])
 def test_all_mediators_make_the_heads_do_what_they_did(kind):
     model, (x, other) = lm(kind), tokens(2, 9)[:, None]
     with capture(model) as source:
