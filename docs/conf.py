@@ -32,7 +32,6 @@ sys.path[:0] = [str(ROOT), str(DOCS)]
 import make_exhibits  # noqa: E402
 import markdown_pages  # noqa: E402
 import notebook_pages  # noqa: E402
-import since_published  # noqa: E402
 from picture_makers import maker_of  # noqa: E402
 from public_names import is_class_or_function, public_names, without_example  # noqa: E402
 
@@ -64,7 +63,6 @@ include_patterns = [
     "*.md",
     "docs/*.md",
     "docs/reference/*.rst",
-    f"{since_published.PAGE}.md",
     "examples/README.md",
     "examples/*.ipynb",
     "studies/README.md",
@@ -82,7 +80,7 @@ SECTIONS = {
     "equal-arithmetic mup",
     "Look inside": "explorer explorer-effects explorer-files exhibits looking-inside relations-seen other-tools",
     "Experiments": "relational-games experiments runs extending-training sweeps clusters",
-    "Reference": "reference reference/since-0-0-7 architecture rooms reliability transformers-tests log",
+    "Reference": "reference architecture rooms reliability transformers-tests log",
 }
 STUDIES = [str(path.relative_to(ROOT).with_suffix("")) for path in sorted(ROOT.glob("studies/*/*.md"))]
 TREES = {
@@ -308,7 +306,6 @@ def setup(app: Sphinx) -> None:
     app.connect("missing-reference", find_name)
     app.connect("doctree-read", complain)
     app.connect("doctree-read", show_as_printed)
-    app.connect("builder-inited", since_published.write)
     notebook_pages.setup(app)
     app.connect("build-finished", write_exhibits)
     app.connect("build-finished", markdown_pages.write)

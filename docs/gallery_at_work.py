@@ -1,6 +1,5 @@
 """The pictures of the second page, attention at work: see :mod:`gallery_pictures`."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,11 +7,8 @@ import torch
 from gallery_pictures import Drawing, Variables, bare, matrix, save
 from torch import Tensor
 
-from dual_attention._base.colours import INK, ORANGE, PALE, colour_map
+from dual_attention._base.colours import INK, ORANGE, PALE
 from dual_attention._base.plots import house_style, matplotlib_figure
-
-CHARACTER = 0.0785
-"""Width of a character of the typewriter font at 9 points, in inches."""
 
 
 def rectangle(axis: Any, x: float, y: float, width: float, height: float, **options: Any) -> None:
@@ -92,91 +88,6 @@ def questions(page: Variables, path: Path) -> None:
         save(figure, path)
 
 
-def words(axis: Any, line: Sequence[str], weights: Sequence[float], x: float, y: float, target: int = -1) -> None:
-    """Words in a row of typewriter type, shaded by weight; the target in a frame. Units are characters and lines."""
-    shade = colour_map(signed=False)
-    for n, (word, weight) in enumerate(zip(line, weights, strict=True)):
-        if n == target:
-            box = {"fill": False, "edgecolor": ORANGE, "linewidth": 1.8}
-        else:
-            box = {"facecolor": shade(0.85 * weight), "edgecolor": "none"}
-        rectangle(axis, x - 0.35, y + 0.08, len(word) + 0.7, 0.84, **box)
-        colour = "white" if weight > 0.45 and n != target else INK
-        axis.text(x, y + 0.5, word, family="monospace", fontsize=9, va="center_baseline", color=colour)
-        x += len(word) + 1.3
-
-
-def page_of_text(lines: float, width: float = 9.2) -> tuple[Any, Any]:
-    """A figure whose units are characters and lines."""
-    figure, axis = matplotlib_figure(figsize=(width, 0.24 * lines))
-    axis.set_position((0, 0, 1, 1))
-    axis.axis("off")
-    axis.set_xlim(0, width / CHARACTER)
-    axis.set_ylim(lines, 0)
-    return figure, axis
-
-
-def zen(page: Variables, path: Path) -> None:
-    """Two sentences with two targets each."""
-    before, after = page["weights_left"], page["weights_right"]
-    with house_style():
-        figure, axis = page_of_text(5.2, width=6.9)
-        y = 0.2
-        for n in (12, 13, 14, 15):
-            left, target, right = page["parts"][n]
-            weights = [*before[n, 0, : len(left)].tolist(), 0.0]
-            weights += after[n, 0, : len(right)].tolist()
-            words(axis, [*left, *target, *right], weights, 30, y, target=len(left))
-            said = "better" if page["verdict"][n] > 0 else "not better"
-            axis.text(1, y + 0.5, f"“{target[0]}” is {said}", fontsize=9.5, va="center_baseline", color=INK)
-            y += 1.15 + 0.4 * (n == 13)
-        save(figure, path)
-
-
-def paragraphs(page: Variables, path: Path) -> None:
-    """The first paragraph of at least three sentences of each of two topics that the model names rightly."""
-    right = page["topic_logits"].argmax(-1) == page["topic"][page["held_out"]]
-    chosen: dict[int, int] = {}
-    for n, index in enumerate(page["held_out"].tolist()):
-        if right[n] and 2 <= len(page["paragraphs"][index]) <= 4:
-            chosen.setdefault(int(page["topic"][index]), n)
-    examples = [(topic, chosen[topic]) for topic in sorted(chosen)]
-    rows: list[tuple[str, float, list[str], list[float]]] = []
-    for topic, n in examples:
-        name = f"Paragraph from “{page['TOPICS'][topic]}”"
-        paragraph = page["paragraphs"][int(page["held_out"][n])]
-        for m, sentence in enumerate(paragraph):
-            weights = page["word_weights"][n, m, 0, : len(sentence)].tolist()
-            for start, end in wrapped(sentence, 96):
-                first = start == 0
-                share = float(page["sentence_weights"][n, 0, m]) if first else -1.0
-                rows.append((name if first and m == 0 else "", share, sentence[start:end], weights[start:end]))
-    with house_style():
-        figure, axis = page_of_text(1.1 * len(rows) + 1.5 * len(examples))
-        y = -0.2
-        for name, share, line, weights in rows:
-            if name:
-                y += 0.4
-                axis.text(1, y + 0.5, name, fontsize=9.5, weight="bold", va="center", color=INK)
-                y += 1.1
-            if share >= 0:
-                words(axis, [f"{share:.2f}"], [share], 2, y)
-            words(axis, line, weights, 10, y)
-            y += 1.1
-        save(figure, path)
-
-
-def wrapped(line: Sequence[str], width: int) -> list[tuple[int, int]]:
-    """Beginnings and ends of lines of at most ``width`` characters."""
-    ends, start, used = [], 0, 0.0
-    for n, word in enumerate(line):
-        if used + len(word) > width:
-            ends.append((start, n))
-            start, used = n, 0.0
-        used += len(word) + 1.3
-    return [*ends, (start, len(line))]
-
-
 def relations(page: Variables, path: Path) -> None:
     """Three rows of six digits, and the relation that best tells same from different, from its lowest value up."""
     related, same = page["related"], page["same"]
@@ -204,7 +115,5 @@ def relations(page: Variables, path: Path) -> None:
 PICTURES: dict[str, Drawing] = {
     "at-work-tiles": tiles,
     "at-work-questions": questions,
-    "at-work-zen": zen,
-    "at-work-paragraphs": paragraphs,
     "at-work-relations": relations,
 }

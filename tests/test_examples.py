@@ -24,13 +24,6 @@ def script(name: str) -> ModuleType:
     return module_of(ROOT / "examples" / name)
 
 
-def test_co_attention():
-    found = script("co_attention.py").main(steps=250)
-    assert found["right"] > 0.95  # chance: 0.25
-    assert found["another picture"] < 0.35
-    assert found["looked"] > 0.5  # even weights: 0.11
-
-
 def test_own_table():
     found = script("own_table.py").main(epochs=4, seeds=1)
     assert min(found["DAT"] + found["Transformer"]) > 0.8 > found["most frequent class"][0]

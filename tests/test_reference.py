@@ -30,7 +30,7 @@ def module_of_docs(name: str) -> ModuleType:
         sys.path.remove(str(DOCS))
 
 
-reference, since = module_of_docs("public_names"), module_of_docs("since_published")
+reference = module_of_docs("public_names")
 NAMES: dict[str, dict[str, Any]] = reference.public_names()
 EXAMPLES = {
     f"{module}.{name}": (module, reference.examples(name, value))
@@ -85,19 +85,6 @@ def test_inventories_name_what_there_is(file: Path):
         for part in name.split(".")[1:]:
             found = getattr(found, part)
         assert isinstance(found, type) == (kind == "class"), name
-
-
-def test_changes_since_the_published_package_are_told():
-    old = since.recorded()
-    assert since.change("transformer_blocks.RMSNorm", old["transformer_blocks.RMSNorm"]) == since.Change()
-    assert since.change("attention_utils.repeat_kv", [["x"], ["n_rep"]]).gone
-    assert str(since.change("attention.Attention", [["d_model"], ["n_heads"], ["dropout"], ["key_dim", 8]])).startswith(
-        "optional now: `dropout=0.0`; other default: `key_dim=None, was 8`; new: `n_kv_heads`"
-    )
-    page = since.page()
-    assert "`~dual_attention.hf.DualAttnForCausalLM`" in page.partition("## New names")[2]
-    assert "RelationalAttention`" not in page.partition("## New names")[2]
-    assert {*since.INSTEAD} <= {*old} and {*since.INSTEAD.values()} <= NAMES["dual_attention.functional"].keys()
 
 
 terminal = module_of_docs("terminal_pictures")
