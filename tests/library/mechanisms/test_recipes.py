@@ -99,13 +99,6 @@ def test_reinforced_self_attention():
     close(m(x, attn_mask=mask).context, everything(x, attn_mask=mask).context)
 
 
-def test_one_direction_sees_what_is_before():
-    x = normal(B, S, D)
-    weights = float64(recipes.token2token(D))(x, attn_mask=directional_mask(S, "forward"), need_weights=True).weights
-    assert weights.shape == (B, S, S, D) and (weights[:, 0] == 0).all()
-    assert (weights.movedim(-1, 1).triu() == 0).all()
-
-
 def test_synthesizers_score_places_and_ignore_what_stands_there():
     x, other = normal(B, S, D), normal(B, S, D)
     padding = torch.tensor([[True] * S, [True] * 2 + [False] * (S - 2)])
