@@ -1,7 +1,7 @@
 """Save, be killed, load: each loop of the ecosystem that resumes a GPT-2 or a Llama resumes our models as well.
 
 A cell is a model and a way to save and to load it. A process saves a whole checkpoint, and is killed amid the next: the
-system ends it at a write past the first kilobyte of a file. The model that resumes is built anew, with other weights.
+system ends it at a write past the first bytes of a file. The model that resumes is built anew, with other weights.
 """
 
 import gc
@@ -215,8 +215,19 @@ WAYS: dict[str, Callable[[], Way]] = {
 }
 
 
-def save_and_be_killed(save: Callable[[nn.Module, Path], Any], model: nn.Module, whole: Path, torn: Path) -> None:
-    """In a process of its own, save the weights, change them, and die while they are saved again."""
+def refuses(way: str, model: nn.Module) -> bool:
+    """Whether a way refuses to save such a model, be it ours or theirs."""
+    tensors = model.state_dict().values()
+    if way == "Trainer" and not isinstance(model, transformers.PreTrainedModel):
+        return len({tensor.data_ptr() for tensor in tensors}) < len(tensors)
+    return way == "FSDP2" and any(parameter.dim() == 0 for parameter in model.parameters())
+
+
+def save_and_be_killed(save: Callable[[nn.Module, Path], Any], model: nn.Module, whole: Path, torn: Path) -> int:
+    """In a process of its own, save the weights, change them, and die while they are saved again.
+
+    Returns the exit status: 1 if nothing can be saved.
+    """
     child = os.fork()
     if not child:
         try:
@@ -227,14 +238,14 @@ def save_and_be_killed(save: Callable[[nn.Module, Path], Any], model: nn.Module,
                 for parameter in model.parameters():
                     parameter.add_(1.0)
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-            resource.setrlimit(resource.RLIMIT_FSIZE, (1024, 1024))
+            resource.setrlimit(resource.RLIMIT_FSIZE, (256, 256))
             signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
             save(model, torn)
         except BaseException:
             traceback.print_exc()
         finally:
             os._exit(1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGXFSZ
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 ROWS = [pytest.param(name, marks=[pytest.mark.quick] * (name == "DualAttnForCausalLM")) for name in MODELS]
@@ -249,7 +260,11 @@ def test_a_killed_loop_resumes_from_the_last_whole_checkpoint(way: str, name: st
     (whole := tmp_path / "1").mkdir()
     (torn := tmp_path / "2").mkdir()
     wanted, parameters = dict(model.state_dict()), len([*other.parameters()])
-    save_and_be_killed(save, model, whole, torn)
+    status = save_and_be_killed(save, model, whole, torn)
+    if refuses(way, model):
+        assert status == 1
+        return
+    assert status == -signal.SIGXFSZ
     with pytest.raises(BaseException, match=r"."):  # what DCP raises is no Exception
         load(MODELS[name](), torn)
     loaded = load(other, whole)
