@@ -13,30 +13,31 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from statistics import fmean
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
 
 from dual_attention._base.files import json_text, write_atomically
 from dual_attention._base.words import counted, listed
 from dual_attention.generation import evaluating
 from dual_attention.generation.tokenizer import fingerprint
 from dual_attention.model_analysis.dictionaries import weights_digest
-from dual_attention.model_analysis.interventions import PartEffect
+from dual_attention.model_analysis.interventions import Effect, PartEffect
 
 from ..data.images.folders import SUFFIXES
 from ..data.text.files import JSON_LINES, find_files, read_json_lines, read_pieces
 from ..sweeps.results import to_csv
-from .ablations import ablated, subject_of, subject_of_tokens, switched_parts
+from .ablations import Subject, ablated, subject_of, subject_of_tokens, switched_parts
 from .cards import MOST_TOKENS, PAIRS
 from .dictionaries import windows
 from .images import ImageSession
 from .opening import Explored
 from .packing import packed_array
+from .questions import QuestionSession
 from .recording import Recording
 from .requests import Json
-from .session import Session
+from .session import Session, TextSession
 from .switches import CONTROLS
 
 FINISHED, TABLE = "finished.jsonl", "effects.csv"
@@ -50,30 +51,18 @@ _CONTEXT = 6
 _SHARES = ("distances", "receivers", "senders")
 
 
-@dataclass(frozen=True)
-class CorpusText:
+class CorpusText(NamedTuple):
     """A text, question or picture of a corpus.
 
     Attributes:
         name: file, and number of a line of it.
+        source: the text or question, or the file of the picture.
         digest: of what is in it.
-        text: of texts and questions.
-        path: of a picture.
     """
 
     name: str
+    source: str
     digest: str
-    text: str = ""
-    path: str = ""
-
-    @classmethod
-    def of(cls, name: str, text: str) -> "CorpusText":
-        """A text."""
-        return cls(name, _digest(text.encode()), text)
-
-
-def _digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()[:16]
 
 
 def read_corpus(session: Explored, name: str) -> list[CorpusText]:
@@ -83,37 +72,35 @@ def read_corpus(session: Explored, name: str) -> list[CorpusText]:
         OSError, ValueError: naming what cannot be read, is empty, or cannot be predicted.
     """
     root = Path(os.path.expanduser(name))
-    if isinstance(session, ImageSession):
-        files = sorted(path for path in root.rglob("*") if path.suffix.lower() in SUFFIXES) if root.is_dir() else []
-        if not files:
-            raise FileNotFoundError(f"corpus: expected a folder with pictures, got none in {name}")
-        for path in files:
-            _naming(path, session.pixels, str(path))
-        return [CorpusText(f"{one.relative_to(root)}", _digest(one.read_bytes()), path=f"{one}") for one in files]
     found: list[CorpusText] = []
-    for path in find_files([name], "corpus").files:
-        lines = path.suffix in JSON_LINES or path == root
-        pieces = read_json_lines(path, "text") if path.suffix in JSON_LINES else read_pieces(path, "\n" * lines)
-        label = path.name if path == root else f"{path.relative_to(root)}"
-        texts = [piece.text for piece in pieces]
-        texts = texts if lines else ["".join(texts)]
-        found += [CorpusText.of(f"{label}:{n}" if lines else label, text) for n, text in enumerate(texts, 1)]
-    if empty := [one.name for one in found if not one.text.strip()]:
+    if isinstance(session, ImageSession):
+        for path in sorted(path for path in root.rglob("*") if path.suffix.lower() in SUFFIXES):
+            found.append(CorpusText(f"{path.relative_to(root)}", f"{path}", _digest(path.read_bytes())))
+        if not found:
+            raise FileNotFoundError(f"corpus: expected a folder with pictures, got none in {name}")
+    else:
+        for path in find_files([name], "corpus").files:
+            lines = path.suffix in JSON_LINES or path == root
+            pieces = read_json_lines(path, "text") if path.suffix in JSON_LINES else read_pieces(path, "\n" * lines)
+            texts = [piece.text for piece in pieces]
+            label = path.name if path == root else f"{path.relative_to(root)}"
+            for number, text in enumerate(texts if lines else ["".join(texts)], 1):
+                found.append(CorpusText(f"{label}:{number}" if lines else label, text, _digest(text.encode())))
+    if empty := [one.name for one in found if not one.source.strip()]:
         raise ValueError(f"corpus: expected text in each file, got none in {listed(empty)}")
     for one in found:
-        if isinstance(session, Session):
-            if len(session.tokenizer.encode(one.text)) < 2:
-                raise ValueError(f"corpus: {one.name}: expected two tokens or more, of which one is predicted")
-        else:
-            _naming(one.name, session.check, one.text)
+        try:
+            if not isinstance(session, Session):
+                session.check(one.source)
+            elif len(session.tokenizer.encode(one.source)) < 2:
+                raise ValueError("expected two tokens or more, of which one is predicted")
+        except ValueError as error:
+            raise ValueError(f"corpus: {one.name}: {error}") from error
     return found
 
 
-def _naming(name: Any, check: Any, what: str) -> None:
-    try:
-        check(what)
-    except ValueError as error:
-        raise ValueError(f"corpus: {name}: {error}") from error
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:16]
 
 
 @dataclass
@@ -178,17 +165,16 @@ class CorpusRun:
         return 1 + len(self.parts) * (1 + self.draws)
 
     def seconds(self) -> float:
-        """Time for what is left, about: by a forward pass of the first piece of one."""
-        if not (left := self.left):
+        """Time for what is left, about: by a forward pass of the first piece of it."""
+        pieces = [(one, piece) for one in self.left for piece in self._pieces(one)]
+        if not pieces:
             return 0.0
-        pieces = [self._pieces(one) for one in left]
-        subject = self._subject(left[0], pieces[0][0])
+        (logits, *_), size = self._subject(*pieces[0]), max(1, len(pieces[0][1]))
         with self.session.reserved() as model, evaluating(model):
-            subject.logits(model, 1)
+            logits(model, 1)
             begin = time.perf_counter()
-            subject.logits(model, 1)
-        of_token = (time.perf_counter() - begin) / max(1, len(pieces[0][0]))
-        return of_token * self.passes * sum(len(piece) for some in pieces for piece in some)
+            logits(model, 1)
+        return (time.perf_counter() - begin) / size * self.passes * sum(max(1, len(piece)) for _, piece in pieces)
 
     def measure(self) -> Iterator[CorpusText]:
         """Measure what is left; each text once it is kept."""
@@ -208,65 +194,71 @@ class CorpusRun:
         """Tokens of a text in windows of what the model reads; a picture or question is one of no tokens."""
         if not isinstance(self.session, Session):
             return [[]]
-        cut = windows(self.session.tokenizer.encode(one.text), self.session.context)
+        cut = windows(self.session.tokenizer.encode(one.source), self.session.context)
         return [piece.tolist() for piece in cut if len(piece) > 1]
 
-    def _subject(self, one: CorpusText, piece: list[int]) -> Any:
+    def _subject(self, one: CorpusText, piece: list[int]) -> Subject:
         if isinstance(self.session, Session):
             return subject_of_tokens(self.session, piece)
-        return subject_of(self.session, self._request(one))
+        if not isinstance(self.session, ImageSession):
+            return subject_of(self.session, {"text": one.source})
+        pixels = self.session.pixels(one.source)[0].permute(1, 2, 0).contiguous()
+        return subject_of(self.session, {"pixels": packed_array(pixels)})
 
-    def _request(self, one: CorpusText) -> Json:
+    def _recording(self, one: CorpusText, piece: list[int]) -> Recording:
         if isinstance(self.session, ImageSession):
-            pixels = self.session.pixels(one.path)[0]
-            return {"pixels": packed_array(pixels.permute(1, 2, 0).contiguous())}
-        return {"text": one.text}
+            return self.session.record(self.session.pixels(one.source)[0])[0]
+        assert isinstance(self.session, TextSession | QuestionSession)
+        return (
+            self.session.record_tokens(piece) if isinstance(self.session, Session) else self.session.record(one.source)
+        )
 
     def _measured(self, one: CorpusText) -> Json:
-        pieces, asked = self._pieces(one), {**self._request(one), "draws": self.draws}
-        found = [ablated(self.session, asked, self.parts, self._subject(one, piece)) for piece in pieces]
+        pieces = self._pieces(one)
+        found = [
+            ablated(self.session, {"draws": self.draws}, self.parts, self._subject(one, piece)) for piece in pieces
+        ]
         weights = torch.tensor([max(1.0, len(piece)) for piece in pieces], dtype=torch.float64)
 
-        def mean(values: Sequence[Any]) -> Any:
-            stacked = torch.tensor(values, dtype=torch.float64)
-            return ((weights / weights.sum()) @ stacked.reshape(len(stacked), -1)).view(stacked.shape[1:]).tolist()
+        def mean(name: str) -> Any:
+            values = torch.tensor([piece[name] for piece in found], dtype=torch.float64)
+            return (weights / weights.sum() @ values.reshape(len(pieces), -1)).view(values.shape[1:]).tolist()
 
-        if isinstance(self.session, ImageSession):
-            recording, _ = self.session.record(self.session.pixels(one.path)[0])
-        elif isinstance(self.session, Session):
-            recording = self.session.record_tokens(pieces[0][:MOST_TOKENS])
-        else:
-            recording = self.session.record(one.text)
         return {
             "digest": one.digest,
             "name": one.name,
             "pieces": len(pieces),
-            "tokens": sum(map(len, pieces)),
             "scored": found[0]["scored"],
-            **{name: mean([piece[name] for piece in found]) for name in ("loss", "effects", "controls")},
-            "fires": fires(recording),
+            **{name: mean(name) for name in ("loss", "effects", "controls")},
+            "fires": fires(self._recording(one, pieces[0][:MOST_TOKENS])),
         }
 
     @property
     def effects(self) -> list[PartEffect]:
-        """Effects of all parts by loss and divergence, over the texts."""
+        """Effects of all parts over the texts, by loss and by divergence."""
         found = [self.found[one.digest] for one in self.texts]
-        rows = []
-        for place, part in enumerate(self.parts):
-            mediator, layer, kind, number = part.switch
+        effects = []
+        for place, (mediator, layer, kind, number) in enumerate(part.switch for part in self.parts):
             for which, metric in enumerate(("loss", "kl")):
-                values = [one["effects"][place][which] for one in found]
-                draws = [[one["controls"][place][draw][which] for one in found] for draw in range(self.draws)]
-                rows.append(PartEffect.of(layer, kind, mediator, number, metric, values, draws))
-        return rows
+                values = [
+                    [one["effects"][place][which], *(draw[which] for draw in one["controls"][place])] for one in found
+                ]
+                own, *random = (Effect(layer, metric, some) for some in zip(*values, strict=True))
+                effects.append(PartEffect(layer, kind, mediator, number, own, tuple(random)))
+        return effects
 
     @property
     def json(self) -> Json:
         """What a page shows: as :func:`~.ablations.ablated` has it, with intervals, and where relations ``fires``."""
-        found, rows = [self.found[one.digest] for one in self.texts], self.effects
-        pairs = list(zip(rows[::2], rows[1::2], strict=True))
-        cut = sum(one["pieces"] > 1 for one in found)
+        found, effects = [self.found[one.digest] for one in self.texts], self.effects
+        rows = [one.row for one in effects]
+
+        def by_part(values: Sequence[Any]) -> list[list[Any]]:
+            return [list(pair) for pair in zip(values[::2], values[1::2], strict=True)]
+
+        draws = by_part([[draw.mean for draw in one.random] for one in effects])
         kind = "picture" if isinstance(self.session, ImageSession) else "text"
+        cut = sum(one["pieces"] > 1 for one in found)
         note = f"; {counted(cut, kind)} longer than the model reads, in pieces" if cut else ""
         return {
             "source": f"{self.name}: {counted(len(found), kind)}{note}",
@@ -276,12 +268,11 @@ class CorpusRun:
             "draws": self.draws,
             "passes": self.passes,
             "scored": found[0]["scored"],
-            "loss": sum(one["loss"] for one in found) / len(found),
-            "effects": [[one.mean for one in pair] for pair in pairs],
-            "controls": [[list(draw) for draw in zip(*(one.random for one in pair), strict=True)] for pair in pairs],
-            "intervals": [[[one.low, one.high] for one in pair] for pair in pairs],
-            "random_intervals": [[[one.random_low, one.random_high] for one in pair] for pair in pairs],
-            "beyond": [[one.beyond for one in pair] for pair in pairs],
+            "loss": fmean(one["loss"] for one in found),
+            "effects": by_part([row["mean"] for row in rows]),
+            "controls": [[list(draw) for draw in zip(*pair, strict=True)] for pair in draws],
+            "intervals": by_part([[row["low"], row["high"]] for row in rows]),
+            "beyond": by_part([row["beyond"] for row in rows]),
             "fires": fires_over([one["fires"] for one in found]),
         }
 
@@ -298,47 +289,43 @@ def fires(recording: Recording) -> Json:
         seen = heads.visible.rows(0, n)
         if heads.receivers == heads.senders:
             seen &= ~torch.eye(n, dtype=torch.bool)
-        i, j = seen.nonzero(as_tuple=True)
+        i, j = places = seen.nonzero(as_tuple=True)
         if not len(i):
             continue
-        names = recording.sequences[heads.receivers], recording.sequences[heads.senders]
+        labels = [list(recording.sequences[name]) for name in (heads.receivers, heads.senders)]
         distance = (i - j).abs()
-        found["all"][heads.layer] = _counts(i, j, names, None)
+        names = [[f"{1 << step}" for step in distance.clamp_min(1).log2().long().tolist()]]
+        names += [[own[place] for place in some.tolist()] for own, some in zip(labels, places, strict=True)]
+        found["all"][heads.layer] = _counts(names, range(len(i)))
         for relation, row in enumerate(heads.relations.values(0, n, heads.visible)[:, i, j]):
-            strongest = row.topk(max(1, len(row) // STRONGEST)).indices
-            about = {"layer": heads.layer, "relation": relation}
+            strongest = row.topk(max(1, len(row) // STRONGEST)).indices.tolist()
             entries = []
-            for end, place in (("high", int(strongest[0])), ("low", int(row.argmin()))):
+            for end, place in (("high", strongest[0]), ("low", int(row.argmin()))):
                 others = ((distance == distance[place]) & (torch.arange(len(row)) != place)).nonzero()[:, 0]
                 beside = others[len(others) // 2 :][:1].tolist()  # one that has nothing to do with the relation
-                example, *like_it = [_pair(row, one, i, j, names) for one in (place, *beside)]
-                entries.append({**about, "end": end, "example": example, "counterexamples": like_it})
-            own = _counts(i[strongest], j[strongest], names, _NAMES)
-            found["relations"][f"{heads.layer} {relation}"] = {"pairs": entries, "strongest": own}
+                pairs = [
+                    _pair(float(row[one]), [int(some[one]) for some in places], labels) for one in (place, *beside)
+                ]
+                about = {"layer": heads.layer, "relation": relation, "end": end}
+                entries.append({**about, "example": pairs[0], "counterexamples": pairs[1:]})
+            own = {"pairs": entries, "strongest": _counts(names, strongest, _NAMES)}
+            found["relations"][f"{heads.layer} {relation}"] = own
     return found
 
 
-def _counts(i: Tensor, j: Tensor, names: tuple[Sequence[str], Sequence[str]], most: int | None) -> Json:
-    """How often there are distances, to a factor of two, and receivers and senders by name."""
-    steps = (i - j).abs().clamp_min(1).log2().long()
-    counted_as = [f"{1 << step}" for step in steps.tolist()], *_named(i, j, names)
-    whole = [dict(Counter(some).most_common(most)) for some in counted_as]
-    return {"pairs": len(i), **dict(zip(_SHARES, whole, strict=True))}
+def _counts(names: Sequence[Sequence[str]], chosen: Sequence[int], most: int | None = None) -> Json:
+    """How many pairs there are, and how often each distance, to a factor of two, receiver and sender."""
+    counts = [dict(Counter(own[place] for place in chosen).most_common(most)) for own in names]
+    return {"pairs": len(chosen), **dict(zip(_SHARES, counts, strict=True))}
 
 
-def _named(i: Tensor, j: Tensor, names: tuple[Sequence[str], Sequence[str]]) -> tuple[list[str], ...]:
-    return tuple([f"{labels[place]}" for place in some.tolist()] for labels, some in zip(names, (i, j), strict=True))
-
-
-def _pair(row: Tensor, place: int, i: Tensor, j: Tensor, names: tuple[Sequence[str], Sequence[str]]) -> Json:
+def _pair(value: float, places: Sequence[int], labels: Sequence[Sequence[str]]) -> Json:
     """A pair as the entries of a dictionary have it."""
-
-    def described(at: int, labels: Sequence[str]) -> Json:
+    found: Json = {"value": value, "document": 0}
+    for name, at, own in zip(("receiver", "sender"), places, labels, strict=True):
         first = max(0, at - _CONTEXT)
-        return {"place": at, "labels": list(labels[first : at + _CONTEXT + 1]), "at": at - first}
-
-    receiver, sender = (described(int(some[place]), labels) for some, labels in zip((i, j), names, strict=True))
-    return {"value": float(row[place]), "document": 0, "receiver": receiver, "sender": sender}
+        found[name] = {"place": at, "labels": list(own[first : at + _CONTEXT + 1]), "at": at - first}
+    return found
 
 
 def fires_over(texts: Sequence[Mapping[str, Json]]) -> Json:

@@ -4,7 +4,6 @@ import os
 import queue
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ from torch import Tensor
 from dual_attention.generation import evaluating
 from dual_attention.model_analysis.capture import capture
 from dual_attention.model_analysis.dictionaries import (
-    DictionaryEntry,
     DictionarySettings,
     PairContext,
     PairExample,
@@ -147,33 +145,18 @@ def window_of(session: Session, tokens: int) -> int:
     return tokens if whole else min(WINDOW, session.context)
 
 
-def with_exact_values(
-    model: Any, documents: Sequence[Tensor], found: RelationDictionary, layers: LayerChoice
-) -> RelationDictionary:
-    """A dictionary with the values that maps have; it was built with those to about four digits."""
-    wanted: dict[int, dict[tuple[str, int, PairExample], float]] = {}
-    for entry in found.entries:
-        for one in (entry.example, *entry.counterexamples):
-            wanted.setdefault(one.document, {})[entry.layer, entry.relation, one] = 0.0
-    for number, values in sorted(wanted.items()):
+def give_exact_values(model: Any, documents: Sequence[Tensor], found: Json, layers: LayerChoice) -> None:
+    """Put the values of maps into the JSON of a dictionary, which was built with those to about four digits."""
+    pairs: dict[int, list[tuple[Json, Json]]] = {}
+    for entry in found["entries"]:
+        for one in (entry["example"], *entry["counterexamples"]):
+            pairs.setdefault(one["document"], []).append((entry, one))
+    for number, own in pairs.items():
         with evaluating(model), capture(model, ["relations"], layers=layers, heads="relational") as maps:
             model(documents[number][None].to(next(model.parameters()).device))
-        relations = {heads.layer: heads.get("relations")[0] for heads in maps.heads() if heads.relations is not None}
-        for layer, relation, one in values:
-            values[layer, relation, one] = float(relations[layer][one.receiver, one.sender, relation])
-
-    def exact(entry: DictionaryEntry, one: PairExample) -> PairExample:
-        return replace(one, value=wanted[one.document][entry.layer, entry.relation, one])
-
-    entries = [
-        replace(
-            entry,
-            example=exact(entry, entry.example),
-            counterexamples=tuple(exact(entry, one) for one in entry.counterexamples),
-        )
-        for entry in found.entries
-    ]
-    return replace(found, entries=tuple(entries))
+        for entry, one in own:
+            values = maps[entry["layer"]].relational.get("relations")[0, ..., entry["relation"]]
+            one["value"] = float(values[one["receiver"]["place"], one["sender"]["place"]])
 
 
 class _Stopped(Exception):
@@ -221,9 +204,10 @@ def made_dictionary(session: Session, request: Mapping[str, Any]) -> Iterator[Js
     def work() -> None:
         try:
             found = build_dictionary(model, documents, settings, layers=session.layers, batch_size=_BATCH, call=call)
-            found = with_exact_values(model, documents, found, session.layers)
             note = PIECES.format(len(documents[0])) if len(documents) > 1 else ""
-            news.put({"dictionary": dictionary_json(found, session, "the text", note)})
+            made = dictionary_json(found, session, "the text", note)
+            give_exact_values(model, documents, made, session.layers)
+            news.put({"dictionary": made})
         except Exception as error:
             news.put(error)
 

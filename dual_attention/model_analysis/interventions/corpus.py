@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, Literal
 
@@ -19,20 +19,16 @@ from .targets import TAPS, Mediator, Target
 
 @dataclass(frozen=True)
 class PartEffect:
-    """Effect of taking one part of a model away, over documents.
+    """Effect of taking one part of a model away, over documents, beside changes as large in random directions.
 
     Attributes:
         layer, kind, mediator, number: of the part, such as ``("blocks.0", "relational", "relation", 3)``.
-        metric: as of :class:`~.effects.Effect`.
-        documents: number of them.
-        mean: effect, the mean over documents.
-        low, high: 95 % interval of it; None for one document.
-        random: mean effects of changes as large in random directions, of each draw.
-        random_low, random_high: 95 % interval of the mean of all draws.
-        beyond: whether the whole interval is further from zero than every draw; None where this cannot be told.
+        effect: of the part.
+        random: of each draw of a random direction.
 
-    >>> one = PartEffect.of("blocks.0", "relational", "relation", 3, "kl", [0.4, 0.5, 0.6], [[0.1, 0.1, 0.2]])
-    >>> round(one.mean, 3), one.beyond
+    >>> random = (Effect("draw", "kl", (0.1, 0.1, 0.2)),)
+    >>> part = PartEffect("blocks.0", "relational", "relation", 3, Effect("part", "kl", (0.4, 0.5, 0.6)), random)
+    >>> round(part.row["mean"], 3), part.row["beyond"]
     (0.5, True)
     """
 
@@ -40,44 +36,32 @@ class PartEffect:
     kind: str
     mediator: str
     number: int
-    metric: str
-    documents: int
-    mean: float
-    low: float | None
-    high: float | None
-    random: tuple[float, ...]
-    random_low: float | None
-    random_high: float | None
-    beyond: bool | None
-
-    @classmethod
-    def of(
-        cls,
-        layer: str,
-        kind: str,
-        mediator: str,
-        number: int,
-        metric: str,
-        values: Sequence[float],
-        random: Sequence[Sequence[float]],
-    ) -> PartEffect:
-        """Summarise the effects on each document, and those of each draw of a random direction."""
-        draws = tuple(fmean(one) for one in random)
-        low, high = _interval(values)
-        of_random = _interval([fmean(one) for one in zip(*random, strict=True)]) if random else (None, None)
-        beyond = None
-        if low is not None and high is not None and draws:
-            nearest = 0.0 if low <= 0 <= high else min(abs(low), abs(high))
-            beyond = nearest > max(map(abs, draws))
-        name = layer, kind, mediator, number, metric
-        return cls(*name, len(values), fmean(values), low, high, draws, *of_random, beyond)
+    effect: Effect
+    random: tuple[Effect, ...] = ()
 
     @property
     def row(self) -> dict[str, Any]:
-        """This as a row of a table, with the least and the largest draw."""
-        found = asdict(self)
-        draws = found.pop("random")
-        return {**found, "random_least": min(draws, default=None), "random_largest": max(draws, default=None)}
+        """This as a row of a table.
+
+        Beside the part: the ``metric``; the number of ``documents``; the ``mean`` over them and its 95 % interval from
+        ``low`` to ``high``, None for one document; the same of the mean of all random directions; the ``least`` and the
+        ``largest`` of them; and whether the whole interval is ``beyond`` them, further from zero than each.
+        """
+        (low, high), draws = _interval(self.effect.values), [one.mean for one in self.random]
+        beyond = None
+        if low is not None and high is not None and draws:
+            beyond = low * high > 0 and min(abs(low), abs(high)) > max(map(abs, draws))
+        means = [fmean(one) for one in zip(*(draw.values for draw in self.random), strict=True)]
+        random_low, random_high = _interval(means)
+        part = {name: getattr(self, name) for name in ("layer", "kind", "mediator", "number")}
+        about = {"metric": self.effect.metric, "documents": len(self.effect.values), "mean": self.effect.mean}
+        of_random = {
+            "random_mean": fmean(means) if means else None,
+            "random_low": random_low,
+            "random_high": random_high,
+        }
+        ends = {"random_least": min(draws, default=None), "random_largest": max(draws, default=None), "beyond": beyond}
+        return {**part, **about, "low": low, "high": high, **of_random, **ends}
 
 
 def _interval(values: Sequence[float]) -> tuple[float, float] | tuple[None, None]:
@@ -110,26 +94,24 @@ def effects_over(
 
     >>> lm = DualAttnTransformerLM(50, d_model=32, n_layers=1, n_heads_sa=1, n_heads_ra=1, max_block_size=16)
     >>> found = effects_over(lm, torch.randint(50, (3, 1, 9)), draws=2, metrics=["kl"])
-    >>> found[0].mediator, found[0].documents, len(found[0].random)
+    >>> found[0].mediator, found[0].row["documents"], len(found[0].random)
     ('head', 3, 2)
     """
     parts: list[tuple[str, str, Mediator, int]] = []
-    for choice in choose_sites(model, sites):
-        for mediator in mediators:
-            if choice.site.tap(TAPS[mediator]) is not None:
-                count = choice.site.n_relations if mediator == "relation" else choice.site.n_heads
-                for number in range(count):
-                    parts.append((choice.site.layer, choice.site.kind, mediator, number))
     study: dict[str, Intervention] = {}
-    for layer, kind, mediator, number in parts:
-        chosen: Any = {"relations": [number]} if mediator == "relation" else {"heads": {kind: [number]}}
-        removal = Ablate(Target(mediator, layers=[layer], **chosen), change)
-        for change_of_part in (removal, *(Rotated(removal, seed=draw) for draw in range(draws))):
-            study[f"{len(study)}"] = change_of_part
-    effects = measure_effects(model, inputs, study, metrics=metrics, predict=predict)
-    values = [[one.values for one in effects[place :: len(metrics)]] for place in range(len(metrics))]
+    for site in (choice.site for choice in choose_sites(model, sites)):
+        for mediator in mediators:
+            count = site.n_relations if mediator == "relation" else site.n_heads
+            for number in range(count if site.tap(TAPS[mediator]) is not None else 0):
+                parts.append((site.layer, site.kind, mediator, number))
+                chosen: Any = {"relations": [number]} if mediator == "relation" else {"heads": {site.kind: [number]}}
+                removal = Ablate(Target(mediator, layers=[site.layer], **chosen), change)
+                for one in (removal, *(Rotated(removal, seed=draw) for draw in range(draws))):
+                    study[f"{len(study)}"] = one
+    found = measure_effects(model, inputs, study, metrics=metrics, predict=predict)
+    ours = {(int(one.name), one.metric): one for one in found}
     return [
-        PartEffect.of(*part, metric, found[start], found[start + 1 : start + 1 + draws])
-        for start, part in zip(range(0, len(study), 1 + draws), parts, strict=True)
-        for metric, found in zip(metrics, values, strict=True)
+        PartEffect(*part, ours[first, metric], tuple(ours[first + draw, metric] for draw in range(1, draws + 1)))
+        for first, part in zip(range(0, len(study), draws + 1), parts, strict=True)
+        for metric in metrics
     ]

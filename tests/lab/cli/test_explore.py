@@ -48,6 +48,25 @@ def test_a_page_is_exported(run, capsys, monkeypatch):
     assert {heads["weights"]["bits"] for heads in data["recording"]["heads"]} == {16}
 
 
+def test_what_matters_over_a_corpus(run, capsys, tmp_path):
+    """Measured before the page opens, with an estimate; a second time nothing is."""
+    (tmp_path / "texts.txt").write_text("1 and 2\n3 and 4\n", encoding="utf-8")
+    words = ["explore", str(run), "--corpus", str(tmp_path / "texts.txt"), "--layers", "0", "--text", "1 and 2"]
+    assert dat(*words, "--export", "page.html") == 0
+    told = " ".join(capsys.readouterr().err.split())
+    assert re.search(r"corpus: 2 texts, 2 to be measured: \d+ forward passes each, about \d", told), told
+    with open("page.html", encoding="utf-8") as file:
+        data = data_of(file.read())
+    assert data["state"] == "page=effects&corpus=1" and data["kept"]["corpus"]["texts"] == 2
+    assert dat(*words, "--view", "page=effects&corpus=1", "--export", "effects.csv") == 0
+    assert "2 texts, 0 to be measured" in " ".join(capsys.readouterr().err.split())
+    (tmp_path / "texts.txt").write_text("", encoding="utf-8")
+    assert "got none in texts.txt:1" in fails(capsys, *words, "--export", "other.html")
+    assert "results: they are of a corpus; give --corpus, too" in fails(
+        capsys, "explore", str(run), "--results", "x", "--export", "other.html"
+    )
+
+
 def test_a_folder_of_the_hub(hub_folder):
     assert dat("explore", str(hub_folder), "--text", "1 and 2", "--export", "page.html") == 0
 

@@ -313,16 +313,17 @@ def test_every_part_over_a_corpus():
     model, documents = lm("symbolic_attention"), [tokens(2, 9), tokens(1, 6)]
     found = effects_over(model, documents, sites=1, mediators=("relation", "head"), draws=3, change="mean")
     assert [one.mediator for one in found].count("relation") == 2 * find_sites(model)[-1].n_relations
-    for one in (found[-4], found[3], next(one for one in found if one.mediator == "relation")):
+    for one in (found[-4], found[3], found[4]):
         chosen = {"relations": [one.number]} if one.mediator == "relation" else {"heads": {one.kind: [one.number]}}
         change = Ablate(Target(one.mediator, layers=[one.layer], **chosen), "mean")
         study = {"": change, **{f"{seed}": Rotated(change, seed=seed) for seed in range(3)}}
-        own, *random = measure_effects(model, documents, study, metrics=[one.metric])
-        assert (one.documents, one.mean, (one.low, one.high)) == (3, own.mean, own.interval())
-        assert one.random == pytest.approx([draw.mean for draw in random])
+        own, *random = measure_effects(model, documents, study, metrics=[one.effect.metric])
+        row, draws = one.row, [draw.mean for draw in random]
+        assert (row["documents"], row["mean"], (row["low"], row["high"])) == (3, own.mean, own.interval())
+        assert (row["random_least"], row["random_largest"]) == (min(draws), max(draws))
         means = [sum(values) / 3 for values in zip(*(draw.values for draw in random), strict=True)]
-        assert (one.random_low, one.random_high) == pytest.approx(Effect("", "", tuple(means)).interval())
-        assert one.row["random_largest"] == max(one.random) and "random" not in one.row
+        assert row["random_mean"] == pytest.approx(sum(draws) / 3)
+        assert (row["random_low"], row["random_high"]) == pytest.approx(Effect("", "", tuple(means)).interval())
 
 
 @pytest.mark.parametrize(
@@ -337,7 +338,8 @@ def test_every_part_over_a_corpus():
     ],
 )
 def test_beyond_random_directions(values, random, beyond):
-    assert PartEffect.of("blocks.0", "sensory", "head", 0, "loss", values, random).beyond is beyond
+    effect, *draws = (Effect("", "loss", tuple(some)) for some in (values, *random))
+    assert PartEffect("blocks.0", "sensory", "head", 0, effect, tuple(draws)).row["beyond"] is beyond
 
 
 def test_faithfulness():

@@ -1,0 +1,204 @@
+"""What matters over a corpus: means of single texts, kept as they are finished, and what is wrong with a corpus."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+
+from dat.explorer import corpus
+from dat.explorer.ablations import ablated
+from dat.explorer.corpus import FINISHED, STRONGEST, TABLE, CorpusRun, read_corpus
+from dat.explorer.exporting import Exporter
+from dat.explorer.images import ImageSession
+from dat.explorer.questions import QuestionSession
+from dat.explorer.session import Session
+from dat.explorer.view_state import View
+from dual_attention.generation.tokenizer import ByteTokenizer
+from dual_attention.model_analysis.interventions import Effect
+from tests.lab.explorer.conftest import dat, rows_of, saved, vision
+from tests.lab.explorer.test_page import maps_of
+from tests.lab.explorer.test_questions import QUESTION, model_of
+
+TEXTS = {"a.txt": "the cat sat on the mat", "b/c.txt": "a dog and a log", "z.md": "the log sat on the cat"}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for name, text in TEXTS.items():
+        (tmp_path / "texts" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "texts" / name).write_text(text, encoding="utf-8")
+    return tmp_path / "texts"
+
+
+def run_of(session, folder, results, **options):
+    return CorpusRun(session, folder.name, read_corpus(session, str(folder)), results, **{"draws": 2, **options})
+
+
+@pytest.fixture
+def done(session, folder, tmp_path):
+    run = run_of(session, folder, tmp_path / "results")
+    assert [one.name for one in run.measure()] == list(TEXTS)
+    return run
+
+
+def test_effects_are_means_of_texts(session, done, tmp_path):
+    single = [ablated(session, {"text": text, "draws": 2}) for text in TEXTS.values()]
+    found = done.json
+    assert found["source"] == "texts: 3 texts" and found["parts"] == single[0]["parts"]
+    for place, effects in enumerate(found["effects"]):
+        for which in (0, 1):
+            own = Effect("", "", tuple(one["effects"][place][which] for one in single))
+            assert effects[which] == pytest.approx(own.mean, abs=1e-6)
+            assert found["intervals"][place][which] == pytest.approx(list(own.interval()), abs=1e-6)
+            draws = [sum(one["controls"][place][draw][which] for one in single) / 3 for draw in (0, 1)]
+            assert [draw[which] for draw in found["controls"][place]] == pytest.approx(draws, abs=1e-6)
+    table = rows_of(tmp_path / "results" / TABLE)
+    assert len(table) == 2 * len(found["parts"]) and {row["documents"] for row in table} == {"3"}
+    assert float(table[1]["mean"]) == pytest.approx(found["effects"][0][1], rel=1e-3)
+
+
+def test_relations_fire_where_they_are_largest(session, done):
+    found = done.json["fires"]["blocks.1 2"]
+    maps = {text: maps_of(session.model, text)["blocks.1"].relational.relations[0, ..., 2] for text in TEXTS.values()}
+    tops = [max((float(x[i, j]), i, j) for i in range(len(x)) for j in range(i)) for x in maps.values()]
+    high = [entry["example"] for entry in found["pairs"] if entry["end"] == "high"]
+    for one, (value, i, j) in zip(high, sorted(tops, reverse=True), strict=True):
+        assert one["value"] == pytest.approx(value, rel=1e-5)
+        assert (one["receiver"]["place"], one["sender"]["place"]) == (i, j)
+    for entry in found["pairs"]:
+        (beside,) = entry["counterexamples"]
+        apart = [one["receiver"]["place"] - one["sender"]["place"] for one in (entry["example"], beside)]
+        assert apart[0] == apart[1] and beside["value"] != entry["example"]["value"]
+    pairs = sum(len(text) * (len(text) - 1) // 2 for text in TEXTS.values())
+    assert all(len(text) * (len(text) - 1) // 2 // STRONGEST <= 2 for text in TEXTS.values())
+    near = sum(len(text) - 1 for text in TEXTS.values())
+    assert found["distances"][0][0] == "1" and found["distances"][0][2] == pytest.approx(near / pairs)
+    for name in ("distances", "receivers", "senders"):
+        assert sum(share for _, share, _ in found[name]) == pytest.approx(1)
+
+
+def test_a_run_goes_on_where_it_stopped(session, folder, tmp_path, monkeypatch):
+    measured = []
+    monkeypatch.setattr(corpus, "ablated", lambda *given: measured.append(1) or ablated(*given))
+    begun = run_of(session, folder, tmp_path / "results")
+    next(begun.measure())
+    with open(tmp_path / "results" / FINISHED, "a", encoding="utf-8") as file:
+        file.write('{"digest": "half')  # it was stopped while it wrote
+    again = run_of(session, folder, tmp_path / "results")
+    assert [one.name for one in again.left] == ["b/c.txt", "z.md"] and again.seconds() > 0
+    assert len(list(again.measure())) == 2 and len(measured) == 3
+    assert again.json == run_of(session, folder, tmp_path / "results").json
+    whole = run_of(session, folder, tmp_path / "others")
+    list(whole.measure())
+    assert whole.json == again.json and whole.seconds() == 0
+    (folder / "a.txt").write_text("another cat", encoding="utf-8")
+    assert [one.name for one in run_of(session, folder, tmp_path / "results").left] == ["a.txt"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda session: replace(session, model=dat(1)), "those of other weights;"),
+        (lambda session: replace(session, layers=[1]), "those of other parts;"),
+        (lambda session: session, "those of other draws;"),
+    ],
+)
+def test_results_of_other_settings_are_refused(session, done, folder, tmp_path, change, message):
+    draws = 3 if "draws" in message else 2
+    with pytest.raises(ValueError, match=message):
+        run_of(change(session), folder, tmp_path / "results", draws=draws)
+
+
+def test_a_long_text_is_read_in_pieces(session, tmp_path):
+    """Of as many tokens as the model reads; their mean counts each token once."""
+    text = "the cat sat on the mat. " * 4
+    (tmp_path / "lines.txt").write_text(f"{text}\nshort\n", encoding="utf-8")
+    run = run_of(session, tmp_path / "lines.txt", tmp_path / "results", draws=0)
+    assert [one.name for one in run.measure()] == ["lines.txt:1", "lines.txt:2"]
+    first, second = (ablated(session, {"text": piece, "draws": 0})["effects"] for piece in (text[:64], text[64:]))
+    found = run.found[run.texts[0].digest]["effects"]
+    expected = (64 * torch.tensor(first) + 32 * torch.tensor(second)) / 96
+    torch.testing.assert_close(torch.tensor(found), expected, atol=1e-6, rtol=0)
+    assert run.json["source"] == "lines.txt: 2 texts; 1 text longer than the model reads, in pieces"
+
+
+def test_pictures_and_questions(tmp_path):
+    image = pytest.importorskip("PIL.Image")
+    (tmp_path / "pictures" / "of a").mkdir(parents=True)
+    for number in range(2):
+        image.new("RGB", (50, 40), (90 * number, 30, 200)).save(tmp_path / "pictures" / "of a" / f"{number}.png")
+    run = run_of(ImageSession(vision(), "x"), tmp_path / "pictures", tmp_path / "results", draws=1)
+    assert len(list(run.measure())) == 2 and run.json["source"] == "pictures: 2 pictures"
+    assert run.json["fires"]["blocks.0 1"]["pairs"][0]["example"]["receiver"]["labels"]
+    (tmp_path / "questions.txt").write_text(f"{QUESTION}\nSolve 2*x = 8 for x.\n", encoding="utf-8")
+    run = run_of(QuestionSession(model_of(), "x"), tmp_path / "questions.txt", tmp_path / "others", draws=0)
+    assert len(list(run.measure())) == 2 and run.json["texts"] == 2
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({}, "corpus: the folder .* holds no file of text"),
+        ({"a.txt": b"one two", "b.txt": b"", "c.txt": b" \n"}, r"got none in b\.txt, c\.txt"),
+        ({"a.txt": b"\xff\xfe"}, r"a\.txt"),
+        ({"a.txt": b"one two", "b.txt": b"x"}, r"corpus: b\.txt: expected two tokens or more"),
+    ],
+)
+def test_a_corpus_that_cannot_be_read(session, tmp_path, files, message):
+    (tmp_path / "texts").mkdir()
+    for name, data in files.items():
+        (tmp_path / "texts" / name).write_bytes(data)
+    with pytest.raises((OSError, ValueError), match=message):
+        read_corpus(session, str(tmp_path / "texts"))
+    picture = ImageSession(vision(), "x")
+    with pytest.raises(FileNotFoundError, match="corpus: expected a folder with pictures, got none in"):
+        read_corpus(picture, str(tmp_path / "texts"))
+    (tmp_path / "texts" / "a.png").write_bytes(b"none")
+    with pytest.raises(ValueError, match=r"corpus: a\.png: image: expected an image"):
+        read_corpus(picture, str(tmp_path / "texts"))
+
+
+def test_a_view_without_its_corpus(session):
+    with pytest.raises(ValueError, match="these effects are over a corpus; give it with --corpus"):
+        Exporter(session, "x", View(page="effects", corpus=1))
+
+
+@pytest.mark.slow
+@pytest.mark.quick
+def test_the_page_of_a_corpus(visit, serve, session, done, tmp_path):
+    """Intervals and random directions of every part, and where a relation fires; a file has the same."""
+    session = replace(session, corpus=done.json)
+    server, visitor = serve(session=session, text="another text"), visit()
+    page = visitor.open(f"{server.address}#page=effects&corpus=1")
+    assert "Means over texts: 3 texts, with 95 % intervals" in page.inner_text("#effects-note")
+    assert page.locator("#effects-tools").is_hidden() and page.locator("#effects-table tbody tr").count() == 20
+    Exporter(session, "another text", View(page="effects", corpus=1)).write(tmp_path / "own.csv")
+    assert saved(page, "csv").read_bytes() == (tmp_path / "own.csv").read_bytes()
+    page.select_option("#effects-over", "0")
+    assert page.locator("#effects-found").is_hidden() and page.locator("#ablate").is_visible()
+    page.click("#tab-card")
+    page.click("[aria-label='blocks.1 relation 2']")
+    page.wait_for_selector("#card-corpus:not([hidden])")
+    assert page.locator("#card-corpus-high > li").count() == 3
+    largest = session.fires("blocks.1", 2)["pairs"][0]["example"]["value"]
+    shown = page.inner_text("#card-corpus-high > li >> nth=0 >> strong")
+    assert float(shown) == pytest.approx(largest, rel=1e-3)
+    page.wait_for_selector("#card-found:not([hidden])")
+    file = visit().open(saved(page, "html", tmp_path / "card.html").as_uri())
+    assert file.inner_text("#card-corpus") == page.inner_text("#card-corpus")
+    file.click("#tab-effects")
+    assert "with 95 % intervals" in file.inner_text("#effects-note")
+
+
+def test_another_tokenizer_is_named(done, folder, tmp_path):
+    class Other(ByteTokenizer):
+        kind = "other"
+
+        def token_bytes(self, token):
+            return super().token_bytes(token) * 2
+
+    other = Session(done.session.model, Other(), "x")
+    with pytest.raises(ValueError, match="those of other tokenizer;"):
+        run_of(other, folder, tmp_path / "results")
+    assert json.loads((tmp_path / "results" / FINISHED).read_text(encoding="utf-8").splitlines()[0])["tokenizer"]
