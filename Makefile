@@ -13,7 +13,7 @@ GOLDEN_READY := $(GOLDEN_VENV)/.ready
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all lint types fmt pytest docs golden bench gallery exhibits models reliability versions release-check clean
+.PHONY: help setup demo test test-all lint types fmt pytest docs golden bench gallery exhibits models clients reliability versions release-check clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do \
@@ -70,6 +70,12 @@ exhibits: $(READY) ## Write the exhibits of docs/exhibits.md into build/exhibits
 
 models: $(READY) ## Try what every mechanism and model takes and has, six minutes, and write docs/models.md
 	env OMP_NUM_THREADS=1 $(BIN)/python docs/make_models.py
+
+clients: ## Try tools of others on our models, each in its newest version, an hour, and renew docs/clients.md; ARGS=timm: one
+	$(PYTHON) -m venv $(VENV)-clients
+	$(VENV)-clients/bin/python -m pip install --quiet -e '.[dev]'
+	$(VENV)-clients/bin/python -m pip install --quiet $$($(VENV)-clients/bin/python -c 'from docs.clients import PACKAGES; print(*PACKAGES)')
+	env OMP_NUM_THREADS=1 $(VENV)-clients/bin/python -m docs.clients $(ARGS)
 
 reliability: $(READY) ## Try kills, damaged files, wrong settings and calls, four minutes; ARGS="--kills 200": trainings in several processes
 	env OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.reliability $(ARGS)

@@ -80,7 +80,7 @@ SECTIONS = {
     "equal-arithmetic mup",
     "Look inside": "explorer explorer-effects explorer-files exhibits looking-inside relations-seen other-tools",
     "Experiments": "relational-games experiments runs extending-training sweeps clusters",
-    "Reference": "reference architecture rooms reliability transformers-tests log",
+    "Reference": "reference architecture rooms reliability clients transformers-tests log",
 }
 STUDIES = [str(path.relative_to(ROOT).with_suffix("")) for path in sorted(ROOT.glob("studies/*/*.md"))]
 TREES = {

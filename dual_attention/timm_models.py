@@ -9,6 +9,7 @@ import importlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import torch
 from torch import nn
 
 from .vision_models import VisionDualAttnTransformer, VisionModel, VisionTransformer
@@ -48,9 +49,9 @@ def register_with_timm() -> None:
 
     ``create_model`` takes the arguments of the model's class by name, ``img_size``, ``patch_size`` (each one number, or
     height and width) and ``in_chans`` in the place of the first two, and ``embed_dim``, ``depth``, ``num_heads``,
-    ``drop_rate``, ``reg_tokens``, ``global_pool`` and ``dynamic_img_size`` as timm has them; ``features_only`` with
-    ``out_indices`` gives :meth:`.VisionModel.features_only`. There are no trained weights: ``pretrained=True`` is a
-    ``ValueError``.
+    ``drop_rate``, ``reg_tokens``, ``global_pool``, ``dynamic_img_size``, ``device`` and ``dtype`` as timm has them;
+    ``features_only`` with ``out_indices`` gives :meth:`.VisionModel.features_only`. There are no trained weights:
+    ``pretrained=True`` is a ``ValueError``.
 
     Raises:
         ImportError: if timm cannot be imported.
@@ -82,11 +83,15 @@ def _entry(name: str, kind: type[VisionModel], defaults: Mapping[str, Any]) -> C
         features_only: bool = False,
         out_indices: Any = None,
         cache_dir: Any = None,
+        device: Any = None,
+        dtype: torch.dtype | None = None,
         **arguments: Any,
     ) -> nn.Module:
         if pretrained:
             raise ValueError(f"pretrained: expected False, since there are no weights of {name}, got {pretrained!r}")
-        model = _model(kind, {**defaults, **{_NAMES.get(key, key): value for key, value in arguments.items()}})
+        with torch.device(torch.get_default_device() if device is None else device):
+            model = _model(kind, {**defaults, **{_NAMES.get(key, key): value for key, value in arguments.items()}})
+        model.to(dtype=dtype)
         about: Any = model
         about.pretrained_cfg = about.default_cfg = _about(name, model) | dict(pretrained_cfg_overlay or {})
         if not features_only:

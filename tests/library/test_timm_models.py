@@ -48,6 +48,11 @@ def test_models_by_the_arguments_of_timm(create, name):
     assert headless(torch.randn(2, 3, 32, 64)).shape == (2, 24)
 
 
+def test_models_are_built_where_and_as_timm_says(create):
+    parameters = [*create("vidat_cifar_patch4_32", **SMALL, device="meta", dtype=torch.float64).parameters()]
+    assert {(p.device.type, p.dtype) for p in parameters} == {("meta", torch.float64)}
+
+
 @pytest.mark.parametrize("name", TIMM_MODELS)
 def test_models_have_the_sizes_of_their_names(create, name):
     with torch.device("meta"):
