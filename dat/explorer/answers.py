@@ -72,7 +72,7 @@ def _recorded(session: TextSession | QuestionSession, request: Json) -> Json:
     text, layers = text_of(request), request.get("layers", [])
     if not isinstance(layers, list) or not all(isinstance(layer, str) for layer in layers):
         raise Malformed("The request needs names of layers.")
-    return session.packed(text, layers) if isinstance(session, TextSession) else session.packed(text)
+    return session.packed(text, layers)
 
 
 def _of_language(session: Session) -> Mapping[str, Answer]:

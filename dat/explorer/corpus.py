@@ -10,8 +10,9 @@ import json
 import os
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -34,10 +35,9 @@ from .dictionaries import windows
 from .images import ImageSession
 from .opening import Explored
 from .packing import packed_array
-from .questions import QuestionSession
 from .recording import Recording
 from .requests import Json
-from .session import Session, TextSession
+from .session import Session
 from .switches import CONTROLS
 
 FINISHED, TABLE = "finished.jsonl", "effects.csv"
@@ -103,6 +103,14 @@ def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:16]
 
 
+class _Piece(NamedTuple):
+    """What the model reads at a time: its size, predictions, and how it is recorded."""
+
+    tokens: int
+    subject: Subject
+    record: Callable[[], Recording]
+
+
 @dataclass
 class CorpusRun:
     """A run over a corpus.
@@ -160,21 +168,27 @@ class CorpusRun:
         return [one for one in self.texts if one.digest not in self.found]
 
     @property
+    def measured(self) -> list[Json]:
+        """What is finished of each text; ``KeyError`` if some are not."""
+        return [self.found[one.digest] for one in self.texts]
+
+    @property
     def passes(self) -> int:
         """Forward passes of a text, or of each piece of a long one."""
         return 1 + len(self.parts) * (1 + self.draws)
 
     def seconds(self) -> float:
-        """Time for what is left, about: by a forward pass of the first piece of it."""
-        pieces = [(one, piece) for one in self.left for piece in self._pieces(one)]
-        if not pieces:
+        """Time for what is left, about: by a forward pass of the first of it."""
+        if not self.left:
             return 0.0
-        (logits, *_), size = self._subject(*pieces[0]), max(1, len(pieces[0][1]))
+        first, sizes = self._pieces(self.left[0])[0], [1] * len(self.left)
+        if isinstance(self.session, Session):
+            sizes = [len(self.session.tokenizer.encode(one.source)) for one in self.left]
         with self.session.reserved() as model, evaluating(model):
-            logits(model, 1)
+            first.subject.logits(model, 1)
             begin = time.perf_counter()
-            logits(model, 1)
-        return (time.perf_counter() - begin) / size * self.passes * sum(max(1, len(piece)) for _, piece in pieces)
+            first.subject.logits(model, 1)
+        return (time.perf_counter() - begin) / first.tokens * self.passes * sum(sizes)
 
     def measure(self) -> Iterator[CorpusText]:
         """Measure what is left; each text once it is kept."""
@@ -190,59 +204,42 @@ class CorpusRun:
             yield one
         write_atomically(self.folder / TABLE, to_csv([one.row for one in self.effects]))
 
-    def _pieces(self, one: CorpusText) -> list[list[int]]:
-        """Tokens of a text in windows of what the model reads; a picture or question is one of no tokens."""
-        if not isinstance(self.session, Session):
-            return [[]]
-        cut = windows(self.session.tokenizer.encode(one.source), self.session.context)
-        return [piece.tolist() for piece in cut if len(piece) > 1]
-
-    def _subject(self, one: CorpusText, piece: list[int]) -> Subject:
-        if isinstance(self.session, Session):
-            return subject_of_tokens(self.session, piece)
-        if not isinstance(self.session, ImageSession):
-            return subject_of(self.session, {"text": one.source})
-        pixels = self.session.pixels(one.source)[0].permute(1, 2, 0).contiguous()
-        return subject_of(self.session, {"pixels": packed_array(pixels)})
-
-    def _recording(self, one: CorpusText, piece: list[int]) -> Recording:
-        if isinstance(self.session, ImageSession):
-            return self.session.record(self.session.pixels(one.source)[0])[0]
-        assert isinstance(self.session, TextSession | QuestionSession)
-        return (
-            self.session.record_tokens(piece) if isinstance(self.session, Session) else self.session.record(one.source)
-        )
+    def _pieces(self, one: CorpusText) -> list["_Piece"]:
+        """A text in windows of what the model reads, which are seldom more than one; a picture or question as it is."""
+        session, source = self.session, one.source
+        if isinstance(session, Session):
+            cut = [ids.tolist() for ids in windows(session.tokenizer.encode(source), session.context) if len(ids) > 1]
+            return [
+                _Piece(len(ids), subject_of_tokens(session, ids), partial(session.record_tokens, ids[:MOST_TOKENS]))
+                for ids in cut
+            ]
+        if isinstance(session, ImageSession):
+            pixels, _ = session.pixels(source)
+            request = {"pixels": packed_array(pixels.permute(1, 2, 0).contiguous())}
+            return [_Piece(1, subject_of(session, request), lambda: session.record(pixels)[0])]
+        return [_Piece(1, subject_of(session, {"text": source}), partial(session.record, source))]
 
     def _measured(self, one: CorpusText) -> Json:
-        pieces = self._pieces(one)
-        found = [
-            ablated(self.session, {"draws": self.draws}, self.parts, self._subject(one, piece)) for piece in pieces
-        ]
-        weights = torch.tensor([max(1.0, len(piece)) for piece in pieces], dtype=torch.float64)
+        pieces, asked = self._pieces(one), {"draws": self.draws}
+        found = [ablated(self.session, asked, self.parts, piece.subject) for piece in pieces]
+        weights = torch.tensor([piece.tokens for piece in pieces], dtype=torch.float64)
 
         def mean(name: str) -> Any:
             values = torch.tensor([piece[name] for piece in found], dtype=torch.float64)
             return (weights / weights.sum() @ values.reshape(len(pieces), -1)).view(values.shape[1:]).tolist()
 
-        return {
-            "digest": one.digest,
-            "name": one.name,
-            "pieces": len(pieces),
-            "scored": found[0]["scored"],
-            **{name: mean(name) for name in ("loss", "effects", "controls")},
-            "fires": fires(self._recording(one, pieces[0][:MOST_TOKENS])),
-        }
+        about = {"digest": one.digest, "name": one.name, "pieces": len(pieces), "scored": found[0]["scored"]}
+        means = {name: mean(name) for name in ("loss", "effects", "controls")}
+        return {**about, **means, "fires": fires(pieces[0].record())}
 
     @property
     def effects(self) -> list[PartEffect]:
         """Effects of all parts over the texts, by loss and by divergence."""
-        found = [self.found[one.digest] for one in self.texts]
         effects = []
         for place, (mediator, layer, kind, number) in enumerate(part.switch for part in self.parts):
+            pairs = [[one["effects"][place], *one["controls"][place]] for one in self.measured]
             for which, metric in enumerate(("loss", "kl")):
-                values = [
-                    [one["effects"][place][which], *(draw[which] for draw in one["controls"][place])] for one in found
-                ]
+                values = [[pair[which] for pair in some] for some in pairs]
                 own, *random = (Effect(layer, metric, some) for some in zip(*values, strict=True))
                 effects.append(PartEffect(layer, kind, mediator, number, own, tuple(random)))
         return effects
@@ -250,7 +247,7 @@ class CorpusRun:
     @property
     def json(self) -> Json:
         """What a page shows: as :func:`~.ablations.ablated` has it, with intervals, and where relations ``fires``."""
-        found, effects = [self.found[one.digest] for one in self.texts], self.effects
+        found, effects = self.measured, self.effects
         rows = [one.row for one in effects]
 
         def by_part(values: Sequence[Any]) -> list[list[Any]]:

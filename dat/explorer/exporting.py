@@ -23,7 +23,7 @@ from .opening import Explored
 from .patching import patched
 from .recording import Recording
 from .requests import Json
-from .session import Session, TextSession
+from .session import Session
 from .streaming import collected, map_of_step, maps_of
 from .switches import Switch, switch_effects
 from .view_state import SWITCH_CODES, View, heads_of, named_heads, within
@@ -89,10 +89,7 @@ class Exporter:
             kept["fires"] = {
                 key: self.session.fires(one["layer"], one["relation"]) for key, one in kept["cards"].items()
             }
-        if isinstance(self.session, TextSession):
-            recording = self.session.packed(self.source, [self.view.layer])
-        else:
-            recording = self.session.packed(self.source)
+        recording = self.session.packed(self.source, [self.view.layer])
         return page_html(recording, kept=kept, view=self.view.fragment, command=self.command, caption=self.caption)
 
     @property

@@ -4,7 +4,7 @@ Shapes: C channels, height and width of an image in pixels, K classes.
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -161,8 +161,8 @@ class ImageSession(ModelSession):
         """Raise ``ValueError`` or ``OSError`` if :meth:`packed` cannot show this."""
         self.pixels(source)
 
-    def packed(self, source: str) -> Json:
-        """The recording of an image as JSON.
+    def packed(self, source: str, layers: Collection[str] = ()) -> Json:
+        """The recording of an image as JSON, of all layers.
 
         Args:
             source: name of a sample, or a file.

@@ -1,6 +1,6 @@
 """Sessions of models that answer questions of school mathematics: a question, and the answer of the model."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -83,8 +83,8 @@ class QuestionSession(ModelSession):
             about = {"title": self.title, "facts": facts, "reads": "text", "layers": self.layers}
             return record(model, lambda: model(question, read, **options), labels, **about)
 
-    def packed(self, text: str) -> Json:
-        """The recording of a question and its answer as JSON; errors as :meth:`question`."""
+    def packed(self, text: str, layers: Collection[str] = ()) -> Json:
+        """The recording of a question and its answer as JSON, of all layers; errors as :meth:`question`."""
         return {**pack(self.record(text), self.bits).json, "source": text}
 
 

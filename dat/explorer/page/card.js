@@ -139,7 +139,9 @@ export class CardPage extends RelationPage {
       return;
     }
     const place = corpus.parts.findIndex(({ mediator, layer, number }) => mediator === "relation" && layer === chosen.layer && number === chosen.relation);
-    const range = ([low, high]) => (low === null ? "–" : `${written(low)} to ${written(high)}`), draws = (which) => corpus.controls[place].map((one) => one[which]);
+    /** @type {(ends: (number | null)[]) => string} */
+    const range = ([low, high]) => (low === null ? "–" : `${written(low)} to ${written(high)}`);
+    const draws = (which) => corpus.controls[place].map((one) => one[which]);
     const { heads, most } = this.headsBeside(corpus, chosen.layer);
     get("card-corpus-title").textContent = `Over ${corpus.source}`;
     fillTable(get("card-corpus-effects"), `Effect of removing it${heads ? `, beside the ${heads} heads of its layer` : ""}`, ["measure, nats", "mean", "95 % interval", "random directions", "beyond", "heads"], place < 0 ? [] : [1, 0].map((which) => [
