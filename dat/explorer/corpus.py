@@ -1,4 +1,4 @@
-"""What matters over a corpus, text by text: effects of every part, and where relations fire.
+"""Effects of every part of a model over a corpus, text by text, and the pairs for which its relations fire.
 
 Finished texts are lines of a file, so that a run goes on where it was stopped.
 
@@ -104,7 +104,7 @@ def _digest(data: bytes) -> str:
 
 
 class _Piece(NamedTuple):
-    """What the model reads at a time: its size, predictions, and how it is recorded."""
+    """As much as the model reads at a time: its size, its predictions, and how it is recorded."""
 
     tokens: int
     subject: Subject
@@ -169,7 +169,7 @@ class CorpusRun:
 
     @property
     def measured(self) -> list[Json]:
-        """What is finished of each text; ``KeyError`` if some are not."""
+        """Results of each text; ``KeyError`` if some are not finished."""
         return [self.found[one.digest] for one in self.texts]
 
     @property
@@ -246,7 +246,7 @@ class CorpusRun:
 
     @property
     def json(self) -> Json:
-        """What a page shows: as :func:`~.ablations.ablated` has it, with intervals, and where relations ``fires``."""
+        """The same for a page, as :func:`~.ablations.ablated` has it: with intervals, and where relations ``fires``."""
         found, effects = self.measured, self.effects
         rows = [one.row for one in effects]
 
@@ -311,7 +311,7 @@ def fires(recording: Recording) -> Json:
 
 
 def _counts(names: Sequence[Sequence[str]], chosen: Sequence[int], most: int | None = None) -> Json:
-    """How many pairs there are, and how often each distance, to a factor of two, receiver and sender."""
+    """Number of pairs, and of those of each distance, to a factor of two, receiver and sender."""
     counts = [dict(Counter(own[place] for place in chosen).most_common(most)) for own in names]
     return {"pairs": len(chosen), **dict(zip(_SHARES, counts, strict=True))}
 
@@ -326,7 +326,7 @@ def _pair(value: float, places: Sequence[int], labels: Sequence[Sequence[str]]) 
 
 
 def fires_over(texts: Sequence[Mapping[str, Json]]) -> Json:
-    """Where each relation fires in many texts: the strongest of their pairs, and shares of distances and names.
+    """Places where each relation fires in many texts: the strongest of their pairs, shares of distances and names.
 
     Each share is of the strongest hundredth of the pairs of each text, and then of all pairs: where the first is the
     larger, a relation fires more than by chance.
