@@ -53,7 +53,7 @@ def check(study: ModuleType) -> None:
         raise ValueError(f"ROWS: expected a text for each row of studies/rules.py, lacks {'; '.join(missing)}")
     models = {name: grid.presets.get(name) for grid in study.GRIDS.values() for name in grid.models}
     rotary = {name: _is_rotary(model) for name, model in models.items()}
-    _expect(rows, "linear gate", models, "a model of its grids")
+    _expect(rows, "linear gate", {*models, *getattr(study, "PRESETS", ())}, "a model of its grids or presets")
     orders = ["every arm", "places"]
     _expect(rows, "rotary positions", [*orders, "no order"] if {*rotary.values()} == {None} else orders)
     if rows["rotary positions"] == "places":

@@ -115,12 +115,28 @@ def test_only_studies_of_before_the_rule_are_excused(folder, module):
     assert {*STUDIES} >= rules.OLDER and len(rules.OLDER) == 14
 
 
+FURTHER = [
+    path
+    for name in STUDIES
+    for path in sorted((ROOT / "studies" / name).glob("*.py"))
+    if path.name != "study.py" and "\nGRIDS" in path.read_text(encoding="utf-8")
+]
+
+
+@pytest.mark.parametrize("file", FURTHER, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_further_files_of_grids_follow_the_rule_and_list_their_cells(file):
+    rules.check(load_module(file))
+    study = load_study(file)
+    experiment = with_study(swept(experiment_named(study.experiment)), study)
+    assert all(cells(experiment, grid) for grid in study.grids.values())
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         *(({row: ""}, f"lacks {row} (") for row in ROWS),
-        ({"linear gate": "T"}, "ROWS['linear gate']: expected a model of its grids, got 'T'"),
-        ({"rotary positions": "no order"}, "ROWS['rotary positions']: expected every arm, got 'no order'"),
+        ({"linear gate": "T"}, "ROWS['linear gate']: expected a model of its grids or presets, got 'T'"),
+        ({"rotary positions": "no order"}, "ROWS['rotary positions']: expected every arm or places, got 'no order'"),
         ({"rates": "tuned"}, "ROWS['rates']: expected own rates or one rate, got 'tuned'"),
         ({}, None),
     ],

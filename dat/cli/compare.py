@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from dual_attention._base.checksums import sha256_of
 from dual_attention._base.files import write_atomically
 from dual_attention._base.words import counted, listed, printable
 
-from .._own_code import give, given_in
+from .._own_code import file_of, give
 from ..experiments.own_data.config import OWN, RATES, ArmConfig, ComparisonGrid, RatesGrid
 from ..experiments.own_data.experiment import chosen_rates, lines_of_comparison, told_of
 from ..experiments.own_data.kinds import OwnData, forget_data, load_own
@@ -51,7 +52,6 @@ def compare(prog: str, arguments: Sequence[str]) -> int:
     parser.usage = "%(prog)s DATA [--target COLUMN] [--KEY VALUE ...]"
     parser.add_argument("--dry_run", action="store_true", help="Say what is there and how long it takes, and stop.")
     parser.add_argument("--quiet", action="store_true", help="Print nothing but errors.")
-    give(*given_in([*arguments]))
     grid, options = parse_config(parser, ComparisonGrid, in_full(arguments))
     if not grid.path:
         raise ValueError("dat compare: expected DATA next, a table, a folder of pictures, or texts; --help says more")
@@ -59,8 +59,12 @@ def compare(prog: str, arguments: Sequence[str]) -> int:
     forget_data()
     data = load_own(grid.data)
     grid = replace(grid, contents=data.digest, n_train=grid.n_train or data.sizes["train"])
-    if OWN in grid.models:
+    if grid.heads is not None:
+        if any(grid.heads in word for word in arguments):  # and not only a file that --config names
+            give(grid.heads)
         build_arm(data.build, ArmConfig.of(vars(grid), name=OWN, arm=OWN))  # heads that fail are told before all else
+        file = file_of(grid.heads)
+        grid = replace(grid, heads_digest=sha256_of(file) if file.is_file() else None)
     before = RatesGrid.before(grid)
     tuning, folder = GridFolder(told_of(data, before), before.out), GridFolder(told_of(data, grid), grid.out)
     grid = at_own_rates(tuning, before, grid, data)

@@ -43,7 +43,7 @@ GAMES = RelationalGames()
 
 @dataclass(frozen=True)
 class DemoConfig:
-    """Models, images and time of the demonstration."""
+    """Images and runs of the demonstration."""
 
     out: str = "runs/demo"
     """Folder; the same command continues there what was interrupted."""

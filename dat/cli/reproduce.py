@@ -2,7 +2,7 @@
 
 import argparse
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -42,6 +42,7 @@ def reproduce(prog: str, arguments: Sequence[str], name: str) -> int:
     """``dat reproduce NAME``."""
     experiment, arguments = of_study(swept(experiment_named(name)), arguments, check_rules)
     grid, options = parse_config(grid_parser(prog, experiment), experiment.Grid, arguments)
+    grid = without_idle_rates(experiment, grid)
     check_grid_of(experiment, grid.out)
     folder = reproduce_grid(experiment, grid, dry_run=options.dry_run, quiet=options.quiet)
     if not options.dry_run and not options.quiet:
@@ -51,6 +52,14 @@ def reproduce(prog: str, arguments: Sequence[str], name: str) -> int:
             del made["figures"]
         print(printable("\n".join(f"{what}: {path}" for what, path in made.items() if path.exists())))
     return 0
+
+
+def without_idle_rates(experiment: AnySwept, grid: Any) -> Any:
+    """The grid without learning rates of its scale's arms that ``--models`` leaves out."""
+    arms = {point[experiment.table.curve_axis.name] for point in grid.points()}
+    of_scales = {name for scale in experiment.scales.values() for name in scale.lr_of or {}}
+    rates = {name: rate for name, rate in (grid.lr_of or {}).items() if name in arms or name not in of_scales}
+    return replace(grid, lr_of=rates or None)
 
 
 def of_study(

@@ -180,11 +180,10 @@ def cells(experiment: AnySwept, grid: GridConfig) -> list[Cell]:
     What the grid lists twice is one cell.
 
     Raises:
-        ValueError: if a learning rate is of an arm that the grid cannot have. One of a preset that it leaves out idles,
-            so that --models narrows the grid of a study.
+        ValueError: if a learning rate is of an arm that the grid has not.
     """
     points, arm, own = grid.points(), experiment.table.curve_axis.name, grid.lr_of or {}
-    check_names("lr_of", own, list(dict.fromkeys([*(point[arm] for point in points), *grid.presets])))
+    check_names("lr_of", own, list(dict.fromkeys(point[arm] for point in points)))
     seeds = range(grid.first_seed, grid.first_seed + grid.seeds)
     found = [Cell.of(experiment.table.axes, point, seed, own.get(point[arm])) for seed in seeds for point in points]
     return list(dict.fromkeys(found))

@@ -348,8 +348,11 @@ def load_tokenizer(folder: str | Path) -> Tokenizer:
 
 def fingerprint(tokenizer: Tokenizer) -> str:
     """A short text, different for tokenizers that encode differently."""
-    tokens = range(tokenizer.vocab_size if tokenizer.kind != "bytes" else 0)
-    listed = json.dumps([tokenizer.token_bytes(token).hex() for token in tokens if token != tokenizer.end])
+    if tokenizer.kind == "json":
+        listed = json.dumps(getattr(tokenizer, "contents", None), sort_keys=True)
+    else:
+        tokens = range(tokenizer.vocab_size if tokenizer.kind != "bytes" else 0)
+        listed = json.dumps([tokenizer.token_bytes(token).hex() for token in tokens if token != tokenizer.end])
     return f"{tokenizer.kind}-{hashlib.sha256(listed.encode()).hexdigest()[:16]}"
 
 

@@ -14,7 +14,7 @@ GRIDS: dict[str, Any] = in_two(
     KinshipGrid.with_presets(PRESETS)(
         out="runs/better-dat-kinship", tasks=("in-order",), models=(*PRESETS,), lr_of=LR_OF
     ),
-    rates=2,
+    rates=1,
 )
 ROWS = OF_GAMES | {
     "untrained rule": "the sum of generations, in every row of results",

@@ -95,7 +95,7 @@ class ReadDirectly(nn.Module):
 
 
 def change(model: Any, kind: Change, n_out: int = 1) -> Any:
-    """A DAT with one of the changes; all but the strengths of distances begin silent.
+    """A DAT with one of the changes. *Bound* and *read* compute at first what the DAT does.
 
     Args:
         n_out: of :class:`ReadDirectly`.

@@ -36,8 +36,6 @@ from dual_attention.transformer_blocks import DecoderBlock, EncoderBlock, FeedFo
 from dual_attention.vision_models import VisionTransformer
 from tests.support.refusals import refused
 
-pytestmark = pytest.mark.sweep(4)
-
 B, N, D, V = 2, 4, 8, 7
 BLOCK = {"dff": 8, "dropout_rate": 0.0, "activation": "relu", "norm_first": True}
 SIZES = {"vocab_size": V, "d_model": D, "n_layers": 1, "n_heads": 2, "max_block_size": 9, **BLOCK}

@@ -18,8 +18,6 @@ from dual_attention.encoder_models import TransformerEncoder
 from dual_attention.mechanisms import recipes
 from dual_attention.seq2seq_models import Seq2SeqDualAttnTransformer
 
-pytestmark = pytest.mark.sweep(4)
-
 ROOMS = (
     "attention",
     "relational_attention",

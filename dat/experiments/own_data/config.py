@@ -32,6 +32,8 @@ OWN = "own"
 ARMS = ("dat", "transformer", "gated", "relational", OWN)
 """Models: half of the heads relational; none; none, and a linear gate on what heads bring; all heads relational; heads
 of the user's own."""
+NO_HEADS = {"heads": None, "heads_digest": None}
+"""Of the other models."""
 RATES = (3e-3, 1e-3, 1e-2, 3e-4, 3e-2, 1e-4)
 """Learning rates, in the order in which a larger budget tries them."""
 OPTIM = OptimConfig(
@@ -81,6 +83,8 @@ class ArmSize(FieldsConfig):
     """Dropout rate."""
     heads: PartName | None = None
     """Heads of your own, FILE.py:CLASS, or a score or an alignment for them: those of the model named own."""
+    heads_digest: str | None = None
+    """Digest of the file of heads, which the command fills in: results of other heads are never mixed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,7 +183,7 @@ class ComparisonGrid(OwnSource, ArmSize, GridConfig):
         return ComparisonConfig(
             seed=cell.seed,
             data=self.data,
-            model=ArmConfig.of(vars(self), name=cell["model"], arm=arm),
+            model=ArmConfig.of({**vars(self), **({} if arm == OWN else NO_HEADS)}, name=cell["model"], arm=arm),
             tuning=isinstance(self, RatesGrid),
             optim=OPTIM,
             loop=LoopConfig(epochs=epochs, batch_size=self.batch_size, eval_every=0, checkpoint_every=0),

@@ -109,11 +109,6 @@ test_arms_that_there_are_not = refused(
 )
 
 
-def test_rates_of_models_that_are_left_out_idle():
-    grid = GAMES.Grid(models=("esbn",), tasks=("same",), sizes=(500,), seeds=1, lr_of={"esbn": 0.01, "corelnet": 0.02})
-    assert [(cell["model"], cell.lr) for cell in cells(GAMES, grid)] == [("esbn", 0.01)]
-
-
 def test_a_folder_without_rates_has_none(tmp_path, in_process):
     folder: GridFolder = reproduce(SUMS, SumsGrid(out=str(tmp_path / "grid")), quiet=True)
     assert "lr" not in Path(folder.results).read_text().partition("\n")[0].split(",")
