@@ -7,13 +7,13 @@ from pathlib import Path
 
 from dual_attention._base.checksums import sha256_of
 from dual_attention._base.files import write_atomically
-from dual_attention._base.words import counted, listed, printable
+from dual_attention._base.words import listed, printable
 
 from .._own_code import file_of, give
 from ..experiments.own_data.config import OWN, RATES, ArmConfig, ComparisonGrid, RatesGrid
 from ..experiments.own_data.experiment import chosen_rates, lines_of_comparison, told_of
 from ..experiments.own_data.kinds import OwnData, forget_data, load_own
-from ..experiments.own_data.models import build_arm
+from ..experiments.own_data.models import build_arm, put_heads
 from ..sweeps.durations import rates
 from ..sweeps.grid import GridFolder, cells
 from ..sweeps.report import contrasts_text
@@ -62,7 +62,8 @@ def compare(prog: str, arguments: Sequence[str]) -> int:
     if grid.heads is not None:
         if any(grid.heads in word for word in arguments):  # and not only a file that --config names
             give(grid.heads)
-        build_arm(data.build, ArmConfig.of(vars(grid), name=OWN, arm=OWN))  # heads that fail are told before all else
+        own = ArmConfig.of(vars(grid), name=OWN, arm=OWN)
+        put_heads(build_arm(data.build, replace(own, arm="transformer")), grid.heads, tried=True)
         file = file_of(grid.heads)
         grid = replace(grid, heads_digest=sha256_of(file) if file.is_file() else None)
     before = RatesGrid.before(grid)
@@ -121,10 +122,13 @@ def write_report(folder: GridFolder, grid: ComparisonGrid, *, quiet: bool) -> No
     show(lines_of_comparison(table, rows, grid))
     tried, own = RATES[: grid.budget], grid.lr_of or {}
     edge = [model for model, rate in own.items() if len(tried) > 2 and rate in (min(tried), max(tried))]
-    show(
-        f"mean ± half of the 95 % t-interval over {counted(grid.seeds, 'seed')}; all have one split, so the interval "
-        "does not cover other test sets"
-    )
+    if grid.seeds > 1:
+        said = "all have one split, so the interval does not cover other test sets"
+        show(f"mean ± half of the 95 % t-interval over {grid.seeds} seeds; {said}")
+    else:
+        show("one seed, so there is no interval")
+    if OWN in grid.models:
+        show(f"{OWN}: {grid.heads} in a Transformer; its weights are not matched to the others'")
     if edge:
         show(f"{listed(edge)}: the best learning rate is the last that was tried; a larger --budget tries more")
     names = ("results.csv", "comparison.md", "contrasts.md", "figures/comparison.png", "rates/comparison.md")

@@ -39,7 +39,7 @@ _ADDRESS = (
 )  # Lincoln, 1861, which the model was not trained on
 
 EXAMPLES: Mapping[str, ExampleModel] = {
-    "language": ExampleModel(FOLDER / "language", "A small language model", _ADDRESS, "layer=0&relation=1&i=142&j=110"),
+    "language": ExampleModel(FOLDER / "language", "A small language model", _ADDRESS, "layer=1&relation=3&i=150&j=63"),
     "games": ExampleModel(
         FOLDER / "games", "A model of the game “same”", "game same 1", "page=vision&relation=3&shared=1"
     ),

@@ -35,6 +35,9 @@ class Page(str):
         """Write a file, which any browser opens."""
         write_atomically(Path(path), self)
 
+    def __repr__(self) -> str:
+        return f"<page of {len(self):,} characters; .save(PATH) writes it>"
+
     def _repr_html_(self) -> str:
         style = "width:100%;height:860px;border:1px solid #ddd"
         return f'<iframe srcdoc="{html.escape(str(self))}" style="{style}" sandbox="allow-scripts"></iframe>'

@@ -80,7 +80,7 @@ def outside_sentence(table: ResultTable, rows: Sequence[Row], measure: str) -> s
         return ""
     return (
         f"{beyond} of the {compared} runs lie outside the range of the published runs of their cell; if ours were "
-        f"drawn as theirs, {expected:.0f} would be expected to."
+        f"drawn as theirs, {expected:.1f} would be expected to lie there."
     )
 
 

@@ -310,7 +310,8 @@ class TokenCache(Cache):
             buffer = self._buffers.get(name)
             if self._length and buffer is not None and (buffer.dtype, buffer.device) != (tensor.dtype, tensor.device):
                 raise TypeError(
-                    f"{name}: expected {buffer.dtype} on {buffer.device}, got {tensor.dtype} on {tensor.device}"
+                    f"{name}: expected {buffer.dtype} on {buffer.device}, as the cache holds, got {tensor.dtype} on "
+                    f"{tensor.device}; make all calls of a cache under autocast, or none"
                 )
 
 

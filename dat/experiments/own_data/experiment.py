@@ -145,7 +145,7 @@ def lines_of_comparison(table: ResultTable, rows: Sequence[Row], grid: Compariso
     """A rich table: means over seeds, and differences from the first model, paired by seed."""
     title, first = f"{table.caption}{table.unit and ','}{table.unit}:", grid.models[0]
     shown = require("rich.table", extra="train").Table(title=title, title_justify="left")
-    for column in ("model", "weights", "rate", "validation", "test", f"less {first}"):
+    for column in ("model", "weights", "rate", "validation", "test", f"− {first}"):
         shown.add_column(column, justify="left" if column == "model" else "right")
     less = _paired(table, rows, first)
     of = {arm: [row for row in rows if row["model"] == arm] for arm in grid.arms()}

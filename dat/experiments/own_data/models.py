@@ -10,9 +10,11 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor, nn
 
+from dual_attention._base.words import listed
 from dual_attention.encoder_models import DualAttnTransformerEncoder
 from dual_attention.functional import masked_mean
 from dual_attention.language_models import DualAttnTransformerLM
+from dual_attention.part_trials import check_part
 from dual_attention.parts import with_parts
 from dual_attention.vision_models import VisionDualAttnTransformer
 
@@ -119,9 +121,23 @@ def build_arm(build: Build, config: ArmConfig) -> nn.Module:
         wanted, one, two = (count_parameters(made(*of)) for of in ((ARMS[0], width), (config.arm, 1), (config.arm, 2)))
     model = made(config.arm, max(1, 1 + round((wanted - one) / (two - one))))
     if config.arm == OWN:
-        kind: Any = class_named(str(config.heads), nn.Module, "heads")
-        try:
-            with_parts(model, heads=kind)
-        except Exception as error:
-            raise ValueError(f"heads: {config.heads}: {what_failed(error, kind)}") from error
+        put_heads(model, str(config.heads))
     return model
+
+
+def put_heads(model: nn.Module, name: str, *, tried: bool = False) -> None:
+    """Put heads of the user's own, ``FILE.py:CLASS``, into a Transformer.
+
+    Args:
+        tried: refuse those that see what they must not, by a ``ValueError``: they would win.
+    """
+    kind: Any = class_named(name, nn.Module, "heads")
+    try:
+        with_parts(model, heads=kind)
+        wrong = check_part(kind).wrong if tried else []
+    except Exception as error:
+        raise ValueError(f"heads: {name}: {what_failed(error, kind)}") from error
+    if wrong:
+        raise ValueError(
+            f"heads: {name}: fails {listed(wrong)} of check_part (docs/your-part.md); it might see answers"
+        )

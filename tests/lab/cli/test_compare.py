@@ -232,8 +232,32 @@ def test_heads_of_the_users_are_compared_in_processes_of_their_own(monkeypatch, 
     shown = [*TABLE, "--target=label", *SHORT[:-1], "--workers=2", "--models=transformer,own", f"--heads={MINE}"]
     assert dat(*shown) == 0
     assert results("runs/compare-t").keys() == {"transformer", "own", "untrained"}
-    assert dat(*TABLE, "--target=label", "--models=own", "--heads=parts.py:Nobody", "--out=other") == 2
-    assert "heads: parts.py: no such file" in capsys.readouterr().err and not Path("other").exists()
+    before = [*TABLE, "--target=label", *SHORT[:-1], "--workers=2", "--models=transformer", "--out=runs/before"]
+    assert dat(*before) == dat(*shown, "--out=runs/before") == 0  # more models add runs
+
+
+OWN_HEADS = """
+import torch
+class Sees(torch.nn.Module):
+    def forward(self, x, mask):
+        return x @ torch.eye(x.shape[-1], dtype=x.dtype)
+class Peeks(torch.nn.Module):
+    def forward(self, x, mask):
+        return x.roll(-1, 1)
+"""
+
+
+def test_heads_that_peek_or_have_changed_are_refused(capsys):
+    write("t.csv", rows_of(60))
+    Path("my parts.py").write_text(OWN_HEADS)
+    words = [*TABLE, "--target=label", *TINY, "--epochs=1", "--budget=1", "--models=own"]
+    for name, message in (("Nobody", "got Nobody"), ("Peeks", "my parts.py:Peeks: fails pairs, ")):
+        assert dat(*words, f"--heads=my parts.py:{name}") == 2
+        assert message in capsys.readouterr().err and not Path("runs").exists()
+    assert dat(*words, "--heads=my parts.py:Sees", "--seeds=1") == 0
+    Path("my parts.py").write_text(OWN_HEADS.replace("@ torch.eye", "@ 2 * torch.eye"))
+    assert dat(*words, "--heads=my parts.py:Sees", "--seeds=2") == 2
+    assert "give another --out" in capsys.readouterr().err
 
 
 def test_what_is_behind_the_end_of_a_sequence_changes_nothing():
@@ -264,7 +288,7 @@ def test_categories_of_test_rows_are_unknown_and_numbers_are_of_training_rows():
         ([*TABLE, "--target=label", "--test=t.csv"], "test: row 1 of t.csv is row 1 of t.csv"),
         ([*TABLE, "--target=label", "--lr_of={dat: 0.1}"], "lr_of: expected null, since the validation set chooses"),
         ([*TABLE, "--target=label", "--models=own"], "heads: expected FILE.py:CLASS with own among models, got None"),
-        ([*TABLE, "--target=label", "--heads=a.py:B"], "with own among models, got a.py:B"),
+        ([*TABLE, "--target=label", "--heads=a.py:B"], "with own among models, got 'a.py:B'"),
         ([*TABLE, "--target=label", "--n_train=99"], "n_train: expected from 1 to"),
         ([*TABLE, "--target=label", "--n_heads=3"], "n_heads: expected an even number that divides half of d_model=64"),
         (["compare", "empty.txt"], "there is no text in empty.txt"),

@@ -61,7 +61,7 @@ def test_published_numbers_are_those_of_the_object_set():
 def test_runs_outside_the_published_range_are_counted():
     """Three of four: two below and above ten and eleven published runs, 2 / 11 each expected; one is not published."""
     assert outside_sentence(GAMES.table, ROWS, "test").startswith("2 of the 4 runs lie outside the range")
-    assert outside_sentence(GAMES.table, ROWS, "test").endswith("if ours were drawn as theirs, 1 would be expected to.")
+    assert outside_sentence(GAMES.table, ROWS, "test").endswith("as theirs, 0.7 would be expected to lie there.")
     assert outside_sentence(GAMES.table, [ROWS[-1]], "test") == ""
 
 
