@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from torch import nn
 
+from ..._layers.inputs import check_choice, check_members, check_not_negative
 from ..sites import LayerChoice, choose_sites
 from .effects import Effect, measure_effects
 from .kinds import Ablate, Intervention
@@ -97,6 +98,10 @@ def effects_over(
     >>> found[0].mediator, found[0].row["documents"], len(found[0].random)
     ('head', 3, 2)
     """
+    check_members("mediators", mediators)
+    for mediator in mediators:
+        check_choice("mediators", mediator, Mediator)
+    check_not_negative(draws=draws)
     parts: list[tuple[str, str, Mediator, int]] = []
     study: dict[str, Intervention] = {}
     for site in (choice.site for choice in choose_sites(model, sites)):

@@ -391,6 +391,9 @@ test_bad_input = refused(
     (lambda: faithfulness(EFFECTS, EFFECTS), "by one metric"),
     (lambda: approximate_effects(lm("transformer"), [X], {"head": HEAD}, metrics=["kl"]), "of loss, .*, got 'kl'"),
     (lambda: Prediction(torch.zeros(2, 8, 11), X), "targets: expected shape"),
+    (lambda: effects_over(lm("transformer"), [X], mediators=["heads"]), "mediators: expected .* got 'heads'; did you"),
+    (lambda: effects_over(lm("transformer"), [X], mediators="head"), TypeError, "mediators: expected a list, got 'hea"),
+    (lambda: effects_over(lm("transformer"), [X], draws=-1), "draws: expected zero or more, got -1"),
     (lambda: predict_next_tokens(torch.nn.Embedding(20, 4), X), TypeError,
      r"model: expected a language model, .*got Tensor from Embedding; name a func"),
 )  # fmt: skip
