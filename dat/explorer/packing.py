@@ -79,9 +79,9 @@ class PackedRows:
         packed: dict[str, Any] = {"values": packed_array(self.values)}
         return packed if self.scales is None else {**packed, "scales": packed_array(self.scales)}
 
-    def of_map(self, share: float) -> PackedRows:
-        """Those of one map, by the share of all maps that stand before it, as keys may be of several."""
-        at = slice(place := int(share * len(self.values)), place + 1)
+    def of_map(self, number: int, count: int) -> PackedRows:
+        """Those of one of as many maps, of which several may have the same keys."""
+        at = slice(place := number * len(self.values) // count, place + 1)
         return PackedRows(self.values[at], None if self.scales is None else self.scales[at])
 
 
@@ -208,7 +208,7 @@ class Packed:
         count = len(rows["queries"].values)
         if not all(0 <= number < count for number in numbers):
             raise IndexError(f"maps: expected numbers from 0 to {count - 1}")
-        return [{part: one.of_map(number / count).json() for part, one in rows.items()} for number in numbers]
+        return [{part: one.of_map(number, count).json() for part, one in rows.items()} for number in numbers]
 
 
 def pack(recording: Recording, bits: Bits | None = None) -> Packed:

@@ -140,6 +140,15 @@ def test_rows(bits, relative):
     assert bool(((found - x).abs() <= 0.51 * relative * most + 1e-30).all())
 
 
+def test_maps_have_the_rows_of_their_numbers():
+    """Of any number of maps each its own queries, and keys that as many share."""
+    for count in range(1, 101):
+        for shared in (one for one in range(1, count + 1) if count % one == 0):
+            keys = PackedRows.of(torch.arange(count // shared).float().view(-1, 1, 1), 32)
+            found = [int(keys.of_map(number, count).values) for number in range(count)]
+            assert found == [number // shared for number in range(count)]
+
+
 def test_the_page_grows_with_the_length_only():
     lm = model()
     lengths = (256, 512, 1024)
