@@ -234,6 +234,12 @@ export class PairMap {
     return undefined;
   }
 
+  // What it is computed from, from another that is the same map of the same text.
+  /** @type {(other: PairMap | null | undefined) => void} */
+  holdAs(other) {
+    if (other && other.key === this.key && other.heads === this.heads) this.held = other.held;
+  }
+
   letGo() {
     this.held = null;
   }

@@ -99,7 +99,7 @@ export class PairPage {
     get("pair-page").setAttribute("aria-labelledby", `tab-${this.name}`);
     const before = this.map, wanted = headsOf(this.withMaps(this.name), this.state);
     this.map = this.mapOf(this.state);
-    if (before && before.key === this.map.key && before.heads === this.map.heads) this.map.held = before.held;
+    this.map.holdAs(before);
     if (!wanted.here) this.explorer.complain(`This file holds the maps ${this.recording.facts.maps}; dat explore --view shows those of ${wanted.layer}.`);
     this.showGallery();
     this.map.end = this.end;
@@ -187,7 +187,7 @@ export class PairPage {
       const fits = other && other.n === map.n && other.m === map.m;
       get("pinned-map").hidden = !fits;
       if (fits) {
-        other.held = this.pinnedMap && this.pinnedMap.key === other.key ? this.pinnedMap.held : null;
+        other.holdAs(this.pinnedMap);
         other.measure(() => this.showSoon(), true);
         if (!other.ready) other.whenReady(() => this.showSoon());
         if (other.view === map.view) other.end = map.end;
