@@ -137,7 +137,7 @@ def with_corpus(session: Explored, options: Any) -> Explored:
 
     Raises:
         OSError, ValueError: as :func:`~.corpus.read_corpus`, before anything is measured; for a model that predicts
-            nothing, and results of other settings.
+            nothing, results inside the corpus, and those of other settings.
     """
     if options.corpus is None:
         if options.results is not None:
@@ -145,16 +145,17 @@ def with_corpus(session: Explored, options: Any) -> Explored:
         return session
     if not isinstance(session, ABLATED):
         raise ValueError("corpus: this model predicts nothing, so that nothing can be taken away")
-    name = options.corpus.rstrip("/\\")
-    folder = Path(options.results or f"{name}.effects")
-    run = CorpusRun(session, Path(name).name, read_corpus(session, options.corpus), folder)
-    left = len(run.left)
+    corpus = Path(options.corpus).expanduser().resolve()
+    folder = Path(options.results or f"{corpus}.effects").expanduser().resolve()
+    if folder.is_relative_to(corpus):
+        raise ValueError(f"results: expected a folder outside the corpus, where they would be texts, got {folder}")
+    run = CorpusRun(session, corpus.name, read_corpus(session, str(corpus)), folder)
+    left, copies = len(run.left), sum(one.copies for one in run.texts)
+    texts = counted(len(run.texts), "text") + f" without {counted(copies, 'copy', 'copies')} of them" * bool(copies)
     about = f"{counted(run.passes, 'forward pass', 'forward passes')} each" + (
         f", about {duration(run.seconds())}" * bool(left)
     )
-    tell(
-        f"corpus: {counted(len(run.texts), 'text')}, {left} to be measured: {about}; finished ones are kept in {folder}"
-    )
+    tell(f"corpus: {texts}, {left} to be measured: {about}; finished ones are kept in {folder}")
     with waiting("measuring the corpus", left) as step:
         for _ in run.measure():
             step()

@@ -46,7 +46,7 @@ FINISHED, TABLE = "finished.jsonl", "effects.csv"
 STRONGEST = 100
 """Pairs of a text of which one fires: the strongest."""
 
-_NAMES = 20  # tokens of a text of which it is said how often they fire, and of a corpus half as many
+_NAMES = 10  # tokens of a corpus of which it is said how often they fire
 _CONTEXT = 6
 _SHARES = ("distances", "receivers", "senders")
 
@@ -58,15 +58,17 @@ class CorpusText(NamedTuple):
         name: file, and number of a line of it.
         source: the text or question, or the file of the picture.
         digest: of what is in it.
+        copies: how often the same is there again.
     """
 
     name: str
     source: str
     digest: str
+    copies: int = 0
 
 
 def read_corpus(session: Explored, name: str) -> list[CorpusText]:
-    """The texts of a folder, a file each, or of a file, a line each; or the pictures of a folder.
+    """The texts of a folder, a file each, or of a file, a line each; or the pictures of a folder; each of them once.
 
     Raises:
         OSError, ValueError: naming what cannot be read, is empty, or cannot be predicted.
@@ -82,7 +84,7 @@ def read_corpus(session: Explored, name: str) -> list[CorpusText]:
         for path in find_files([name], "corpus").files:
             lines = path.suffix in JSON_LINES or path == root
             pieces = read_json_lines(path, "text") if path.suffix in JSON_LINES else read_pieces(path, "\n" * lines)
-            texts = [piece.text for piece in pieces]
+            texts = [piece.text.removesuffix("\r" * lines) for piece in pieces] or [""]
             label = path.name if path == root else f"{path.relative_to(root)}"
             for number, text in enumerate(texts if lines else ["".join(texts)], 1):
                 found.append(CorpusText(f"{label}:{number}" if lines else label, text, _digest(text.encode())))
@@ -96,7 +98,8 @@ def read_corpus(session: Explored, name: str) -> list[CorpusText]:
                 raise ValueError("expected two tokens or more, of which one is predicted")
         except ValueError as error:
             raise ValueError(f"corpus: {one.name}: {error}") from error
-    return found
+    times = Counter(one.digest for one in found)  # equal texts would pass for independent ones
+    return [one._replace(copies=times.pop(one.digest) - 1) for one in found if one.digest in times]
 
 
 def _digest(data: bytes) -> str:
@@ -135,14 +138,12 @@ class CorpusRun:
         """Read what is finished; ``ValueError`` if it is of another model, or of other settings."""
         self.parts = switched_parts(self.session)
         file = self.folder / FINISHED
-        lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
-        for number, line in enumerate(lines):
+        text = file.read_text(encoding="utf-8") if file.is_file() else ""
+        whole = text[: text.rfind("\n") + 1]
+        for number, line in enumerate(whole.splitlines()):
             try:
                 one = json.loads(line)
             except ValueError as error:
-                if number == len(lines) - 1:  # it was stopped while it wrote
-                    write_atomically(file, "".join(f"{whole}\n" for whole in lines[:-1]))
-                    break
                 raise ValueError(f"results: {file}, line {number + 1}: not JSON ({error})") from error
             if number:
                 self.found[one["digest"]] = one
@@ -150,6 +151,8 @@ class CorpusRun:
                 raise ValueError(
                     f"results: {self.folder} holds those of other {' and '.join(other)}; give another folder"
                 )
+        if whole != text:  # it was stopped while it wrote
+            write_atomically(file, whole)
 
     @property
     def settings(self) -> Json:
@@ -194,7 +197,7 @@ class CorpusRun:
         """Measure what is left; each text once it is kept."""
         self.folder.mkdir(parents=True, exist_ok=True)
         file = self.folder / FINISHED
-        if not file.is_file():
+        if not file.is_file() or not file.stat().st_size:
             write_atomically(file, json_text(self.settings) + "\n")
         for one in self.left:
             found = self._measured(one)
@@ -226,6 +229,8 @@ class CorpusRun:
 
         def mean(name: str) -> Any:
             values = torch.tensor([piece[name] for piece in found], dtype=torch.float64)
+            if not values.isfinite().all():
+                raise ValueError(f"corpus: {one.name}: expected finite predictions of the model, got nan or infinity")
             return (weights / weights.sum() @ values.reshape(len(pieces), -1)).view(values.shape[1:]).tolist()
 
         about = {"digest": one.digest, "name": one.name, "pieces": len(pieces), "scored": found[0]["scored"]}
@@ -305,14 +310,14 @@ def fires(recording: Recording) -> Json:
                 ]
                 about = {"layer": heads.layer, "relation": relation, "end": end}
                 entries.append({**about, "example": pairs[0], "counterexamples": pairs[1:]})
-            own = {"pairs": entries, "strongest": _counts(names, strongest, _NAMES)}
+            own = {"pairs": entries, "strongest": _counts(names, strongest)}
             found["relations"][f"{heads.layer} {relation}"] = own
     return found
 
 
-def _counts(names: Sequence[Sequence[str]], chosen: Sequence[int], most: int | None = None) -> Json:
+def _counts(names: Sequence[Sequence[str]], chosen: Sequence[int]) -> Json:
     """Number of pairs, and of those of each distance, to a factor of two, receiver and sender."""
-    counts = [dict(Counter(own[place] for place in chosen).most_common(most)) for own in names]
+    counts = [dict(Counter(own[place] for place in chosen)) for own in names]
     return {"pairs": len(chosen), **dict(zip(_SHARES, counts, strict=True))}
 
 
@@ -347,7 +352,7 @@ def fires_over(texts: Sequence[Mapping[str, Json]]) -> Json:
                 strongest.update(one["strongest"][name])
                 of_all.update(every[name])
             ours, all_pairs = sum(one["strongest"]["pairs"] for one, _ in own), sum(every["pairs"] for _, every in own)
-            labels = [label for label, _ in strongest.most_common(_NAMES // 2)]
+            labels = [label for label, _ in strongest.most_common(_NAMES)]
             labels = sorted(of_all, key=int) if name == "distances" else labels
             shares[name] = [[label, strongest[label] / ours, of_all[label] / all_pairs] for label in labels]
         found[key] = {"pairs": entries, **shares}

@@ -1,13 +1,15 @@
 """What matters over a corpus: means of single texts, kept as they are finished, and what is wrong with a corpus."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from dat.explorer import corpus
 from dat.explorer.ablations import ablated
-from dat.explorer.corpus import FINISHED, TABLE, CorpusRun, read_corpus
+from dat.explorer.command import with_corpus
+from dat.explorer.corpus import FINISHED, TABLE, CorpusRun, fires, read_corpus
 from dat.explorer.exporting import Exporter
 from dat.explorer.images import ImageSession
 from dat.explorer.questions import QuestionSession
@@ -80,6 +82,52 @@ def test_relations_fire_where_they_are_largest(session, done):
         assert sum(share for _, share, _ in found[name]) == pytest.approx(1)
 
 
+def test_all_names_of_the_strongest_pairs_are_counted(session):
+    """As those of all pairs are, with which they are compared."""
+    text = "".join(map(chr, range(33, 123))) * 2
+    found = fires(replace(session, model=dat(context=256)).record(text))["relations"].values()
+    counts = [one["strongest"][name] for one in found for name in ("receivers", "senders")]
+    assert max(map(len, counts)) > 20 and {sum(one.values()) for one in counts} == {180 * 179 // 200}
+
+
+@pytest.mark.parametrize("kept", [0, 20, -9, -1])
+def test_a_run_that_was_stopped_while_it_wrote(session, folder, tmp_path, kept):
+    """Within a line, or before its end: that text is measured again, and the file is whole."""
+    file = tmp_path / "results" / FINISHED
+    next(run_of(session, folder, file.parent, draws=0).measure())
+    file.write_text(file.read_text()[:kept])
+    assert len(list(run_of(session, folder, file.parent, draws=0).measure())) == 3
+    assert not run_of(session, folder, file.parent, draws=0).left and file.read_text().count("\n") == 4
+
+
+def test_a_model_of_no_numbers_is_refused(session, folder, tmp_path):
+    model = dat()
+    next(model.parameters()).data.fill_(float("nan"))
+    for _ in range(2):  # the second goes on
+        with pytest.raises(ValueError, match=r"corpus: a\.txt: expected finite predictions of the model"):
+            list(run_of(replace(session, model=model), folder, tmp_path / "results", draws=0).measure())
+
+
+def test_folders_of_the_command(session, folder, monkeypatch, capsys):
+    """Results are beside the corpus, however it is named, and never in it; equal texts count once."""
+    monkeypatch.setenv("HOME", str(folder.parent))
+    monkeypatch.chdir(folder)
+    (folder / "a copy.txt").write_text(TEXTS["a.txt"], encoding="utf-8")
+    for number, (name, results) in enumerate([("~/texts", None), (".", None), ("../texts/", "~/texts.effects")]):
+        found = with_corpus(session, SimpleNamespace(corpus=name, results=results)).corpus
+        assert found["source"] == "texts: 3 texts" and (folder.parent / "texts.effects" / TABLE).is_file()
+        said = f"3 texts without 1 copy of them, {0 if number else 3} to be measured"
+        assert said in " ".join(capsys.readouterr().err.split())
+    with pytest.raises(ValueError, match="results: expected a folder outside the corpus"):
+        with_corpus(session, SimpleNamespace(corpus=".", results="results"))
+
+
+def test_line_breaks_of_windows_end_lines(session, tmp_path):
+    (tmp_path / "lines.txt").write_bytes(b"the cat\r\nthe dog\r\n\r\nthe cat")
+    found = read_corpus(session, str(tmp_path / "lines.txt"))
+    assert [(one.source, one.copies) for one in found] == [("the cat", 1), ("the dog", 0)]
+
+
 def test_a_run_goes_on_where_it_stopped(session, folder, tmp_path, monkeypatch):
     measured = []
     monkeypatch.setattr(corpus, "ablated", lambda *given: measured.append(1) or ablated(*given))
@@ -144,6 +192,7 @@ def test_pictures_and_questions(tmp_path):
     [
         ({}, "corpus: the folder .* holds no file of text"),
         ({"a.txt": b"one two", "b.txt": b"", "c.txt": b" \n"}, r"got none in b\.txt, c\.txt"),
+        ({"a.txt": b"one two", "b.jsonl": b""}, r"got none in b\.jsonl"),
         ({"a.txt": b"\xff\xfe"}, r"a\.txt"),
         ({"a.txt": b"one two", "b.txt": b"x"}, r"corpus: b\.txt: expected two tokens or more"),
     ],
