@@ -104,13 +104,18 @@ export class EffectsPage extends AnswerPage {
     return 1 + this.found.effects.filter(Boolean).length + this.found.controls.reduce((sum, some) => sum + some.length, 0);
   }
 
+  // Whether there are intervals: over a corpus, unless that is one text.
+  get spreads() {
+    return Boolean(this.found.intervals) && this.found.texts > 1;
+  }
+
   // Parts with their effect by the chosen measure and the ends of the band, the largest first.
   get sorted() {
     const { measure, found } = this, which = measure === "loss" ? 0 : 1;
     const rows = found.effects.flatMap((effect, place) => {
       if (!effect || effect[which] === null) return []; // what is no number comes as null
       const controls = found.controls[place].map((one) => one[which]).filter((one) => one !== null), value = effect[which];
-      const sizes = controls.map(Math.abs), beyond = found.beyond ? Boolean(found.beyond[place][which]) : controls.length > 0 && Math.abs(value) > Math.max(...sizes);
+      const sizes = controls.map(Math.abs), beyond = found.beyond ? found.beyond[place][which] : controls.length > 0 ? Math.abs(value) > Math.max(...sizes) : null;
       const interval = found.intervals && found.intervals[place][which][0] !== null ? found.intervals[place][which] : null;
       return [{ place, part: found.parts[place], value, effect, controls, beyond, interval }];
     });
@@ -143,16 +148,16 @@ export class EffectsPage extends AnswerPage {
   }
 
   showFound(found, busy) {
-    const { done, sorted, measure } = this, { look } = this.explorer;
+    const { done, sorted, measure, spreads } = this, { look } = this.explorer;
     [get("effects-busy").max, get("effects-busy").value] = [found.passes, done];
     const scale = { most: Math.max(1e-9, ...sorted.map((row) => Math.abs(row.value))), diverging: measure === "loss" }, seen = { ...look, scale: "root", gain: 1 };
     get("measure").querySelector("option[value=loss]").disabled = found.loss === null;
     if (!busy) get("effects-note").textContent = this.said(found, sorted);
-    fillScale(get("effects-scale"), scale, seen, `nats, square-root scale${found.draws ? `; framed: ${found.intervals ? "the whole interval is " : ""}beyond every random direction` : ""}`);
+    fillScale(get("effects-scale"), scale, seen, `nats, square-root scale${found.draws && (spreads || !found.intervals) ? `; framed: ${spreads ? "the whole interval is " : ""}beyond every random direction` : ""}`);
     for (const { place, part, value, beyond } of sorted) {
       const cell = this.cells[place];
       dye(cell, colourOf(value, scale, seen));
-      cell.classList.toggle("beyond", beyond);
+      cell.classList.toggle("beyond", Boolean(beyond));
       cell.title = `${partName(part)}: ${MEASURES[measure]} ${this.shown(value)} nats${beyond ? ", beyond all random directions" : ""}`;
       cell.setAttribute("aria-label", cell.title);
     }
@@ -160,8 +165,8 @@ export class EffectsPage extends AnswerPage {
     const top = sorted.slice(0, PARTS_SHOWN);
     const which = top.length < sorted.length ? `The ${top.length} largest effects of ${sorted.length}; CSV has all.` : "All effects, the largest first.";
     fillTable(get("effects-table"), `${which} Choose one to see its map.`,
-      ["part", `${MEASURES[measure]}, nats`, ...(found.intervals ? ["95 % interval"] : []), "random directions", "beyond them"], top.map(({ place, part, value, controls, beyond, interval }) => [
-        element("button", { text: partName(part), className: "link", "data-part": `${place}` }), this.shown(value), ...(found.intervals ? [range(interval || [])] : []), range(controls), controls.length ? (beyond ? "yes" : "no") : ""]));
+      ["part", `${MEASURES[measure]}, nats`, ...(spreads ? ["95 % interval"] : []), "random directions", "beyond them"], top.map(({ place, part, value, controls, beyond, interval }) => [
+        element("button", { text: partName(part), className: "link", "data-part": `${place}` }), this.shown(value), ...(spreads ? [range(interval || [])] : []), range(controls), beyond === null ? "" : beyond ? "yes" : "no"]));
     get("effects-figure").replaceChildren(this.drawing(top.slice(0, 12)).element);
   }
 
@@ -174,8 +179,8 @@ export class EffectsPage extends AnswerPage {
     const cut = this.done < found.passes ? ` Stopped after ${this.done} of ${found.passes} forward passes.` : "";
     if (!first) return `Nothing is measured yet.${cut}`;
     if (found.intervals) {
-      const spread = draws ? ` The whole interval of ${beyond} of ${sorted.length} parts lies beyond all their random directions.` : "";
-      return `Means over ${found.source}, with 95 % intervals. ${partName(first.part)} has the largest effect.${spread} Each part: ${found.change}. The loss is of ${found.scored}, ${written(found.loss)} nats with all parts.`;
+      const spread = draws && this.spreads ? ` The whole interval of ${beyond} of ${sorted.length} parts lies beyond all their random directions.` : "";
+      return `Means over ${found.source}, ${this.spreads ? "with 95 % intervals" : "too few for intervals"}. ${partName(first.part)} has the largest effect.${spread} Each part: ${found.change}. The loss is of ${found.scored}, ${written(found.loss)} nats with all parts.`;
     }
     const control = draws ? ` ${beyond} of ${sorted.length} parts have a larger effect than all their random directions; by chance alone 1 in ${draws + 1} would.` : "";
     const loss = found.loss === null ? "" : ` The loss is of ${found.scored}, ${written(found.loss)} nats with all parts.`;
@@ -210,7 +215,7 @@ export class EffectsPage extends AnswerPage {
     const x = (value) => left + ((wide - left - right) * (value - least)) / (most - least);
     drawing.text(10, 20, title[0].toUpperCase() + title.slice(1), { "font-weight": 600 });
     drawing.add("path", { d: "M16,32 l6,6 l-6,6 l-6,-6 z", fill: marks[1] });
-    drawing.text(28, 42, found.intervals ? "the part, 95 % interval" : "without the part");
+    drawing.text(28, 42, this.spreads ? "the part, 95 % interval" : "without the part");
     if (found.draws) {
       drawing.add("circle", { cx: 190, cy: 38, r: 4.5, fill: "none", stroke: marks[2], "stroke-width": 1.6 });
       drawing.text(201, 42, "a change as large in a random direction");
@@ -237,7 +242,7 @@ export class EffectsPage extends AnswerPage {
     const { intervals, texts } = found, ofCorpus = intervals ? ["texts", "divergence_low", "divergence_high", "loss_change_low", "loss_change_high"] : [];
     const rows = this.sorted.map(({ place, part, effect: [loss, divergence], beyond }) => [
       part.layer, part.kind, part.mediator, part.number, divergence, ...ends(found.controls[place].map((one) => one[1])), loss,
-      ...ends(loss === null ? [] : found.controls[place].map((one) => one[0])), found.controls[place].length ? Number(beyond) : "", found.change,
+      ...ends(loss === null ? [] : found.controls[place].map((one) => one[0])), beyond === null ? "" : Number(beyond), found.change,
       ...(intervals ? [texts, ...intervals[place][1], ...intervals[place][0]] : []),
     ]);
     const headings = ["layer", "kind", "part", "number", "divergence", "divergence_random_least", "divergence_random_largest", "loss_change", "loss_change_random_least", "loss_change_random_largest", "beyond_random", "change", ...ofCorpus];

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import torch
 
+from dat.explorer.corpus import CorpusRun, CorpusText
 from dat.explorer.exporting import csv_of
-from dat.explorer.figures import Seen, pair_map
+from dat.explorer.figures import Seen, pair_map, seen_ablations
 from dat.explorer.packing import PackedRows, pack, packed_array
 from dat.explorer.session import Session
 from dat.explorer.view_state import View, packed_text
@@ -20,7 +21,7 @@ from tests.support import page_tools
 LAWS = Path(__file__).parent / "page"
 
 
-def cases():
+def cases(folder):
     """What Python computes, and the page has to."""
     kinds = {torch.uint8: 200, torch.int8: -100, torch.int16: -30_000, torch.int32: 1 << 30, torch.float32: 0.1}
     arrays = [torch.tensor([[number, 0, 1]], dtype=kind) for kind, number in kinds.items()]
@@ -35,6 +36,7 @@ def cases():
         "table": table(),
         "texts": [[text, packed_text(text)] for text in texts],
         "maps": [case for model in models() for case in maps(model)],
+        "corpora": [corpus(folder / f"{count}", count) for count in (1, 2)],
         "long": pack(Session(transformer(256), ByteTokenizer(), "").record(TEXT * 9), 8).json["heads"][0],
     }
 
@@ -48,6 +50,14 @@ def table():
     rows = [[number, x, text, None] for number, (x, text) in enumerate(zip(sizes, texts, strict=True))]
     seen = Seen("", ["number", "x", "=text", "none"], rows)
     return {"headings": seen.headings, "rows": rows, "csv": csv_of(seen)}
+
+
+def corpus(folder, count):
+    """Effects over as many texts, and their table."""
+    texts = [CorpusText("a", TEXT, "a"), CorpusText("b", TEXT[::-1], "b")][:count]
+    run = CorpusRun(Session(dat(), ByteTokenizer(), ""), "texts", texts, folder, draws=1)
+    list(run.measure())
+    return {"found": run.json, "csv": csv_of(seen_ablations(run.json, View()))}
 
 
 def models():
@@ -82,7 +92,7 @@ def maps(model):
 
 def test_laws_of_the_parts_of_the_page(tmp_path):
     file = tmp_path / "cases.json"
-    file.write_text(json.dumps(cases()), encoding="utf-8")
+    file.write_text(json.dumps(cases(tmp_path)), encoding="utf-8")
     laws = sorted(LAWS.glob("*.test.js"))
     done = page_tools.node("--test", *laws, env={**os.environ, "CASES": str(file)})
     assert done.returncode == 0, done.stdout
