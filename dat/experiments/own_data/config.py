@@ -33,7 +33,7 @@ ARMS = ("dat", "transformer", "gated", "relational", OWN)
 """Models: half of the heads relational; none; none, and a linear gate on what heads bring; all heads relational; heads
 of the user's own."""
 NO_HEADS = {"heads": None, "heads_digest": None}
-"""Of the other models."""
+"""Keys of the other models."""
 RATES = (3e-3, 1e-3, 1e-2, 3e-4, 3e-2, 1e-4)
 """Learning rates, in the order in which a larger budget tries them."""
 OPTIM = OptimConfig(
