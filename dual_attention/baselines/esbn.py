@@ -84,8 +84,8 @@ class ESBN(TypedBlock):
         self.controller = nn.LSTMCell(key_dim + 1, hidden_dim)
         self.to_key = nn.Linear(hidden_dim, key_dim)
         self.to_gate = nn.Linear(hidden_dim, 1)
-        self.confidence_gain = nn.Parameter(torch.ones(()))
-        self.confidence_bias = nn.Parameter(torch.zeros(()))
+        self.confidence_gain = nn.Parameter(torch.ones(1))  # FSDP2 shards no number
+        self.confidence_bias = nn.Parameter(torch.zeros(1))
         self.taps = Taps(("visible", "weights"))
         self.reset_parameters()
 

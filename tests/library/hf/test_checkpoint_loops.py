@@ -218,9 +218,8 @@ WAYS: dict[str, Callable[[], Way]] = {
 def refuses(way: str, model: nn.Module) -> bool:
     """Whether a way refuses to save such a model, be it ours or theirs."""
     tensors = model.state_dict().values()
-    if way == "Trainer" and not isinstance(model, transformers.PreTrainedModel):
-        return len({tensor.data_ptr() for tensor in tensors}) < len(tensors)
-    return way == "FSDP2" and any(parameter.dim() == 0 for parameter in model.parameters())
+    plain = way == "Trainer" and not isinstance(model, transformers.PreTrainedModel)
+    return plain and len({tensor.data_ptr() for tensor in tensors}) < len(tensors)
 
 
 def save_and_be_killed(save: Callable[[nn.Module, Path], Any], model: nn.Module, whole: Path, torn: Path) -> int:
