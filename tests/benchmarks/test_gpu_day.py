@@ -4,9 +4,10 @@ import importlib.util
 import json
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,9 +15,10 @@ import pytest
 import torch
 
 from benchmarks.gpu import main as command
-from benchmarks.gpu import observing, parts, process, right, tiles, training
+from benchmarks.gpu import observing, parts, process, right, tiles, training, versus
 from benchmarks.gpu.plan import NAMES, Item, Phase, Setting, step_named
 from dual_attention.functional.triton.tuning import Tile
+from tests.support.documents import ROOT
 from tests.support.refusals import refusals
 
 DRY = Setting("cpu", dry_run=True)
@@ -152,18 +154,25 @@ def test_groups_of_kernels():
 
 
 def test_two_checkouts_in_one_process(tmp_path: Path):
-    """Each by its own library; afterwards the one that was imported is there again."""
+    """Each by its own library, in a process of the day: PyTorch forgets operations that are registered twice."""
     import dual_attention
 
     (left_out,) = measured("versus", "R=4").values()
     assert left_out["note"] == "needs --against, another checkout"
     other = shutil.copytree(Path(dual_attention.__file__).parent, tmp_path / "dual_attention").parent
+    with versus.package_of(other):
+        assert "dual_attention" not in sys.modules and sys.path[0] == str(other)
+    assert sys.modules["dual_attention"] is dual_attention
     marked = other / "dual_attention" / "language_models.py"
     marked.write_text(marked.read_text() + f"\nopen({str(tmp_path / 'was here')!r}, 'w').close()\n")
     setting = Setting("cpu", dry_run=True, against=str(other))
-    (item,) = (item for phase in step_named("versus").phases(setting) for item in phase.items)
-    found, _ = process.measure(item)
-    assert (tmp_path / "was here").exists() and sys.modules["dual_attention"] is dual_attention
+    task = json.dumps({"step": "versus", "setting": asdict(setting), "keys": ["R=4"]})
+    command_line = [sys.executable, "-m", "benchmarks.gpu.process", task]
+    with subprocess.Popen(command_line, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        *_, last = child.stdout.read().splitlines()
+    found = json.loads(last)["result"]
+    assert (tmp_path / "was here").exists()
     assert found["samples"].keys() == {"this", "other"} and len(found["samples"]["this"]) == 5
     (line,) = step_named("versus").conclude({"R=4": found})
     assert line.startswith("R=4: ") and line.endswith("x the other checkout's time")
