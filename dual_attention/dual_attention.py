@@ -207,6 +207,7 @@ class DualAttention(TypedModule):
             sensory, relational = self._projected(x, freqs_cos, freqs_sin, caches) or (None, None)
             outputs, sa_weights, ra_maps = [], None, None
             if self.self_attention is not None:
+                options: dict[str, Any] = {} if sensory is None else {"projected": sensory}
                 output, sa_weights = self.self_attention(
                     x,
                     x,
@@ -218,13 +219,13 @@ class DualAttention(TypedModule):
                     need_weights=need_weights,
                     attn_bias=attn_bias,
                     cache=caches.get("self_attention"),
-                    **({} if sensory is None else {"projected": sensory}),
+                    **options,
                 )
                 outputs.append(output)
             if self.relational_attention is not None:
                 if symbols is None:
                     raise TypeError("symbols: expected a tensor or RelativeSymbols for the relational heads, got none")
-                options: dict[str, Any] = {}
+                options = {}
                 if relational is not None:
                     options = {"projected": relational}
                 elif self.share_attn_params and self.self_attention is not None:

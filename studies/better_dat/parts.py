@@ -79,7 +79,7 @@ class ReadDirectly(nn.Module):
     def __init__(self, model: nn.Module, n_out: int) -> None:
         super().__init__()
         self.model, self._said = model, []
-        layers = [layer for layer in model.modules() if isinstance(layer, RelationalAttention | OwnRelations)]
+        layers: list[Any] = [x for x in model.modules() if isinstance(x, RelationalAttention | OwnRelations)]
         self.read = nn.Linear(sum(layer.wo.out_features for layer in layers), n_out, bias=False)
         nn.init.zeros_(self.read.weight)
         for layer in layers:
