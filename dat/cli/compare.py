@@ -1,6 +1,7 @@
 """``dat compare DATA``: models on data of the user's own, each at a learning rate that validation chooses."""
 
 import shlex
+from argparse import SUPPRESS
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +25,8 @@ from ..training.configs import check
 from ..training.interrupt import Interrupted
 from ..training.tables import show
 
+HIDDEN = ("path", "contents", "heads_digest", "lr_of")
+"""Keys that the command fills in itself."""
 ABOUT = (
     "Compare models on data of yours: a table (CSV, TSV, Parquet; --target names the column to predict), a folder with "
     "a folder of pictures for each class, or texts. Each model tries the same learning rates and takes the one that is "
@@ -50,6 +53,9 @@ def compare(prog: str, arguments: Sequence[str]) -> int:
     """``dat compare DATA``."""
     parser = build_parser(ComparisonGrid, prog=prog, description=ABOUT)
     parser.usage = "%(prog)s DATA [--target COLUMN] [--KEY VALUE ...]"
+    for action in parser._actions:
+        if action.dest in HIDDEN:
+            action.help = SUPPRESS
     parser.add_argument("--dry_run", action="store_true", help="Say what is there and how long it takes, and stop.")
     parser.add_argument("--quiet", action="store_true", help="Print nothing but errors.")
     grid, options = parse_config(parser, ComparisonGrid, in_full(arguments))

@@ -181,7 +181,8 @@ def draw_comparison(table: ResultTable, rows: Sequence[Row], path: Path) -> None
         axes[0].set_yticks(range(len(arms)), [table.curve_axis.label(arm).replace(" (", "\n(") for arm in arms])
         axes[0].set_ylim(len(arms) - 0.5, -0.5)
         axes[0].set_xlabel(f"{table.caption}{unit}\nmean, 95 % t-interval, trials below")
-        axes[1].set_xlabel(f"{table.y_title} less that of {arms[0]}{unit}\nmean of pairs, 95 % t-interval")
+        without = f"; {RULE} is not shown" if RULE in arms else ""
+        axes[1].set_xlabel(f"{table.y_title} less that of {arms[0]}{unit}\nmean of pairs, 95 % t-interval{without}")
         for axis in axes:
             axis.grid(axis="y", visible=False)
         figure.tight_layout()

@@ -231,7 +231,7 @@ def test_numbers_in_words():
     assert [flops(n) for n in (0, 12, 2.5e9, 1e15)] == ["0", "12 FLOP", "2.50 GFLOP", "1.00 PFLOP"]
     assert [nbytes(n) for n in (0, 1023, 1024, 3 * 2**30)] == ["0", "1023 B", "1.00 KiB", "3.00 GiB"]
     assert [duration(s) for s in (0.0123, 5, 119, 600, 3 * 3600, 1e6)] == [
-        "12.3 ms", "5.0 s", "119.0 s", "10.0 min", "3.0 h", "11.6 days",
+        "12.3 ms", "5.0 s", "119 s", "10.0 min", "3.0 h", "11.6 days",
     ]  # fmt: skip
 
 

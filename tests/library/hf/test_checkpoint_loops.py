@@ -231,7 +231,9 @@ def save_and_be_killed(save: Callable[[nn.Module, Path], Any], model: nn.Module,
     if not child:
         try:
             gc.disable()  # process groups of the parent wait for their threads when they are collected,
-            torch.set_num_threads(1)  # and those of the parent are not here
+            gc.freeze()  # and those of the parent are not here; accelerate collects garbage whatever was disabled
+            torch.set_num_threads(1)
+            signal.alarm(300)
             save(model, whole)
             with torch.no_grad():
                 for parameter in model.parameters():
