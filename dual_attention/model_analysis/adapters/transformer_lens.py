@@ -1,6 +1,8 @@
 """Language models for transformers in TransformerLens, with hooks on relations, symbols and both kinds of attention.
 
-Status: experimental; it may change in any release. Importing this module needs the extra ``lens``.
+Status: experimental; it may change in any release.
+
+Importing this module needs the extra ``lens``.
 
 ::
 
