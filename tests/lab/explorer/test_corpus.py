@@ -162,7 +162,7 @@ def test_results_of_other_settings_are_refused(session, done, folder, tmp_path, 
 
 
 def test_a_long_text_is_read_in_pieces(session, tmp_path):
-    """Of as many tokens as the model reads; their mean counts each token once."""
+    """A long text is cut into pieces that the model can read, and the mean of its effects counts each token once."""
     text = "the cat sat on the mat. " * 4
     (tmp_path / "lines.txt").write_text(f"{text}\nshort\n", encoding="utf-8")
     run = run_of(session, tmp_path / "lines.txt", tmp_path / "results", draws=0)

@@ -48,7 +48,7 @@ def test_a_dictionary_of_a_text_is_that_of_the_library(session):
 
 
 def test_values_are_those_of_the_map(session):
-    """Of a text that the model can read; a longer one is cut, which the dictionary says."""
+    """A text that fits into the model is read whole; a longer one is cut, and the dictionary says so."""
     words = TEXT[:60]
     *_, last = made_dictionary(session, {"text": words})
     maps = maps_of(session.model, words)

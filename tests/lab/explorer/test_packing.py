@@ -141,7 +141,7 @@ def test_rows(bits, relative):
 
 
 def test_maps_have_the_rows_of_their_numbers():
-    """Of any number of maps each its own queries, and keys that as many share."""
+    """Each map gets its own queries, however many maps there are, and the keys that it shares with others."""
     for count in range(1, 101):
         for shared in (one for one in range(1, count + 1) if count % one == 0):
             keys = PackedRows.of(torch.arange(count // shared).float().view(-1, 1, 1), 32)
