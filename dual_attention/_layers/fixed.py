@@ -5,6 +5,7 @@ Shapes: B batch, C slots.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NoReturn
 
 import torch
@@ -12,6 +13,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .cache import Cache, CacheGroup, TokenCache
+
+SLOTS = 256
+"""Sizes of caches are multiples of it, so that sums over senders can be split; one step so serves many lengths."""
 
 
 class Steps:
@@ -83,6 +87,26 @@ class FixedCache(TokenCache):
     reorder = crop = _refuse
 
 
+def slots_for(length: int) -> int:
+    """Slots of caches for so many tokens."""
+    return -(-length // SLOTS) * SLOTS
+
+
+def after_prompt(cache: Cache, size: int, prompt: Tensor, padding_mask: Tensor | None) -> Cache:
+    """Caches of a fixed size, with what these hold of a prompt.
+
+    Args:
+        cache: has read the prompt, and held what windows drop.
+        size: C.
+        prompt: of its first two sizes and device, ``(B, L)`` or ``(B, L, d)``.
+        padding_mask: of the prompt, padded on the left.
+    """
+    first = torch.zeros(1, 1, dtype=torch.long, device=prompt.device)
+    if padding_mask is not None:
+        first = (~padding_mask).sum(dim=1, keepdim=True)
+    return fixed_caches(cache, Steps(size, prompt.shape[1], first))
+
+
 def fixed_caches(cache: Cache, steps: Steps) -> Cache:
     """Caches of a fixed size, with what these hold, for the steps that follow."""
     if isinstance(cache, CacheGroup):
@@ -90,3 +114,14 @@ def fixed_caches(cache: Cache, steps: Steps) -> Cache:
     if not isinstance(cache, TokenCache):
         raise TypeError(f"cache: expected one of tokens, got {type(cache).__name__}")
     return FixedCache(cache, steps)
+
+
+def tensors_of(cache: Cache) -> Iterator[Tensor]:
+    """The tensors of caches of a fixed size, each of which stays where it is."""
+    if isinstance(cache, CacheGroup):
+        for part in cache.caches.values():
+            yield from tensors_of(part)
+    elif isinstance(cache, FixedCache):
+        yield from (cache.steps.place, cache.steps.first, *cache._buffers.values())
+        if cache._made is not None:
+            yield cache._made[1]

@@ -16,12 +16,10 @@ import torch
 from torch import Tensor, nn
 
 from .._layers.cache import Cache
-from .._layers.fixed import Steps, fixed_caches
+from .._layers.fixed import Steps, after_prompt, slots_for
 from .context import CausalLM, LanguageModelDecoder
 
 Step = Callable[[], Tensor]
-SLOTS = 256
-"""Sizes of caches are multiples of it, so that sums over senders can be split."""
 
 
 def next_logits(model: CausalLM, token: Tensor, cache: Cache, **arguments: Any) -> Tensor:
@@ -77,19 +75,17 @@ class GraphDecoder(LanguageModelDecoder):
 
     def _begin(self, prompt: Tensor) -> Tensor:
         """Read the prompt, and record the step that follows it."""
-        length = prompt.shape[1]
-        steps = Steps(-(-self._max_length // SLOTS) * SLOTS, length, prompt.new_zeros(1, 1))
-        cache = self.model.new_cache(steps.size)  # pyright: ignore[reportAttributeAccessIssue]
+        size = slots_for(self._max_length)
         arguments: dict[str, Any] = dict(self._arguments)
+        cache = self.model.new_cache(size)  # pyright: ignore[reportAttributeAccessIssue]
         cache.record_past()
         if self._padding_mask is not None:
-            steps.first = (~self._padding_mask).sum(dim=1, keepdim=True)
             arguments["padding_mask"] = self._padding_mask
         logits, *_ = self.model(prompt, cache=cache, **arguments)
-        cache = fixed_caches(cache, steps)
-        self._token, self._left = prompt[:, -1:].clone(), self._max_length - length
+        cache = after_prompt(cache, size, prompt, self._padding_mask)
+        self._token, self._left = prompt[:, -1:].clone(), self._max_length - prompt.shape[1]
         step = lambda: next_logits(self.model, self._token, cache, **self._arguments)  # noqa: E731
-        self._repeat = self._record(step, steps) if self._left else step
+        self._repeat = self._record(step, cache.steps) if self._left else step
         return logits[:, -1]
 
 

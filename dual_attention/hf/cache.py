@@ -22,8 +22,18 @@ from transformers.modeling_outputs import BaseModelOutputWithPast
 
 from .._layers.cache import Cache as TokensCache
 from .._layers.cache import CacheGroup
+from .._layers.fixed import after_prompt, slots_for, tensors_of
 
-__all__ = ["CACHE", "OTHER", "DualAttnCache", "DualAttnCacheLayer", "NamesCache", "cache_in", "given_cache"]
+__all__ = [
+    "CACHE",
+    "OTHER",
+    "DualAttnCache",
+    "DualAttnCacheLayer",
+    "NamesCache",
+    "StaticDualAttnCacheLayer",
+    "cache_in",
+    "given_cache",
+]
 
 _KNOWN = {field.name for field in fields(BaseModelOutputWithPast)}
 CACHE, OTHER = ("cache", "past_key_values") if "cache" in _KNOWN else ("past_key_values", "cache")
@@ -125,6 +135,42 @@ class DualAttnCacheLayer(CacheLayerMixin):
             self.cache.reorder(indices.nonzero().flatten() if indices.dtype == torch.bool else indices)
 
 
+class StaticDualAttnCacheLayer(DualAttnCacheLayer):
+    """The same in slots of a fixed number once the prompt is read, so that one compiled step serves all that follow.
+
+    Args:
+        cache: empty.
+        longest: most tokens to come.
+    """
+
+    is_compileable = True
+    is_croppable = False
+
+    def __init__(self, cache: CacheGroup, longest: int) -> None:
+        super().__init__(cache)
+        self.size = slots_for(longest)
+        self.record_past = True
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        return self.size, 0
+
+    def get_seq_length(self) -> int:
+        steps = self.cache.steps
+        return self.cache.length if steps is None else int(steps.place)
+
+    def get_max_length(self) -> int:
+        return self.size
+
+    def has_read(self, tokens: Tensor, padding_mask: Tensor | None) -> None:
+        """Called by the model after it has read tokens ``(B, n)`` or ``(B, n, d)``: the prompt, or one more."""
+        if self.cache.steps is not None:
+            self.cache.steps.advance()
+            return
+        self.cache = after_prompt(self.cache, self.size, tokens, padding_mask)
+        for tensor in tensors_of(self.cache):  # a compiled step then writes to them, and copies none
+            torch._dynamo.mark_static_address(tensor)
+
+
 def _keep_graph(cache: TokensCache) -> None:
     """Have gradients flow through a cache, as through those of transformers."""
     cache.keeps_graph = True
@@ -143,8 +189,10 @@ class DualAttnCache(Cache):
     ('DualAttnCache', 9)
     """
 
-    def __init__(self, cache: CacheGroup) -> None:
-        super().__init__(layers=[DualAttnCacheLayer(cache)])
+    def __init__(self, cache: CacheGroup, longest: int | None = None) -> None:
+        """A cache that grows, or one of a fixed size for ``longest`` tokens."""
+        layer = DualAttnCacheLayer(cache) if longest is None else StaticDualAttnCacheLayer(cache, longest)
+        super().__init__(layers=[layer])
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.get_seq_length()} tokens)"

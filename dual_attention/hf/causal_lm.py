@@ -13,9 +13,10 @@ from transformers import Cache, GenerationMixin
 from transformers.generation.configuration_utils import GenerationMode
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
+from .._layers.inputs import check_choice
 from .._models.inputs import IGNORED, check_targets
 from ..functional.checks import MaybeNone
-from .cache import CACHE, OTHER, NamesCache, cache_in, given_cache
+from .cache import CACHE, OTHER, DualAttnCache, NamesCache, cache_in, given_cache
 from .language import HasBackbone
 from .modeling import output_of
 from .packing import CausalInputs
@@ -148,18 +149,22 @@ class DualAttnForCausalLM(HasBackbone, GenerationMixin):
                 "assistant_early_exit: expected None, since this model predicts nothing after its first layers, got "
                 f"{generation_config.assistant_early_exit}; assistant_model takes a smaller model"
             )
-        implementation = generation_config.cache_implementation
-        if implementation not in (None, "dynamic"):
-            raise ValueError(f"cache_implementation: this model has a cache of its own, got {implementation!r}")
+        static = generation_config.cache_implementation == "static"
+        check_choice("cache_implementation", generation_config.cache_implementation, (None, "dynamic", "static"))
+        # Beams are put into another order, and assistants' tokens taken back.
+        if static and generation_mode not in (GenerationMode.GREEDY_SEARCH, GenerationMode.SAMPLE):
+            raise ValueError(f"cache_implementation: 'static' is for one token at a time, got {generation_mode}")
         past = given_cache(model_kwargs.pop(CACHE, None), model_kwargs.pop(OTHER, None))
-        if model_kwargs.get("inputs_embeds") is not None or generation_mode == GenerationMode.ASSISTED_GENERATION:
+        assisted = generation_mode == GenerationMode.ASSISTED_GENERATION
+        if static or assisted or model_kwargs.get("inputs_embeds") is not None:
             self._check_room(max_cache_length)
         if past is not None:
             cache_in(past, self.model.new_cache)
             past._is_user_defined = True  # pyright: ignore[reportAttributeAccessIssue]
             model_kwargs[CACHE] = past
         elif generation_config.use_cache is not False:
-            model_kwargs[CACHE] = past = self.new_cache()
+            past = DualAttnCache(self.model.new_cache(), max_cache_length) if static else self.new_cache()
+            model_kwargs[CACHE] = past
             if max_cache_length > 0:  # memory that grows, or is full, would have a compiled model compile again
                 past.cache.reserve(min(max_cache_length, self.model.block_size) + 1)
             if generation_config.is_assistant:  # tokens that the other model refuses are taken back
@@ -190,9 +195,14 @@ class DualAttnForCausalLM(HasBackbone, GenerationMixin):
         told = getattr(generation_config, "_mask_length", -1) if mask is None else mask.shape[1]
         if past is not None and told != input_ids.shape[1]:  # as the method of transformers tells it
             self._check_room(past.get_seq_length() + generation_config.max_length - 1)
-        if input_ids.shape[1] > self.model.block_size - self._learned_prompt():  # the last tokens are read at once
+        longer = input_ids.shape[1] > self.model.block_size - self._learned_prompt()
+        if longer or generation_config.cache_implementation == "static":  # tokens are read at once
             generation_config.prefill_chunk_size = None
         return super()._prefill(input_ids, generation_config, model_kwargs, *args, **kwargs)  # pyright: ignore[reportAttributeAccessIssue]
+
+    def create_masks_for_generate(self, *args: Any, attention_mask: Tensor | None, **kwargs: Any) -> Tensor | None:
+        """Called by ``generate`` for a static cache, which hides padding by itself once the prompt is read."""
+        return None if kwargs[CACHE].cache.steps is not None else attention_mask
 
     def init_continuous_batching(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Not for this model, always a ``ValueError``: its cache is not made of the pages that this needs."""

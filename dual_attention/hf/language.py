@@ -17,7 +17,7 @@ from transformers.utils import logging
 
 from .._models.weights import init_weights
 from ..functional.checks import MaybeNone
-from .cache import CACHE, DualAttnCache, NamesCache, cache_in, given_cache
+from .cache import CACHE, DualAttnCache, NamesCache, StaticDualAttnCacheLayer, cache_in, given_cache
 from .configuration import DualAttnConfig
 from .modeling import OwnsModel, backbone_of, one_input, output_of, padding_mask_from, relations_of, traced_fields
 from .packing import MoreInputs, packed_segments, segments_from
@@ -94,15 +94,18 @@ class OwnsLanguageModel(OwnsModel):
         if past is None and segments is None:
             past = self._cache_if_useful(use_cache)
         earlier = 0 if past is None else cache_in(past, self.model.new_cache).length
+        padding_mask = padding_mask_from(attention_mask, tokens, earlier)
         inputs: dict[str, Any] = {
             "embeddings": inputs_embeds,
-            "padding_mask": padding_mask_from(attention_mask, tokens, earlier),
+            "padding_mask": padding_mask,
             "positions": position_ids,
             "segments": segments,
             "cache": None if past is None else cache_in(past),
         }
         trace = self.model.trace(input_ids, **inputs) if traced else None
         hidden = self.model.hidden(input_ids, **inputs) if trace is None else trace.hidden
+        if past is not None and isinstance(past.layers[0], StaticDualAttnCacheLayer):
+            past.layers[0].has_read(tokens, padding_mask)
         found = traced_fields(trace, maps, states)
         if trace is not None and maps:
             found["relations"] = relations_of(trace.maps)

@@ -1,11 +1,12 @@
 """Generation by transformers' own methods: as by this library, with and without a cache, and compiled."""
 
 from itertools import product
+from typing import Any
 
 import pytest
 import torch
 from torch import nn
-from transformers import GenerationConfig, StaticCache
+from transformers import CompileConfig, GenerationConfig, StaticCache
 
 from dual_attention.hf.cache import CACHE
 from tests.library.hf.models import GREEDY, KINDS, causal, tokens
@@ -143,7 +144,9 @@ def test_scores_and_maps_of_generation():
 
 @pytest.mark.parametrize("window", [None, 3])
 def test_continued_and_assisted_generation(window: int | None):
-    windows = {} if window is None else {"sa_kwargs": {"window": window}, "ra_kwargs": {"window": window}}
+    windows: dict[str, Any] = (
+        {} if window is None else {"sa_kwargs": {"window": window}, "ra_kwargs": {"window": window}}
+    )
     model = causal(**windows)
     x = tokens(1, 4)
     whole = model.generate(x, max_new_tokens=8, **GREEDY)
@@ -158,13 +161,17 @@ def test_continued_and_assisted_generation(window: int | None):
     assert torch.equal(other.generate(x, max_new_tokens=8, assistant_model=model, **GREEDY), alone)
 
 
+WINDOW: dict[str, Any] = {"window": 3}
 X, TOO_LONG = tokens(1, 3), f"max_new_tokens: expected a text of at most {CONTEXT + 1} tokens"
 
 
 @refusals(
     ({"input_ids": X, "prompt_lookup_num_tokens": 2, "max_new_tokens": CONTEXT + 2}, TOO_LONG),
     ({"inputs_embeds": torch.zeros(1, 3, WIDTH), "max_new_tokens": CONTEXT + 2}, TOO_LONG),
-    ({"cache_implementation": "static"}, "cache_implementation: this model has a cache of its own"),
+    ({"cache_implementation": "quantized"}, "cache_implementation: expected None, 'dynamic' or 'static', got 'quan"),
+    ({"cache_implementation": "static", "num_beams": 2}, "cache_implementation: 'static' is for one token at a time"),
+    ({"cache_implementation": "static", "prompt_lookup_num_tokens": 2}, "cache_implementation: 'static' is for one"),
+    ({"cache_implementation": "static", "max_new_tokens": CONTEXT + 2}, TOO_LONG),
     ({"assistant_early_exit": 1}, "assistant_early_exit: expected None, since this model predicts nothing"),
     ({CACHE: StaticCache(config=causal().config, max_cache_len=8)}, TypeError, f"{CACHE}: expected a DualAttnCache"),
     ({CACHE: 3}, f"{CACHE}: expected fewer tokens in it than the prompt's 3.*, got 3"),
@@ -184,8 +191,8 @@ def test_a_batch_of_pages_is_refused():
         causal().generate_batch([[1, 2, 3]], generation_config=GenerationConfig(max_new_tokens=2, eos_token_id=-1))
 
 
-def compiled(model) -> list[int]:
-    """Let the model compile its forward pass, traced but not turned into machine code; returns what counts graphs."""
+def counting():
+    """A backend that computes as it is told, and what it is told, a graph an entry."""
     graphs: list[int] = []
 
     def count(graph, inputs):
@@ -193,8 +200,35 @@ def compiled(model) -> list[int]:
         return graph.forward
 
     torch._dynamo.reset()
-    model.forward = torch.compile(model.forward, backend=count)
-    return graphs
+    return count, graphs
+
+
+@pytest.mark.parametrize(
+    ("kind", "more"), [*((kind, {}) for kind in KINDS), ("transformer", WINDOW), ("symbolic_attention", WINDOW)]
+)
+def test_a_static_cache_gives_the_same_tokens(kind: str, more):
+    model, x = causal(kind, pos_enc_type="RoPE", **with_attention(kind, **more) if more else {}), tokens(2, 5)
+    mask = torch.ones_like(x)
+    for padding in (0, 3):
+        mask[1, :padding] = 0
+        given = {"attention_mask": mask, "max_new_tokens": 6, "return_dict_in_generate": True, "output_logits": True}
+        grown = model.generate(x, **given, **GREEDY)
+        fixed = model.generate(x, cache_implementation="static", prefill_chunk_size=2, **given, **GREEDY)
+        assert torch.equal(fixed.sequences, grown.sequences) and fixed[CACHE].get_seq_length() == 10
+        torch.testing.assert_close(torch.stack(fixed.logits), torch.stack(grown.logits), atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("kind", mostly_slow(KINDS, quick=1))
+def test_one_graph_serves_all_steps_of_a_static_cache(kind: str):
+    """Compiled by ``generate``, which does so on a GPU unasked: another number or shape would be refused."""
+    model, x = causal(kind, n_layers=1), tokens(2, 5)
+    wanted = model.generate(x, max_new_tokens=12, **GREEDY)
+    backend, graphs = counting()
+    config: Any = CompileConfig(backend=backend, fullgraph=True)
+    config.mode, config._compile_all_devices = None, True
+    with torch._dynamo.config.patch(error_on_recompile=True):
+        found = model.generate(x, max_new_tokens=12, cache_implementation="static", compile_config=config, **GREEDY)
+    assert torch.equal(found, wanted) and len(graphs) == 1
 
 
 @pytest.mark.slow
@@ -204,7 +238,8 @@ def test_compiled_generation_compiles_few_times(kind: str):
     model = causal(kind, pos_enc_type="RoPE", n_layers=1)
     prompts = [tokens(2, length) for length in (4, 7, 5)]
     wanted = [model.generate(x, max_new_tokens=14, **GREEDY) for x in prompts]
-    graphs = compiled(model)
+    backend, graphs = counting()
+    model.forward = torch.compile(model.forward, backend=backend)
     counts = []
     for x, expected in zip(prompts, wanted, strict=True):
         assert torch.equal(model.generate(x, max_new_tokens=14, **GREEDY), expected)
