@@ -83,6 +83,15 @@ def _within_sequences(
     return positions_from_segments(segments) if positions is None else positions
 
 
+def spreads_over_examples(x: Tensor) -> bool:
+    """Whether symbolic attention gives each example a library of its own, ``(B, H, K, width)`` without copies.
+
+    Kernels that compute gradients have a program for every block of templates in each example. With one example that
+    holds all objects, they are fewer than the multiprocessors of a GPU.
+    """
+    return x.is_cuda and len(x) > 1 and torch.is_grad_enabled()
+
+
 class SymbolicAttention(_CountsTokens):
     """Symbols by features: each object attends to learned templates and receives a mixture of learned symbols.
 
@@ -137,11 +146,13 @@ class SymbolicAttention(_CountsTokens):
         check_sequence("x", x, self.d_model, layer=self.q_proj)
         rate = self.dropout if self.training else 0.0
         # alpha^h_ik = softmax_k(scale <(W x_i + b)^h, template_k^h>)
-        q = self._queries(x)
+        q, observe = self._queries(x), observer_of(self)
         templates = split_heads(self.template_features[None], self.n_heads)
         library = split_heads(self.symbol_library[None], self.n_heads)
+        if observe is None and spreads_over_examples(x):
+            q = q.unflatten(2, x.shape[:2]).squeeze(0).transpose(0, 1)
+            templates, library = (rows.expand(len(x), -1, -1, -1) for rows in (templates, library))
         # s_i = concat_h(sum_k alpha^h_ik symbol_k^h)
-        observe = observer_of(self)
         if observe is not None:
             assignment = observe("assignment", self._assignment(q, templates, x))
             symbols = F.dropout(assignment.transpose(0, 1).flatten(1, 2)[None], rate) @ library

@@ -31,6 +31,19 @@ def test_symbolic_attention_by_hand(scale):
     torch.testing.assert_close(layer.weights(x), weights)
 
 
+def test_a_library_spread_over_examples_gives_the_same(monkeypatch):
+    """As on a GPU, where gradients of one example that holds all objects would leave multiprocessors idle."""
+    layer, x = float64(SymbolicAttention(8, 2, 5)), normal(3, 4, 8).requires_grad_()
+
+    def results():
+        symbols = layer(x)
+        return symbols, *torch.autograd.grad(symbols.sin().sum(), (x, *layer.parameters()))
+
+    expected = results()
+    monkeypatch.setattr("dual_attention.symbol_retrieval.spreads_over_examples", lambda x: True)
+    torch.testing.assert_close(results(), expected)
+
+
 @pytest.mark.parametrize("rows", [1, 3, 12])
 def test_symbolic_attention_in_blocks(rows, monkeypatch):
     """Symbols and every gradient, first and second, are those of fused attention, and no tensor has all weights."""
