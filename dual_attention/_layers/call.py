@@ -16,8 +16,7 @@ import torch
 from torch import Tensor
 
 from ..functional import MaskPattern, apply_rotary, mask_pattern
-from ..functional.mask_patterns import last_columns
-from ..functional.masks import Segments, check_bias, check_parts
+from ..functional.masks import Segments, check_parts
 from .cache import Cache, CacheGroup, ContextCache, Shapes, TokenCache
 from .taps import Observer
 
@@ -146,28 +145,6 @@ def shared_pattern(
     if padding is not None or segments is not None:
         check_parts(pattern, x, 1, shaped=True, name="the receivers")
     return pattern
-
-
-def visibility(
-    masks: Masks, past: Past, x: Tensor, *, heads: int, new: int, window: int | None
-) -> tuple[MaskPattern, Tensor | None]:
-    """The pattern and the bias of receivers ``x`` ``(B, N, ...)`` with the senders held and the ``new`` ones; checked.
-
-    Masks and bias are for all senders, those which a window has let go of included. A pattern that was built for all
-    layers of a model is narrowed by what belongs to this one: its window, and the senders that its cache still holds.
-    """
-    fixed = None if past.cache is None else past.cache.steps
-    order = window if fixed is None else None
-    pattern = checked_pattern(masks, x, heads=heads, earlier=past.senders, new=new, window=order)
-    if fixed is not None:
-        pattern = pattern.once(("held", window), lambda: pattern.with_mask(fixed.seen(window)))
-    bias = masks.attn_bias
-    if bias is not None:
-        bias = check_bias(bias, batch=x.shape[0], heads=heads, n=x.shape[1], m=past.senders + new)
-    if past.held == past.senders:
-        return pattern, bias
-    m = past.held + new
-    return pattern.last_senders(m), last_columns(bias, m)
 
 
 class HeadsCall(NamedTuple):

@@ -13,8 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from ..functional.checks import check_finite
+from ..functional.mask_patterns import last_columns
+from ..functional.masks import check_bias
 from .cache import TokenCache
-from .call import HeadsCall, Masks, Past, visibility
+from .call import HeadsCall, Masks, Past, checked_pattern
 from .calls import TypedModule
 from .inputs import check_dropout, check_positive
 from .packed import is_watched
@@ -102,9 +104,22 @@ class Heads(TypedModule):
         freqs_sin: Tensor | None,
         need_weights: bool,
     ) -> HeadsCall:
-        """The state of a call, for receivers ``x`` ``(B, N, d)`` and so many ``new`` senders."""
+        """The state of a call, for receivers ``x`` ``(B, N, d)`` and so many ``new`` senders.
+
+        Masks and bias are for all senders, those which a window has let go of included. A pattern that was built for
+        all layers of a model is narrowed by what belongs to this one: its window, and the senders still in its cache.
+        """
         batch, n, _ = x.shape
-        pattern, bias = visibility(masks, past, x, heads=self.n_heads, new=new, window=self.window)
+        heads, window, bias = self.n_heads, self.window, masks.attn_bias
+        fixed = None if past.cache is None else past.cache.steps
+        order = window if fixed is None else None
+        pattern = checked_pattern(masks, x, heads=heads, earlier=past.senders, new=new, window=order)
+        if fixed is not None:
+            pattern = pattern.once(("held", window), lambda: pattern.with_mask(fixed.seen(window)))
+        if bias is not None:
+            bias = check_bias(bias, batch=batch, heads=heads, n=n, m=past.senders + new)
+        if past.held != past.senders:
+            pattern, bias = pattern.last_senders(past.held + new), last_columns(bias, past.held + new)
         rate = self.dropout if self.training else 0.0
         observe = observer_of(self, past.position, past.senders - past.held)
         steps = None if observe is None else observe.steps
@@ -114,7 +129,7 @@ class Heads(TypedModule):
         """Output ``(B, N, H * d_h)`` of what the heads attended, ``(B, H, N, d_h)``."""
         if call.observe is not None:
             attended = call.observe("head_output", attended)
-        output, dropout = self.wo(merge_heads(attended)), self.resid_dropout
+        output, dropout = self.wo(merge_heads(attended)), self._modules["resid_dropout"]  # faster than an attribute
         idle = not dropout.training and type(dropout) is nn.Dropout and not is_watched(dropout)
         return output if idle else dropout(output)
 

@@ -67,9 +67,8 @@ def project_symbols(
     check_sequence("symbols", symbols, wv.in_features, batch=(1, batch), layer=wv)
     if symbols.shape[1] != m:
         raise ValueError(f"symbols: expected one for each of {m} senders, got {symbols.shape[1]}")
-    differentiated = symbols.requires_grad and torch.is_grad_enabled()  # perhaps by each example
-    if symbols.stride(0) == 0 and not differentiated:  # the same for all examples
-        symbols = symbols[:1]
+    if symbols.stride(0) == 0 and not (symbols.requires_grad and torch.is_grad_enabled()):  # perhaps by each example
+        symbols = symbols[:1]  # the same for all
     return split_heads(wv(symbols), n_kv_heads)
 
 
@@ -89,11 +88,12 @@ class SymbolHeads(Heads):
         need_weights: bool,
     ) -> tuple[Tensor, HeadsCall]:
         """The senders of a call, by default its receivers, and what it carries from step to step; all checked."""
-        check_sequence("x", x, self.d_model, layer=self.wv)
+        wv = self._modules["wv"]  # which is faster than an attribute
+        check_sequence("x", x, self.d_model, layer=wv)
         if freqs_cos is not None and freqs_sin is None:
             check_no_values("freqs_cos", "a table of RoPE", freqs_cos, x)
         if y is not None:
-            check_sequence("y", y, self.d_model, batch=(x.shape[0],), layer=self.wv)
+            check_sequence("y", y, self.d_model, batch=(x.shape[0],), layer=wv)
         y = x if y is None else y
         if not (masks.attn_bias is None and freqs_cos is None and freqs_sin is None):
             check_same_device(x=x, attn_bias=masks.attn_bias, freqs_cos=freqs_cos, freqs_sin=freqs_sin)

@@ -17,7 +17,7 @@ FITS = "fits"
 """Mark of what has been checked of a pattern, see :func:`.masks.check_parts`."""
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class MaskPattern:
     """Visibility of senders to receivers, kept in parts, so that blocks of it can be built without the whole.
 

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 
 from .. import reference
 from ..attention import opened_once
-from ..checks import is_certain, is_open
+from ..checks import is_open
 from . import whole
 from .inputs import RelationalAttentionOutput, RelationalInputs
 from .table import UNSUITED, Implementation, Verdict, register_implementation
@@ -45,8 +45,7 @@ def dense_relational_attention(
     if observe is not None:
         mask = reference.visible_pairs(observe, mask, x.bias, (x.n, x.m), x.q.device)
     how: dict[str, Any] = {"mask": mask, "bias": x.bias}
-    alone = x.q.device.type not in whole.LAUNCHES_NONE and is_certain(x.n == 1)
-    if alone and observe is None and mask is not None and x.bias is None:
+    if mask is not None and x.bias is None and observe is None and whole.is_step(x.q, x.n):
         how = {"opened": opened_once(x.pattern, x.q)}
     alpha = attention_weights(x.q, x.k, scale=x.scale, **how)
     if observe is not None:
@@ -74,7 +73,7 @@ def reason_for_dense(x: RelationalInputs, *, in_bfloat16: bool) -> str | None:
     if is_open(n, m):
         few = "an export leaves lengths open, and relations are activated" if x.activated else None
     else:
-        known, p = 1 if is_open(batch) else batch, x.u.shape[3]
+        known, p = 1 if isinstance(batch, torch.SymInt) else batch, x.u.shape[3]
         few = few_pairs(known, heads, n, m, p, on_cpu=x.q.is_cpu, activated=x.activated, in_bfloat16=in_bfloat16)
     if few is None and has_symbol_per_pair(x.symbols, n, m):
         return "relative symbols have about a row for each pair"

@@ -110,7 +110,7 @@ class RelationalInputs(NamedTuple):
             check_same_dtype(q=q, k=k, u=u, w=w, symbols=table)
         if w_r.dtype != q.dtype and not is_autocast(q):
             check_same_dtype(q=q, w_r=w_r)
-        if not (q.size(3) == k.size(3) and u.size(3) == w.size(3) and table.size(-1) == w_r.size(1)):
+        if not (q.shape[3] == k.shape[3] and u.shape[3] == w.shape[3] and table.shape[-1] == w_r.shape[1]):
             _check_shapes(q, k, u, w, symbols, w_r)
         return self
 

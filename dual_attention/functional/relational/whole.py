@@ -14,8 +14,6 @@ from ..mask_patterns import MaskPattern
 from ..symbols import RelativeSymbols
 from .head_products import scaled_product
 
-LAUNCHES_NONE = ("cpu",)
-"""Devices on which operations wait for no launch; elsewhere one receiver is computed by fewer of them."""
 SENDERS_OF_SPLIT = 256
 """Senders that a program of a GPU sums over for a single receiver, where their number divides by it."""
 
@@ -115,15 +113,20 @@ def attend_to_relations(alpha: Tensor, u: Tensor, w: Tensor, rel_scale: float) -
     if torch.compiler.is_exporting() or leaves_pytorch():  # which could not leave the sizes of stacked weights open
         keys = torch.einsum("bhnm,bmrp->bhnrp", alpha, w)
     else:
-        n = alpha.shape[2]
-        keys = _sum_over_senders(alpha.flatten(1, 2), w.flatten(2), n).view(*alpha.shape[:3], *w.shape[2:])
-        if alpha.device.type not in LAUNCHES_NONE and is_certain(n == 1):  # a decoded token
+        (batch, heads, n, _), (r, p) = alpha.shape, w.shape[2:]
+        keys = _sum_over_senders(alpha.flatten(1, 2), w.flatten(2), n).view(batch, heads, n, r, p)
+        if is_step(alpha, n):
             compared = scaled_product(
                 keys[:, :, 0].transpose(1, 2).flatten(0, 1), u.flatten(0, 2)[..., None], rel_scale
             )
             return compared.view(*u.shape[:3], -1).permute(0, 3, 1, 2)
     received = (reference.not_half(keys) * (rel_scale * u).unsqueeze(1)).sum(dim=-1)
     return received if received.dtype == alpha.dtype else received.to(alpha.dtype)
+
+
+def is_step(x: Tensor, receivers: int) -> bool:
+    """Whether ``x`` is of one decoded token where operations wait for launches: fewer of them then serve it."""
+    return not x.is_cpu and is_certain(receivers == 1)
 
 
 def sum_in_splits(weights: Tensor, values: Tensor, splits: int) -> Tensor:
@@ -139,10 +142,10 @@ def sum_in_splits(weights: Tensor, values: Tensor, splits: int) -> Tensor:
 
 
 def _sum_over_senders(weights: Tensor, values: Tensor, receivers: int) -> Tensor:
-    senders = weights.shape[-1]
-    alone = weights.device.type not in LAUNCHES_NONE and is_certain(receivers == 1)
-    if alone and is_certain(senders % SENDERS_OF_SPLIT == 0) and is_certain(senders > SENDERS_OF_SPLIT):
-        return sum_in_splits(weights, values, senders // SENDERS_OF_SPLIT)
+    if is_step(weights, receivers):
+        senders = weights.shape[-1]
+        if is_certain(senders % SENDERS_OF_SPLIT == 0) and is_certain(senders > SENDERS_OF_SPLIT):
+            return sum_in_splits(weights, values, senders // SENDERS_OF_SPLIT)
     return weights @ values
 
 
@@ -205,8 +208,7 @@ def messages(
 
     Math: a^h_i = W_r^h (sum_j alpha^h_ij r_ij) + sum_j alpha^h_ij s_j W_s^h
     """
-    alone = attended_relations.device.type not in LAUNCHES_NONE and is_certain(attended_relations.shape[2] == 1)
-    if alone and observe is None and attended_symbols is not None:
+    if observe is None and attended_symbols is not None and is_step(attended_relations, attended_relations.shape[2]):
         symbols, relations = (x[:, :, 0].transpose(0, 1) for x in (attended_symbols, attended_relations))
         return torch.baddbmm(symbols, relations, w_r.transpose(-2, -1)).transpose(0, 1).unsqueeze(2)
     message = attended_relations @ w_r.transpose(-2, -1)
