@@ -10,8 +10,7 @@ import torch.nn.functional as F
 
 from .. import reference
 from ..attention import opened_once
-from ..checks import is_open
-from . import whole
+from ..checks import is_certain, is_open
 from .inputs import RelationalAttentionOutput, RelationalInputs
 from .table import UNSUITED, Implementation, Verdict, register_implementation
 from .tiles import multiplies_bfloat16, prefers_tiles
@@ -45,7 +44,7 @@ def dense_relational_attention(
     if observe is not None:
         mask = reference.visible_pairs(observe, mask, x.bias, (x.n, x.m), x.q.device)
     how: dict[str, Any] = {"mask": mask, "bias": x.bias}
-    if mask is not None and x.bias is None and observe is None and whole.is_step(x.q, x.n):
+    if mask is not None and x.bias is None and observe is None and not x.q.is_cpu and is_certain(x.n == 1):
         how = {"opened": opened_once(x.pattern, x.q)}
     alpha = attention_weights(x.q, x.k, scale=x.scale, **how)
     if observe is not None:

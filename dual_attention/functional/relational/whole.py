@@ -115,18 +115,13 @@ def attend_to_relations(alpha: Tensor, u: Tensor, w: Tensor, rel_scale: float) -
     else:
         (batch, heads, n, _), (r, p) = alpha.shape, w.shape[2:]
         keys = _sum_over_senders(alpha.flatten(1, 2), w.flatten(2), n).view(batch, heads, n, r, p)
-        if is_step(alpha, n):
+        if not alpha.is_cpu and is_certain(n == 1):  # fewer launches for a decoded token
             compared = scaled_product(
                 keys[:, :, 0].transpose(1, 2).flatten(0, 1), u.flatten(0, 2)[..., None], rel_scale
             )
             return compared.view(*u.shape[:3], -1).permute(0, 3, 1, 2)
     received = (reference.not_half(keys) * (rel_scale * u).unsqueeze(1)).sum(dim=-1)
     return received if received.dtype == alpha.dtype else received.to(alpha.dtype)
-
-
-def is_step(x: Tensor, receivers: int) -> bool:
-    """Whether ``x`` is of one decoded token where operations wait for launches: fewer of them then serve it."""
-    return not x.is_cpu and is_certain(receivers == 1)
 
 
 def sum_in_splits(weights: Tensor, values: Tensor, splits: int) -> Tensor:
@@ -142,7 +137,7 @@ def sum_in_splits(weights: Tensor, values: Tensor, splits: int) -> Tensor:
 
 
 def _sum_over_senders(weights: Tensor, values: Tensor, receivers: int) -> Tensor:
-    if is_step(weights, receivers):
+    if not weights.is_cpu and is_certain(receivers == 1):
         senders = weights.shape[-1]
         if is_certain(senders % SENDERS_OF_SPLIT == 0) and is_certain(senders > SENDERS_OF_SPLIT):
             return sum_in_splits(weights, values, senders // SENDERS_OF_SPLIT)
@@ -208,7 +203,8 @@ def messages(
 
     Math: a^h_i = W_r^h (sum_j alpha^h_ij r_ij) + sum_j alpha^h_ij s_j W_s^h
     """
-    if observe is None and attended_symbols is not None and is_step(attended_relations, attended_relations.shape[2]):
+    alone = not attended_relations.is_cpu and is_certain(attended_relations.shape[2] == 1)  # one launch for both
+    if alone and observe is None and attended_symbols is not None:
         symbols, relations = (x[:, :, 0].transpose(0, 1) for x in (attended_symbols, attended_relations))
         return torch.baddbmm(symbols, relations, w_r.transpose(-2, -1)).transpose(0, 1).unsqueeze(2)
     message = attended_relations @ w_r.transpose(-2, -1)

@@ -51,7 +51,7 @@ def test_one_receiver_by_fewer_operations(monkeypatch, batch, rel_scale):
     symbols, w_r = torch.randn(batch, 4, 1, 6), torch.randn(4, 6, 5)
     results = []
     for spared in (False, True):
-        monkeypatch.setattr(whole, "is_step", lambda x, n, spared=spared: spared)
+        monkeypatch.setattr(torch.Tensor, "is_cpu", not spared)
         relations = whole.attend_to_relations(alpha, u, w, rel_scale)
         results.append((relations, whole.messages(symbols, relations, w_r)))
     for found, expected in zip(results[1], results[0], strict=True):
@@ -79,7 +79,7 @@ def test_sums_in_splits_are_those_of_all_senders(splits, groups, width):
 @pytest.mark.parametrize("groups", [1, 4])
 def test_a_token_among_many_is_summed_in_splits(monkeypatch, groups):
     monkeypatch.setattr(whole, "SENDERS_OF_SPLIT", 4)
-    monkeypatch.setattr(whole, "is_step", lambda x, n: n == 1)
+    monkeypatch.setattr(torch.Tensor, "is_cpu", False)
     calls, split = [], whole.sum_in_splits
     monkeypatch.setattr(whole, "sum_in_splits", lambda *arguments: calls.append(arguments[2]) or split(*arguments))
     for n, m, expected in ((1, 12, [3, 3]), (1, 11, []), (1, 4, []), (2, 12, [])):
@@ -102,6 +102,6 @@ def test_a_token_is_hidden_from_by_a_sum(monkeypatch):
     mask[0, 1] = False
     options = {"scale": 0.3, "rel_scale": 0.7, "mask": mask}
     expected = relational_attention(q, k, u, w, symbols, w_r, **options, impl="reference").output
-    monkeypatch.setattr(whole, "is_step", lambda x, n: n == 1)
+    monkeypatch.setattr(torch.Tensor, "is_cpu", False)
     monkeypatch.setattr(whole.reference, "softmax_over_senders", lambda *_: pytest.fail("the longer way"))
     torch.testing.assert_close(relational_attention(q, k, u, w, symbols, w_r, **options, impl="dense").output, expected)
