@@ -101,7 +101,6 @@ class Bench:
         published: interpreter of the published package's environment.
         only: names of sides to run beside ours; None for all.
         report: takes one line about progress.
-        also_memory: the peak memory of what is timed is measured too, in the same process: exact on a GPU.
     """
 
     settings: Settings
@@ -111,7 +110,6 @@ class Bench:
     published: str | None = None
     only: frozenset[str] | None = None
     report: Callable[[str], None] = lambda line: None
-    also_memory: bool = False
     _worker: Worker | None = field(default=None, init=False)
 
     def worker(self) -> Worker:
@@ -235,8 +233,6 @@ class Bench:
                 result.number = max(1, math.ceil(self.sample_seconds / max(seconds * calls, 1e-9)))
                 result.status = "measured"
                 result.multiply_adds, result.traffic = multiply_adds(spec.work, quantity), side.traffic(quantity)
-                if self.also_memory:
-                    result.allocated = side.memory(quantity)["allocated"]
         settle = SETTLE if any(spec.place == "published" for spec in timed) else 0.0
         for _ in range(self.repeats):
             for spec in timed:

@@ -7,6 +7,6 @@
 :mod:`.process`      such a process
 :mod:`.record`       results of a step in a file, written as they come
 :mod:`.observing`    which kernels ran, utilisation of the matrix units
-:mod:`.right`, :mod:`.rival`, :mod:`.training`, :mod:`.tiles`, :mod:`.slices`, :mod:`.decode`  the steps
+:mod:`.right`, :mod:`.rival`, :mod:`.versus`, :mod:`.slices`, :mod:`.parts`, :mod:`.decode`  the steps
 ===================  ==================================================================================
 """

@@ -11,11 +11,11 @@ from typing import Any
 
 import torch
 
-from benchmarks.gpu.plan import DAY, NAMES, Setting, Step, step_named
+from benchmarks.gpu.plan import DAY, Setting, Step, step_named
 from benchmarks.gpu.record import Record
 from benchmarks.gpu.running import ROOT, Run, told
 from benchmarks.machine import device_name, git_state, hardware, versions
-from benchmarks.main import BAD_INPUT, DISAGREEMENT, INTERRUPTED, Parser, interpreter, names
+from benchmarks.main import BAD_INPUT, DISAGREEMENT, INTERRUPTED, Parser, names
 from dual_attention._base.files import write_atomically
 
 UNFINISHED = 3
@@ -38,7 +38,7 @@ def checkout(text: str) -> str:
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line; a mistake ends the process with status 2 and one line."""
-    steps = [step_named(name) for name in NAMES]
+    steps = [step_named(name) for name in DAY]
     about = "\n".join(f"  {step.name:10}{step.minutes:3g} min  {step.about}" for step in steps)
     parser = Parser(
         prog="benchmarks/gpu_day.py",
@@ -54,16 +54,10 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         type=names,
         default=DAY,
         metavar="NAME,...",
-        help=f"steps to do, in the order below; by default {', '.join(DAY)}",
+        help="steps to do, in the order below; by default all",
     )
     add("--minutes", type=minutes, metavar="N", help="for all steps together, shared out in the proportions below")
     add("--out", type=Path, metavar="DIR", help="folder of results; benchmarks/results/gpu-day-<gpu> by default")
-    add(
-        "--published",
-        type=interpreter,
-        metavar="PYTHON",
-        help="interpreter of an environment with dual-attention==0.0.7",
-    )
     add(
         "--against",
         type=checkout,
@@ -73,9 +67,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--device", default="cuda", choices=("cuda", "cpu"), help="cuda by default; cpu for a dry run only")
     add("--dry-run", action="store_true", help="everything in tiny sizes: a trial of the command, not a measurement")
     given = parser.parse_args(arguments)
-    unknown = [name for name in given.steps if name not in NAMES]
+    unknown = [name for name in given.steps if name not in DAY]
     if unknown:
-        parser.error(f"argument --steps: expected some of {', '.join(NAMES)}, got {', '.join(unknown)}")
+        parser.error(f"argument --steps: expected some of {', '.join(DAY)}, got {', '.join(unknown)}")
     if given.device == "cpu" and not given.dry_run:
         parser.error("argument --device: cpu is for --dry-run only; benchmarks/run.py measures on a CPU")
     if given.device == "cuda" and not torch.cuda.is_available():
@@ -87,7 +81,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Do the steps; see the command's help for the exit status."""
     given = parse(arguments)
-    setting = Setting(given.device, given.dry_run, given.published, torch.get_num_threads(), given.against)
+    setting = Setting(given.device, given.dry_run, torch.get_num_threads(), given.against)
     about = describe(setting)
     name = about["device"]
     folder = given.out or ROOT / (
@@ -99,7 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     left = 0
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for step in map(step_named, NAMES):  # with those done before, for the report
+        for step in map(step_named, DAY):  # with those done before, for the report
             path = folder / f"{step.name}.json"
             if step in given.steps or path.exists():
                 records.append((step, Record(path, {**about, "step": step.name})))
@@ -149,7 +143,6 @@ def describe(setting: Setting) -> dict[str, Any]:
         "dry_run": setting.dry_run,
         "versions": versions(),
         "machine": machine,
-        "published": setting.published,
         "git": git_state(),
     }
 

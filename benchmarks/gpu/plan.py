@@ -19,14 +19,12 @@ class Setting:
     Attributes:
         device: ``"cuda"``, or ``"cpu"`` for a dry run.
         dry_run: sizes as small as they go, to try the command; nothing is a measurement.
-        published: interpreter of an environment with the published package.
         threads: of the CPU in each process.
         against: another checkout, whose training step is timed beside this one's.
     """
 
     device: str = "cuda"
     dry_run: bool = False
-    published: str | None = None
     threads: int = 1
     against: str | None = None
 
@@ -86,8 +84,6 @@ class Step:
 
 DAY = ("right", "rival", "versus", "slices", "parts", "decode")
 """Steps in the order of the day, a quarter of an hour; each is ``STEP`` of the module of its name."""
-NAMES = (*DAY, "training", "tiles")
-"""All steps; the last only if they are asked for."""
 
 
 def step_named(name: str) -> Step:

@@ -6,18 +6,15 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
 
 from benchmarks.gpu import main as command
-from benchmarks.gpu import observing, parts, process, right, tiles, training, versus
-from benchmarks.gpu.plan import NAMES, Item, Phase, Setting, step_named
-from dual_attention.functional.triton.tuning import Tile
+from benchmarks.gpu import observing, parts, process, right, versus
+from benchmarks.gpu.plan import DAY, Item, Phase, Setting, step_named
 from tests.support.documents import ROOT
 from tests.support.refusals import refusals
 
@@ -41,22 +38,12 @@ def measured(step: str, *beginnings: str) -> dict[str, dict]:
 # ---- Steps
 
 
-def test_every_shape_of_the_real_day_is_planned(monkeypatch: pytest.MonkeyPatch):
-    """Without a GPU the plan can be made, but for the tiles, which depend on its memory."""
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: type("H200", (), SHARED_MEMORY))
-    for name in NAMES:
+def test_every_shape_of_the_real_day_is_planned():
+    for name in DAY:
         phases = step_named(name).phases(Setting("cuda"))
         keys = [item.key for phase in phases for item in phase.items]
         assert len(keys) == len(set(keys)) > 1
         assert phases[-1].processes == 1 or name == "right"  # nothing beside what is timed
-    keys = [item.key for phase in step_named("training").phases(Setting("cuda")) for item in phase.items]
-    for n in (1024, 4096, 8192, 32768):
-        for kind in ("R=64, shared", "R=8, shared", "R=64, relative", "R=8, relative"):
-            assert f"{kind} symbols, n = {n}" in keys
-    assert "longest, ours, R=64, shared symbols, n = 262144" in keys
-
-
-SHARED_MEMORY = {"shared_memory_per_block_optin": 227 * 1024}
 
 
 @needs_triton
@@ -203,69 +190,6 @@ def test_wrong_results_end_the_day(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert "wrong results are not timed" in said and "== decode" not in said
 
 
-@pytest.mark.slow
-def test_training(make_published: Callable[..., Path]):
-    setting = Setting("cpu", dry_run=True, published=str(make_published()))
-    chosen = {item.key: item for phase in step_named("training").phases(setting) for item in phase.items}
-    keys = (
-        "R=4, shared symbols, n = 16",
-        "R=4, relative symbols, n = 32",
-        "compiled, R=4, shared symbols",
-        "longest, ours, R=4, shared symbols, n = 64",
-    )
-    found = {key: process.measure(chosen[key])[0] for key in keys}
-    sides = {side["name"]: side for side in found[keys[0]]["row"]["sides"]}
-    assert sides.keys() == {"ours", "plain", "published", "dense", "sdpa"}
-    assert sides["sdpa"]["agrees"] and sides["published"]["agrees"] and not sides["dense"]["samples"]
-    assert sides["ours"]["allocated"] > 0 and sides["plain"]["allocated"] > 0
-    assert found[keys[0]]["ran"]["relational"] == ["dense: there are fewer than 4194304 weights"]
-    assert {side["name"] for side in found[keys[1]]["row"]["sides"]} == {"ours", "plain", "published"}
-    lines = step_named("training").conclude(found)
-    assert lines[0].startswith(f"{keys[0]}: ") and "their utilisation" in lines[0]
-    assert lines[-1] == "trains: ours, R=4, shared symbols, n = 64"
-
-
-@needs_triton
-def test_tiles():
-    shape = "R=4, p=4, D=16, relative symbols"
-    found = measured("tiles", f"{shape}: keys", f"{shape}: table")
-    assert all(result["agrees"] and result["median"] > 0 for result in found.values())
-    assert [line.split(": ")[1] for line in step_named("tiles").conclude(found)] == ["keys", "table"]
-    assert all(line.endswith("(default)") for line in step_named("tiles").conclude(found))
-
-
-@needs_triton
-def test_registers_and_tiles_that_do_not_fit(monkeypatch: pytest.MonkeyPatch):
-    """What a compiled kernel tells, where the interpreter has nothing to tell."""
-    shape, tile = tiles.DRY[0], Tile(32, 32, 64, 4, 1)
-    told = SimpleNamespace(n_regs=168, n_spills=4, metadata=SimpleNamespace(shared=1024))
-    run = tiles.Noting.__getitem__
-    monkeypatch.setattr(tiles.Noting, "__init__", note_instead(tiles.Noting.__init__, told))
-    found = tiles.compile_one(DRY, shape, "keys", tile)
-    assert found["launches"] == [{"registers": 168, "spills": 4, "shared": 1024}]
-    assert found["says"] == "168 registers, 4 spills, 1024 B shared" and found["difference"] < 1e-5
-
-    class OutOfResources(Exception):
-        pass
-
-    def too_large(noting, grid):
-        def launch(**arguments):
-            if arguments["form"].I.value == 32:
-                raise OutOfResources("out of resource: shared memory")
-            return run(noting, grid)(**arguments)
-
-        return launch
-
-    monkeypatch.setattr(tiles.Noting, "__getitem__", too_large)
-    result, works = process.measure(Item("key", lambda: tiles.compile_one(DRY, shape, "keys", tile)))
-    assert works and result["status"] == "left out" and "shared memory" in result["note"]
-
-
-def note_instead(init, told):
-    """The constructor of a noting kernel, that notes this in place of nothing."""
-    return lambda noting, kernel, note: init(noting, kernel, lambda _: note(told))
-
-
 @needs_triton
 def test_slices():
     beginning = "B=2, H=2, G=1, d_h=8, R=4, p=4, causal, n = 16: "
@@ -293,26 +217,26 @@ def test_decode():
 def test_a_dry_run_and_the_same_command_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    """The second measures nothing: its files are the same but for the time spent. Of training, one row is enough."""
-    row = items("training")["R=4, shared symbols, n = 32"]
-    monkeypatch.setattr(training, "STEP", replace(training.STEP, phases=lambda _: [Phase([row])]))
-    arguments = [*DRY_RUN, "--steps", "decode,training", "--out", str(tmp_path)]
+    """The second measures nothing: its files are the same but for the time spent."""
+    item = items("parts")["projections, one product"]
+    monkeypatch.setattr(parts, "STEP", replace(parts.STEP, phases=lambda _: [Phase([item])]))
+    arguments = [*DRY_RUN, "--steps", "decode,parts", "--out", str(tmp_path)]
     assert command.main(arguments) == 0
     said = capsys.readouterr().out
-    assert said.index("== decode") < said.index("== training")
+    assert said.index("== parts") < said.index("== decode")
     assert "nothing is a measurement" in said and "plain, batch 8: " in said
-    assert {path.name for path in tmp_path.iterdir()} == {"decode.json", "training.json", "report.md"}
+    assert {path.name for path in tmp_path.iterdir()} == {"decode.json", "parts.json", "report.md"}
     before = json.loads((tmp_path / "decode.json").read_text())
     assert before["items"].keys() == items("decode").keys()
     assert {item["status"] for item in before["items"].values()} == {"measured"}
-    assert "R=4, shared symbols, n = 32: ours" in (tmp_path / "report.md").read_text()
+    assert "projections, one product: " in (tmp_path / "report.md").read_text()
 
     assert command.main(arguments) == 0
     again = json.loads((tmp_path / "decode.json").read_text())
     assert again["items"] == before["items"] and "plain, batch 8: " not in capsys.readouterr().out
 
     assert command.main([*DRY_RUN, "--steps", "decode", "--out", str(tmp_path)]) == 0
-    assert "## training" in (tmp_path / "report.md").read_text()  # of the step that was done before
+    assert "## parts" in (tmp_path / "report.md").read_text()  # of the step that was done before
 
 
 @refusals(
@@ -321,13 +245,12 @@ def test_a_dry_run_and_the_same_command_again(
     (["--device", "cpu"], "cpu is for --dry-run only"),
     (
         [*DRY_RUN, "--steps", "right,wrong"],
-        "expected some of right, rival, versus, slices, parts, decode, training, tiles, got wrong",
+        "expected some of right, rival, versus, slices, parts, decode, got wrong",
     ),
     ([*DRY_RUN, "--steps", ","], "argument --steps: expected names"),
     ([*DRY_RUN, "--minutes", "-1"], "argument --minutes: expected a positive number, got '-1'"),
     ([*DRY_RUN, "--minutes", "0"], "argument --minutes: expected a positive number, got '0'"),
     ([*DRY_RUN, "--minutes", "ten"], "argument --minutes: expected a positive number, got 'ten'"),
-    ([*DRY_RUN, "--published", "/no/such/python"], "argument --published: expected a Python interpreter"),
     ([*DRY_RUN, "--against", "/no/such"], "argument --against: expected a checkout with dual_attention/"),
     ([*DRY_RUN, "--nonsense"], "unrecognized arguments: --nonsense"),
     of="arguments",
