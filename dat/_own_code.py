@@ -28,16 +28,6 @@ MODULE = re.compile(r"(?P<module>[A-Za-z_][\w.]*):(?P<kind>\w+)")
 OPTION = "--code"
 """Option by which the user names what a configuration names."""
 
-
-class PartName(str):
-    """Type of a key of a configuration that names a class, :data:`FILE` or :data:`MODULE`."""
-
-    @staticmethod
-    def fits(value: object) -> bool:
-        """Whether a value names one."""
-        return isinstance(value, str) and bool(FILE.fullmatch(value) or MODULE.fullmatch(value))
-
-
 _given: list[str] = []  # names that the user has given to this process
 
 

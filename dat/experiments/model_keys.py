@@ -23,8 +23,7 @@ from dual_attention.configs import (
 from dual_attention.dual_attention import RELATIONAL_HEADS
 from dual_attention.functional.activations import ACTIVATIONS
 
-from .._own_code import PartName
-from ..training.config_data import defaults_of
+from ..training.config_data import PartName, defaults_of
 from ..training.configs import WIDEST, check, check_inside, check_integers, check_positive_numbers
 
 ActivationName = Literal["relu", "gelu", "silu", "swiglu"]

@@ -17,9 +17,19 @@ from typing import Any, TypeVar
 from dual_attention._base.extras import require
 from dual_attention._base.words import printable, shortened, suggestion
 
-from .._own_code import PartName
+from .._own_code import FILE, MODULE
 
 Config = TypeVar("Config")
+
+
+class PartName(str):
+    """Type of a key of a configuration that names a class, ``FILE.py:CLASS`` or ``MODULE:CLASS``."""
+
+    @staticmethod
+    def fits(value: object) -> bool:
+        """Whether a value names one."""
+        return isinstance(value, str) and bool(FILE.fullmatch(value) or MODULE.fullmatch(value))
+
 
 LARGEST = 1 << 18
 """Most bytes of a file."""

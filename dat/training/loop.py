@@ -13,7 +13,7 @@ from .average import averaged, exchange_average, update_average
 from .branch import rate_jump, rebase
 from .callbacks import Callbacks
 from .checkpoint import Checkpoints, PartsWriter, random_state, restore_random_state
-from .configs import RunConfig, check
+from .configs import RunConfig
 from .device import peak_memory
 from .interrupt import Interrupted
 from .measuring import RunningMeans, mean_measures, never, stream_sizes
@@ -50,14 +50,6 @@ class _Pass(NamedTuple):
     means: dict[str, Tensor]
     examples: int
     share: float | Tensor
-
-
-def watched_set(problem: Problem, config: RunConfig) -> str | None:
-    """The set whose loss may end training early; ``ValueError`` naming the key, if it shall and there is none."""
-    watched = next((name for name in problem.watch if name in problem.evaluation), None)
-    patience = config.loop.stop_patience
-    check(patience is None or watched is not None, "loop.stop_patience", "null without a validation set", patience)
-    return watched
 
 
 class Trainer:
@@ -99,8 +91,7 @@ class Trainer:
         self.stop = lambda: self.workers.any(stop())
         self.progress = progress or Progress()
         self.optimizer = build_optimizer(problem.model, config.optim, problem.factors)
-        self.plan = make_plan(config, len(problem.train), problem.per_step)
-        self._watched_loss = f"{watched_set(problem, config)}_loss"
+        self.plan = make_plan(config, problem)
         self.epoch = self.step = 0
         self.seconds = 0.0
         self.metrics_mark: MetricsMark | None = None
@@ -294,7 +285,7 @@ class Trainer:
             self.measured.append({plan.unit: span + 1, "step": self.step, **means})
             row.update(means)
         elif plan.evaluates(span):
-            means = self.evaluate(tuple(name for name in self.problem.watch if name in self.problem.evaluation))
+            means = self.evaluate(self.problem.watched)
             self.watched.append({plan.unit: span + 1, "step": self.step, **means})
             row.update(means)
         row["seconds"] = self.seconds
@@ -323,7 +314,7 @@ class Trainer:
     def best(self) -> dict[str, float] | None:
         """The evaluation with the lowest loss so far, if ``loop.stop_patience`` asks for it."""
         evaluations = self._evaluations()
-        return min(evaluations, key=lambda row: row[self._watched_loss]) if evaluations else None
+        return min(evaluations, key=lambda row: row[f"{self.problem.watched[0]}_loss"]) if evaluations else None
 
     @property
     def ended_early(self) -> bool:

@@ -18,7 +18,7 @@ from dual_attention.symbol_retrieval import RelationalSymbolicAttention, Symboli
 from dual_attention.transformer_blocks import Block
 
 from .average import DECAY
-from .configs import OptimConfig, check
+from .configs import OptimConfig
 from .sharding import is_sharded, whole_norm
 
 
@@ -51,8 +51,8 @@ def build_optimizer(
     Raises:
         ValueError: naming the key of ``config`` that does not go with the model.
     """
-    known = factors is not None or config.mup_base_width is None
-    check(known, "optim.mup_base_width", "null in this experiment", config.mup_base_width)
+    if factors is None and config.mup_base_width is not None:
+        raise ValueError(f"optim.mup_base_width: expected null in this experiment, got {config.mup_base_width}")
     kind = {"adam": Adam, "adamw": AdamW, "muon": AdamW}[config.optimizer]
     matrices = hidden_matrices(model) if config.optimizer == "muon" else set()
     ours, others = (_groups(model, config, factors or {}, matrices, muon=muon) for muon in (True, False))

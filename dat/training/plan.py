@@ -13,6 +13,7 @@ from torch import Tensor
 
 from .checkpoint import step_of
 from .configs import LoopConfig, RunConfig, StepLoopConfig, check
+from .problem import Problem
 from .seeding import epoch_order
 
 
@@ -97,11 +98,11 @@ class StepPlan(Plan):
     def __init__(self, loop: StepLoopConfig, per_step: Mapping[str, float] | None = None) -> None:
         intervals = (loop.report_every, loop.eval_every, loop.checkpoint_every)
         ends = {end for every in intervals if every for end in range(every, loop.steps, every)}
-        milestones, known = loop.steps_of("milestones", 1), per_step or {}
+        milestones, per_step = loop.steps_of("milestones", 1), per_step or {}
         for unit in ("tokens", "words"):
             if values := getattr(loop, key := f"milestone_{unit}"):
-                check(unit in known, f"loop.{key}", f"none in an experiment without {unit}", values)
-                milestones |= loop.steps_of(key, known[unit])
+                check(unit in per_step, f"loop.{key}", f"none in an experiment without {unit}", values)
+                milestones |= loop.steps_of(key, per_step[unit])
         self.milestones = milestones
         start = _start(loop.continue_from)
         steps = sorted({end for end in ends | milestones if end > start} | {start, loop.steps} - {0})
@@ -113,18 +114,18 @@ class StepPlan(Plan):
         return torch.arange(self.first_step(span) * size, self._ends[span] * size).split(size)
 
 
-def make_plan(config: RunConfig, n: int, per_step: Mapping[str, float] | None = None) -> Plan:
-    """The plan of a configuration for ``n`` examples.
-
-    Args:
-        per_step: see :class:`.problem.Problem`.
+def make_plan(config: RunConfig, problem: Problem) -> Plan:
+    """The plan of a configuration for the examples of a problem.
 
     Raises:
-        ValueError: naming the key, if training would end where it begins, a milestone is past the end, or the learning
-            rate falls for longer than it can.
+        ValueError: naming the key, if training would end where it begins, a milestone is past the end, the learning
+            rate falls for longer than it can, or there is no set whose loss could end it early.
     """
     loop, optim = config.loop, config.optim
-    plan = StepPlan(loop, per_step) if isinstance(loop, StepLoopConfig) else EpochPlan(loop, n, config.seed)
+    steps = isinstance(loop, StepLoopConfig)
+    plan = StepPlan(loop, problem.per_step) if steps else EpochPlan(loop, len(problem.train), config.seed)
+    patient = loop.stop_patience is not None and not problem.watched
+    check(not patient, "loop.stop_patience", "null without a validation set", loop.stop_patience)
     start, total, warmup = _start(loop.continue_from), plan.total_steps, min(optim.warmup_steps, plan.total_steps)
     key = "loop.steps" if plan.unit == "report" else "loop.epochs"
     expected = f"more than the {start:,} steps of the checkpoint in loop.continue_from"

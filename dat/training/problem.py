@@ -79,6 +79,11 @@ class Problem:
                 raise ValueError(f"evaluation: expected at least one example in {name}, got an empty set")
 
     @property
+    def watched(self) -> tuple[str, ...]:
+        """The sets of ``watch`` that there are; the loss of the first may end training early."""
+        return tuple(name for name in self.watch if name in self.evaluation)
+
+    @property
     def step_loss(self) -> LossFunction:
         """The loss that training lowers, of ``taught`` if that is there, and of ``model`` otherwise."""
         return self.loss if self.taught is None or self.own_loss is None else self.own_loss

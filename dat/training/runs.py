@@ -26,7 +26,6 @@ from .configs import (
     MachineConfig,
     ParallelMachineConfig,
     RunConfig,
-    StepLoopConfig,
     check,
     check_parts_given,
     own_names,
@@ -34,7 +33,7 @@ from .configs import (
 from .distributed import ALONE, Workers
 from .experiment import AnyExperiment, Prepared
 from .interrupt import Interrupted, StopOnSignal, Terminated
-from .loop import Trainer, watched_set
+from .loop import Trainer
 from .measuring import mean_measures
 from .metrics import MetricsLog
 from .objective import ATTRIBUTE, try_objective, with_objective, without_objective
@@ -79,8 +78,7 @@ def start_run(experiment: AnyExperiment, config: RunConfig, workers: Workers = A
     check_trackers(config.output)
     callbacks_of(config.output)
     prepared = prepare_together(experiment, config, workers, cache=path.parent, run=kept)
-    make_plan(config, len(prepared.problem.train), prepared.problem.per_step)
-    watched_set(prepared.problem, config)
+    make_plan(config, prepared.problem)
     if prepared.problem.draw is None:
         build_optimizer(prepared.problem.model, config.optim, prepared.problem.factors)
     try_objective(prepared.problem)
@@ -245,7 +243,7 @@ def train_run(
         save_weights(without_objective(weights), folder.weights)
         if hasattr(prepared.problem.model, ATTRIBUTE):
             delattr(prepared.problem.model, ATTRIBUTE)  # it is not counted
-        _finish(experiment, folder, config, prepared, trainer, final)
+        _finish(experiment, folder, prepared, trainer, final)
     workers.barrier()
 
 
@@ -255,15 +253,10 @@ def _open_log(folder: RunFolder, trainer: Trainer) -> MetricsLog:
 
 
 def _finish(
-    experiment: AnyExperiment,
-    folder: RunFolder,
-    config: RunConfig,
-    prepared: Prepared,
-    trainer: Trainer,
-    final: dict[str, float],
+    experiment: AnyExperiment, folder: RunFolder, prepared: Prepared, trainer: Trainer, final: dict[str, float]
 ) -> None:
     """Write the plot and the numbers of a run that has ended."""
-    result = experiment.summary(config, prepared, trainer, final)
+    result = experiment.summary(trainer.config, prepared, trainer, final)
     if trainer.workers.size > 1:
         result["processes"] = trainer.workers.size
     modules = prepared.problem.model.modules()
@@ -271,7 +264,7 @@ def _finish(
         folder.metrics,
         folder.curves,
         title=experiment.headline(result),
-        over="step" if isinstance(config.loop, StepLoopConfig) else "epoch",
+        over="epoch" if trainer.plan.unit == "epoch" else "step",
         names=experiment.table.run_curves,
         dropout=any(module.p > 0 for module in modules if isinstance(module, nn.Dropout)),
         chance=prepared.chance,

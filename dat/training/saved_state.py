@@ -46,14 +46,14 @@ def check_state(
     check(not missing and not unknown, "its keys", f"{', '.join(KEYS)}", list(state))
     _check_position(state, plan)
     _check_means(state, plan)
+    for name in ("measured", "watched"):
+        _check_measured(name, state.get(name, []), plan)
     _check_optimizer(state["optimizer"], optimizer, state["step"], GROUP_KEYS if own else ("params",))
     _check_random(state["random"], device)
     names = state.get("names")
     fits = names is None or (isinstance(names, list) and all(isinstance(name, str) for name in names))
     check(fits, "names", "names of parameters", _kind(names))
     _check_metrics(state.get("metrics"))
-    for name in ("measured", "watched"):
-        _check_measured(name, state.get(name, []), plan)
 
 
 def optimizer_state(saved: Mapping[str, Any], optimizer: torch.optim.Optimizer) -> dict[str, Any]:
@@ -172,7 +172,8 @@ def _check_names(entry: Any, expected: set[str], name: str) -> None:
 
 def _check_mean(value: Any, parameter: Tensor, name: str) -> None:
     shape, dtype = tuple(parameter.shape), parameter.dtype
-    check(_is_plain(value, shape, dtype) or _is_part(value, parameter), name, f"{dtype} {shape}", _described(value))
+    fits = _is_plain(value, shape, dtype) or _is_part(value, parameter)
+    check(fits, name, f"{dtype} {shape}", _described(value))
     check(bool(local(value).isfinite().all()), name, "finite numbers", "NaN or infinity")
 
 

@@ -15,6 +15,7 @@ from dual_attention.checkpoints.weights import Weights, read_weights
 
 from .average import AVERAGE, DECAY
 from .checkpoint import STATE, WEIGHTS, read_state, step_of
+from .config_data import read_mapping
 from .objective import without_objective
 from .parts import SHARDS, read_whole
 from .run_folder import RunFolder
@@ -65,7 +66,7 @@ def whose_weights(run: RunFolder, checkpoint: Path | None = None) -> str:
 
 def _averaged(run: RunFolder) -> bool:
     """Whether the run keeps an average of its weights."""
-    settings = run.read_values().get("optim")
+    settings = read_mapping(run.config).get("optim")
     return isinstance(settings, dict) and settings.get(DECAY) is not None
 
 

@@ -7,10 +7,10 @@ from typing import Literal
 
 from dual_attention.configs import Pool, SymbolRetrieval
 
-from ..._own_code import PartName
 from ...data.images import IMAGE_SETS, ImageSet, ImageSetName, image_set
 from ...data.images.augmentation import AugmentationName
 from ...data.images.splits import SIZE, check_image_counts
+from ...training.config_data import PartName
 from ...training.configs import (
     MOST_EXAMPLES,
     MOST_STEPS,

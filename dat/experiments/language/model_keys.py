@@ -18,7 +18,7 @@ from dual_attention.configs import (
 from dual_attention.language_models import DualAttnTransformerLM, TransformerLM
 from dual_attention.language_presets import LanguageModelConfig, language_preset
 
-from ..._own_code import PartName
+from ...training.config_data import PartName
 from ...training.configs import check, check_integers, check_positive_numbers
 from ..model_keys import LONGEST, ModelKeys
 from ..own_parts import with_named_parts

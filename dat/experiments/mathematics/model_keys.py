@@ -8,8 +8,8 @@ from dual_attention.dual_attn_blocks import DualAttnDecoderBlock, DualAttnEncode
 from dual_attention.seq2seq_models import Seq2SeqDualAttnTransformer, Seq2SeqTransformer
 from dual_attention.transformer_blocks import DecoderBlock, EncoderBlock
 
-from ..._own_code import PartName
 from ...data.mathematics import ANSWER_LENGTH, PAD, QUESTION_LENGTH, VOCABULARY
+from ...training.config_data import PartName
 from ...training.configs import WIDEST, check, check_integers, check_positive_numbers
 from ..model_keys import LONGEST, ActivationName, ModelKeys
 from ..own_parts import with_named_parts

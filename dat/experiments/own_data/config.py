@@ -7,9 +7,9 @@ from typing import Any
 
 from dual_attention.configs import FieldsConfig
 
-from ..._own_code import PartName
 from ...data.tables import Task
 from ...sweeps.grid import Cell, GridConfig
+from ...training.config_data import PartName
 from ...training.configs import (
     MOST_EPOCHS,
     MOST_EXAMPLES,

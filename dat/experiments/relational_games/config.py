@@ -8,8 +8,8 @@ from torch import nn
 
 from dual_attention.configs import Pool, RelationInit, SymbolConfig, SymbolRetrieval
 
-from ..._own_code import PartName
 from ...data.relational_games.canvas import check_canvas
+from ...training.config_data import PartName
 from ...training.configs import (
     MOST_EXAMPLES,
     LoopConfig,
