@@ -25,21 +25,20 @@ def _table(name: str) -> Any:
 def draw_games(path: Path) -> None:
     """Accuracy without each relation over how well it tells equal objects apart, a panel for each set of images."""
     read, lost = (_table(f"games/{name}.csv") for name in ("read", "accuracy"))
-    read = read[read["scores"] == "relations"]
+    read, resampled = read[read["scores"] == "relations"], lost[lost["how"] == "resample"]
     with house_style():
         figure, axes = matplotlib_figure(1, len(SETS), figsize=(9.2, 3.3), sharey=True)
         for axis, (objects, title) in zip(axes, SETS.items(), strict=True):
-            shown = lost[lost["objects"] == objects]
-            resampled = shown[shown["how"] == "resample"]
-            for accuracy in shown[shown["without"] == "nothing"]["accuracy"]:
+            for accuracy in lost[lost["without"] == "nothing"][f"accuracy {objects}"]:
                 axis.axhline(100 * accuracy, color=PALE, linewidth=1.0, zorder=0)
-            for seed, relations in read.groupby("seed"):
-                cost = resampled[resampled["seed"] == seed].set_index("without")
+            for relations in read.itertuples():
+                cost = resampled[resampled["seed"] == relations.seed].set_index("without")
                 names = [name for name in cost.index if name.startswith("relation ")]
-                for relation, name in zip(relations.itertuples(), names, strict=True):
-                    place, half = 100 * cost.loc[name, ["accuracy", "half"]]
-                    look = {"color": BLUE, "fmt": "o"} if relation.best else {"color": GREY, "fmt": "s"}
-                    axis.errorbar(abs(relation.auc - 0.5) + 0.5, place, yerr=half, markersize=5, **look)
+                for number, (auc, name) in enumerate(zip(relations.auc.split(), names, strict=True)):
+                    place, half = 100 * cost.loc[name, [f"accuracy {objects}", f"half {objects}"]]
+                    best = number == relations.best
+                    look = {"color": BLUE, "fmt": "o"} if best else {"color": GREY, "fmt": "s"}
+                    axis.errorbar(abs(float(auc) - 0.5) + 0.5, place, yerr=half, markersize=5, **look)
             axis.axhline(50, color=MUTED, linewidth=1.2, linestyle=":")
             axis.set_title(title)
             axis.set_xlabel("AUC for equal objects\n(or 1 − AUC, if larger)", fontsize=10)
@@ -68,7 +67,7 @@ def draw_language(path: Path) -> None:
 def _reading(axis: Any, read: Any) -> None:
     kinds = list(read["scores"].unique())
     for shift, (label, colour) in zip((-0.12, 0.12), LABELS.items(), strict=True):
-        own = read[read["label"] == label].drop_duplicates(["seed", "scores"])
+        own = read[read["label"] == label]
         heights = [kinds.index(scores) + shift for scores in own["scores"]]
         axis.plot(own["held_out"], heights, "o", color=colour, markersize=5, label=f"{label} pairs")
     axis.axvline(0.5, color=MUTED, linewidth=1.2, linestyle=":")
@@ -82,9 +81,11 @@ def _selectivity(axis: Any, pairs: Any) -> None:
     seeds = sorted(pairs["seed"].unique())
     for group, what in enumerate(("all relations", "noise")):
         for shift, (label, colour) in zip((-0.12, 0.12), LABELS.items(), strict=True):
-            found = pairs[(pairs["what"] == what) & (pairs["measure"] == label)].sort_values("seed")
+            found = pairs[pairs["what"] == what].sort_values("seed")
             places = [group * (len(seeds) + 1) + number + shift for number in range(len(seeds))]
-            axis.errorbar(places, 1e3 * found["difference"], yerr=1e3 * found["half"], color=colour, fmt="o")
+            axis.errorbar(
+                places, 1e3 * found[f"difference {label}"], yerr=1e3 * found[f"half {label}"], color=colour, fmt="o"
+            )
     axis.axhline(0, color=MUTED, linewidth=1.2, linestyle=":")
     places = [group * (len(seeds) + 1) + number for group in range(2) for number in range(len(seeds))]
     names = [f"{seed}\n{what if seed == seeds[1] else ''}" for what in ("relations", "noise") for seed in seeds]
@@ -95,17 +96,16 @@ def _selectivity(axis: Any, pairs: Any) -> None:
 
 
 def _single(axis: Any, pairs: Any) -> None:
-    found = pairs[pairs["measure"] == "difference"]
-    seeds = sorted(found["seed"].unique())
+    seeds = sorted(pairs["seed"].unique())
     for kind, start, colour, words in (
         ("relation ", -0.35, INK, "a relation"),
         ("direction ", 0.05, GREY, "a random direction"),
     ):
         for number, seed in enumerate(seeds):
-            own = found[(found["seed"] == seed) & found["what"].str.startswith(kind)]
+            own = pairs[(pairs["seed"] == seed) & pairs["what"].str.startswith(kind)]
             places = [number + start + 0.02 * place for place in range(len(own))]
             look = {"color": colour, "fmt": ".", "linewidth": 0.8, "label": None if number else words}
-            axis.errorbar(places, 1e3 * own["difference"], yerr=1e3 * own["half"], **look)
+            axis.errorbar(places, 1e3 * own["difference difference"], yerr=1e3 * own["half difference"], **look)
     axis.axhline(0, color=MUTED, linewidth=1.2, linestyle=":")
     axis.set_xticks(range(len(seeds)), [f"seed {seed}" for seed in seeds])
     axis.set_ylabel("10⁻³ nats a pair", fontsize=10)

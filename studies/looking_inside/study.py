@@ -18,9 +18,9 @@ RESULTS = Path(__file__).parent / "results"
 def games() -> str:
     """Accuracy in percent on new pentominoes without relations, resampled from another image."""
     read, lost = (pandas.read_csv(RESULTS / "games" / f"{name}.csv") for name in ("read", "accuracy"))
-    best = read.query("scores == 'relations' and best == 1").set_index("seed")["number"].to_dict()
-    shown = lost.query("objects == 'test' and (without == 'nothing' or how == 'resample')")
-    accuracies = 100 * shown.pivot_table(index="seed", columns="without", values="accuracy")
+    best = read.query("scores == 'relations'").set_index("seed")["best"].to_dict()
+    shown = lost.query("without == 'nothing' or how == 'resample'")
+    accuracies = 100 * shown.pivot_table(index="seed", columns="without", values="accuracy test")
     lines = []
     for seed, percent in accuracies.iterrows():
         others = [name for name in accuracies.columns if name.startswith("relation ")]
@@ -37,20 +37,20 @@ def games() -> str:
 def language() -> str:
     """Selectivity of resampled relations at semantic and syntactic pairs, in 10^-3 nats a pair."""
     pairs = pandas.read_csv(RESULTS / "language" / "at_pairs.csv")
-    own = pairs.query("what == 'all relations'").set_index(["measure", "seed"])
-    noise = pairs.query("what == 'noise'").set_index(["measure", "seed"])
+    own, noise = (pairs.query(f"what == '{what}'").set_index("seed") for what in ("all relations", "noise"))
 
-    def text(row: pandas.Series) -> str:
-        return f"{1000 * row['difference']:+.2f} ± {1000 * row['half']:.2f}".replace("-", "−")
+    def text(row: pandas.Series, measure: str = "difference") -> str:
+        mean, half = (1000 * row[f"{name} {measure}"] for name in ("difference", "half"))
+        return f"{mean:+.2f} ± {half:.2f}".replace("-", "−")
 
     seeds = sorted(pairs["seed"].unique())
-    adjusted = holm([own.loc[("difference", seed), "p"] for seed in seeds])
+    adjusted = holm([own.loc[seed, "p difference"] for seed in seeds])
     lines = [
         [
             str(seed),
-            *(text(own.loc[(measure, seed)]) for measure in ("semantic", "syntactic", "difference")),
+            *(text(own.loc[seed], measure) for measure in ("semantic", "syntactic", "difference")),
             f"{p:.2f}",
-            text(noise.loc[("difference", seed)]),
+            text(noise.loc[seed]),
         ]
         for seed, p in zip(seeds, adjusted, strict=True)
     ]

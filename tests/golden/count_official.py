@@ -89,12 +89,13 @@ def main(folder: str) -> None:
     """Write the table."""
     with open(TABLE, "w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["task", "objects", "statistic", "given", "value", "count"])
+        writer.writerow(["task", "objects", "statistic", "given", "counts"])
         for task, objects in FILES:
             games = load_official(folder, task, objects)
             scenes = read_scenes(games.images, object_set(objects))
             for (statistic, given), counts in count(task, objects, scenes, games.labels, games.asked).items():
-                writer.writerows([task, objects, statistic, given, *counted] for counted in counts.items())
+                counted = "; ".join(f"{value}: {number}" for value, number in counts.items())
+                writer.writerow([task, objects, statistic, given, counted])
 
 
 if __name__ == "__main__":

@@ -20,7 +20,8 @@ def genuine(task, objects):
     with open(TABLE, newline="") as file:
         for row in csv.DictReader(file):
             if (row["task"], row["objects"]) == (task, objects):
-                found[row["statistic"], row["given"]][row["value"]] = int(row["count"])
+                counted = (entry.rpartition(": ") for entry in row["counts"].split("; "))
+                found[row["statistic"], row["given"]] = {value: int(number) for value, _, number in counted}
     return found
 
 
