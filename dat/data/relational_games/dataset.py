@@ -8,8 +8,8 @@ from torch import Tensor
 from dual_attention._base.digests import stream_seed
 
 from .arguments import check_task_objects, share_of, to_integer
-from .canvas import check_canvas, render_scenes
 from .objects import object_set
+from .render import render
 from .tasks import ObjectSource
 
 
@@ -17,7 +17,7 @@ class GameImages(NamedTuple):
     """Labelled images.
 
     Attributes:
-        images: (n, 3, 36, 36) uint8, or of the side of a canvas.
+        images: (n, 3, 36, 36) uint8.
         labels: (n,) int64; ``class_names`` gives their meaning.
         asked: (n,) int64, index of the asked pattern (``asked_patterns``) for the tasks that ask several questions,
             zeros otherwise.
@@ -35,7 +35,6 @@ def generate_images(
     objects: str = "pentominoes",
     seed: int,
     independent_share: float | None = None,
-    canvas: int | None = None,
 ) -> GameImages:
     """Draw n images of a task, in random order and with equally frequent classes.
 
@@ -54,24 +53,20 @@ def generate_images(
         independent_share: for ``same``, ``occurs`` and ``xoccurs``, the probability that a non-matching object is an
             independent draw rather than a near miss; other tasks do not use it. None takes 0 for ``same`` and 1/2 for
             the others.
-        canvas: side in pixels of a canvas on which the objects lie at free positions, for tasks that do not ask for
-            lines of cells, see :mod:`dat.data.relational_games.canvas`; None puts them into the cells of the grid.
 
     Raises:
-        ValueError: unknown task or objects, objects that the task does not support, negative n, a share outside
-            0 .. 1, or a canvas that is too small or not for this task.
+        ValueError: unknown task or objects, objects that the task does not support, negative n, or a share
+            outside 0 .. 1.
         TypeError: n or seed is not an integer.
     """
     definition = check_task_objects(task, objects)
     n = to_integer("n", n, minimum=0)
     seed = to_integer("seed", seed)
     share = share_of(definition, independent_share)
-    check_canvas(task, canvas)
     generator = torch.Generator().manual_seed(stream_seed("generate", seed, task, objects))
     order = torch.randperm(n, generator=generator)
     labels = order % len(definition.classes)
     asked = order // len(definition.classes) % max(1, len(definition.asked))
     drawn_from = object_set(objects)
     scenes = definition.rule(labels, asked, ObjectSource(drawn_from, generator, share))
-    images = render_scenes(scenes, drawn_from, canvas, stream_seed("canvas", seed, task, objects))
-    return GameImages(images, labels, asked)
+    return GameImages(render(scenes, drawn_from), labels, asked)

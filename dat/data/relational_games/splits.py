@@ -14,9 +14,9 @@ from dual_attention._base.digests import stream_seed
 from dual_attention._base.hashing import counter_words, first_occurrences, keys_of, uniform_of
 
 from .arguments import check_shares, check_task_objects, share_of, split_sizes, to_integer
-from .canvas import check_canvas, render_scenes
 from .dataset import GameImages, generate_images
 from .objects import OBJECT_SETS, object_set
+from .render import render
 from .tasks import CELLS, ObjectSource, Task
 
 SPLITS = ("train", "val", "test")
@@ -41,7 +41,6 @@ def make_splits(
     independent_share: float | None = None,
     repeats: bool = False,
     shares: tuple[float, float, float] = SHARES,
-    canvas: int | None = None,
 ) -> dict[str, GameImages]:
     """Draw the splits of one experiment.
 
@@ -66,7 +65,6 @@ def make_splits(
         independent_share: see ``generate_images``.
         repeats: allow an image more than once within a split, as the official files do.
         shares: part of all images that belongs to train, val and test; positive, sum at most 1.
-        canvas: see ``generate_images``; images then are told apart by what is in which cell, not by their positions.
 
     Returns:
         ``{"train": ..., "val": ..., "test": ...}`` and one entry for each held-out set, under its name.
@@ -80,15 +78,14 @@ def make_splits(
     n_heldout = to_integer("n_heldout", n_heldout, minimum=0)
     seed = to_integer("seed", seed)
     check_shares(shares)
-    check_canvas(task, canvas)
-    stream = _Stream(task, definition, objects, share_of(definition, independent_share), seed, repeats, shares, canvas)
+    stream = _Stream(task, definition, objects, share_of(definition, independent_share), seed, repeats, shares)
     heldout = _check_heldout(heldout, objects)
     made = {name: _draw_split(stream, name, size) for name, size in sizes.items()}
     for name in heldout:
         if name in definition.objects:
             held_seed = stream_seed("heldout", seed)
             made[name] = generate_images(
-                task, n_heldout, objects=name, seed=held_seed, independent_share=independent_share, canvas=canvas
+                task, n_heldout, objects=name, seed=held_seed, independent_share=independent_share
             )
     return made
 
@@ -122,7 +119,6 @@ class _Stream:
     seed: int
     repeats: bool
     shares: tuple[float, float, float]
-    canvas: int | None
 
     def take(self, split: str, label: int, asked: int, count: int) -> Tensor:
         """The first ``count`` scenes of the split's sequence, (count, 9)."""
@@ -171,8 +167,7 @@ def _draw_split(stream: _Stream, split: str, n: int) -> GameImages:
         for question in range(questions):
             rows = of_label[asked[of_label] == question]
             scenes[rows] = stream.take(split, label, question, len(rows))
-    places = stream_seed("canvas", split, stream.seed)
-    return GameImages(render_scenes(scenes, object_set(stream.objects), stream.canvas, places), labels, asked)
+    return GameImages(render(scenes, object_set(stream.objects)), labels, asked)
 
 
 def _balanced(n: int, values: int, seed: int) -> Tensor:

@@ -1,10 +1,9 @@
 """Keys of architectures other than DATs, beside those that they share with these."""
 
 from dataclasses import dataclass
-from math import inf
 from typing import Literal
 
-from ...training.configs import WIDEST, check, check_integers
+from ...training.configs import WIDEST, check_integers
 
 
 @dataclass(frozen=True)
@@ -84,63 +83,12 @@ class ESBNConfig:
         check_integers(self, "model.esbn", "key_dim", "hidden_dim", most=WIDEST)
 
 
-@dataclass(frozen=True)
-class SlotAbstractorConfig:
-    """Keys of a Slot Abstractor, beside those that it shares with DATs."""
-
-    n_heads: int = 4
-    """Heads of relational cross-attention and of self-attention among symbols."""
-
-    def __post_init__(self) -> None:
-        check_integers(self, "model.slot_abstractor", "n_heads", most=WIDEST)
-
-
-@dataclass(frozen=True)
-class OCRAConfig:
-    """Keys of OCRA, beside those that it shares with DATs."""
-
-    n_heads: int = 4
-    """Heads of the Transformer over pairs."""
-    rel_activation: Literal["softmax", "sigmoid", "tanh", "relu", "identity"] = "softmax"
-    """Activation of the relation of a pair."""
-
-    def __post_init__(self) -> None:
-        check_integers(self, "model.ocra", "n_heads", most=WIDEST)
-
-
-@dataclass(frozen=True)
-class SlotsConfig:
-    """Slots that find the objects of an image, by a convolutional network and Slot Attention."""
-
-    n_slots: int = 7
-    """Slots; one for each object and at least one for the background."""
-    n_iterations: int = 3
-    """Iterations of Slot Attention."""
-    init: Literal["random", "learned"] = "learned"
-    """Start of slots: drawn for each image from one learned distribution, as in the paper, or a learned vector each,
-    so that a model over slots can tell them apart by their number."""
-    strides: tuple[int, ...] = (2, 2)
-    """Strides of the convolutions; each of 2 halves the feature map, whose positions slots share."""
-    reconstruction: float = 20.0
-    """Weight, in training, of the mean squared error of the image that the slots paint, beside the cross-entropy; 0 for
-    no such loss, without which slots do not come to hold one object each."""
-
-    def __post_init__(self) -> None:
-        check_integers(self, "model.slots", "n_slots", "n_iterations", most=WIDEST)
-        fits = 1 <= len(self.strides) <= 16 and all(1 <= stride <= 8 for stride in self.strides)
-        check(fits, "model.slots.strides", "1 to 16 strides, each from 1 to 8", self.strides)
-        weight = self.reconstruction
-        check(0 <= weight < inf, "model.slots.reconstruction", "zero or a positive number", weight)
-
-
-BaselineConfig = AbstractorConfig | PrediNetConfig | CoRelNetConfig | ESBNConfig | SlotAbstractorConfig | OCRAConfig
+BaselineConfig = AbstractorConfig | PrediNetConfig | CoRelNetConfig | ESBNConfig
 
 BASELINE_CONFIGS: dict[str, type[BaselineConfig]] = {
     "abstractor": AbstractorConfig,
     "predinet": PrediNetConfig,
     "corelnet": CoRelNetConfig,
     "esbn": ESBNConfig,
-    "slot_abstractor": SlotAbstractorConfig,
-    "ocra": OCRAConfig,
 }
 """By the name of the architecture, which is also that of the group of keys."""

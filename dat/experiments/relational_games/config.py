@@ -8,7 +8,6 @@ from torch import nn
 
 from dual_attention.configs import Pool, RelationInit, SymbolConfig, SymbolRetrieval
 
-from ...data.relational_games.canvas import check_canvas
 from ...training.config_data import PartName
 from ...training.configs import (
     MOST_EXAMPLES,
@@ -28,10 +27,7 @@ from .baseline_config import (
     BaselineConfig,
     CoRelNetConfig,
     ESBNConfig,
-    OCRAConfig,
     PrediNetConfig,
-    SlotAbstractorConfig,
-    SlotsConfig,
 )
 
 Task = Literal["same", "occurs", "xoccurs", "between", "match_pattern", "left_of", "colour_and_or_shape"]
@@ -39,7 +35,7 @@ TASK_NAMES: tuple[Task, ...] = ("same", "occurs", "xoccurs", "between", "match_p
 """The five tasks of the paper."""
 
 IMAGE_SHAPE = (3, 36, 36)
-"""Channels, width and height of images with a grid."""
+"""Channels, width and height of every image."""
 
 EPOCHS = 100
 """Passes through the training set that fit the published runs; the paper says 50. How they were settled:
@@ -61,13 +57,11 @@ class GridData:
     independent_share: float | None = None
     """Share of independent draws among the non-matching objects of same, occurs and xoccurs, the others being near
     misses; null takes the task's own, 0 for same and 1/2 for the others."""
-    canvas: int | None = None
-    """Side in pixels of a canvas on which objects lie at free positions, for same, occurs, xoccurs, match_pattern and
-    colour_and_or_shape; null puts them into the nine cells of a grid, 36 pixels wide."""
+
+    gone: ClassVar[Mapping[str, Any]] = {"canvas": None}
+    """Key of images without a grid."""
 
     def __post_init__(self) -> None:
-        fits = self.canvas is None or self.official_folder is None
-        check(fits, "data.canvas", "null with data.official_folder", self.canvas)
         check_integers(self, "data", "n_val", "n_test", "n_heldout", most=MOST_EXAMPLES)
         share, official = self.independent_share, self.official_folder
         expected = "null with data.official_folder" if official else "null or a number between 0 and 1"
@@ -103,13 +97,10 @@ class GamesModelConfig(VisionModelKeys):
     relational architectures before it."""
 
     name: str = "dat-0+2-sym"
-    architecture: Literal["dat", "abstractor", "predinet", "corelnet", "esbn", "slot_abstractor", "ocra"] = "dat"
+    architecture: Literal["dat", "abstractor", "predinet", "corelnet", "esbn"] = "dat"
     """Architecture; each but dat has a group of keys of that name. Beside it, an Abstractor uses d_model, n_layers,
-    dff, dropout_rate, activation, norm_first, norm_type, bias, patch_size and the keys about symbols; slot_abstractor
-    and ocra the same without the last two, over slots; the others use d_model and patch_size only."""
-    front_end: Literal["patches", "slots"] = "patches"
-    """Objects of the model: the patches of the image, or slots that Slot Attention finds in it, in place of
-    patch_size."""
+    dff, dropout_rate, activation, norm_first, norm_type, bias, patch_size and the keys about symbols; the others
+    use d_model and patch_size only."""
     d_model: int = 128
     dff: int | None = 256
     activation: ActivationName = "swiglu"
@@ -139,15 +130,15 @@ class GamesModelConfig(VisionModelKeys):
     """Keys of a CoRelNet; null otherwise."""
     esbn: ESBNConfig | None = None
     """Keys of an ESBN; null otherwise."""
-    slot_abstractor: SlotAbstractorConfig | None = None
-    """Keys of a Slot Abstractor; null otherwise."""
-    ocra: OCRAConfig | None = None
-    """Keys of OCRA; null otherwise."""
-    slots: SlotsConfig | None = None
-    """Keys of slots; null with patches."""
 
-    gone: ClassVar[Mapping[str, Any]] = {"toolbox": None}
-    """Key of heads that only studies have, studies/relational_games/toolbox.py."""
+    gone: ClassVar[Mapping[str, Any]] = {
+        "toolbox": None,
+        "front_end": "patches",
+        "slots": None,
+        "slot_abstractor": None,
+        "ocra": None,
+    }
+    """Keys of heads that only studies have, studies/relational_games/toolbox.py, and of models over slots."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -158,17 +149,9 @@ class GamesModelConfig(VisionModelKeys):
                 check(group is None, f"model.{name}", f"null with model.architecture={self.architecture}", group)
             elif group is None:
                 object.__setattr__(self, name, kind())
-        has_slots = self.front_end == "slots"
-        check(has_slots or self.slots is None, "model.slots", "null with model.front_end=patches", self.slots)
-        if has_slots and self.slots is None:
-            object.__setattr__(self, "slots", SlotsConfig())
-        if self.architecture in ("slot_abstractor", "ocra"):
-            expected = f"slots with model.architecture={self.architecture}"
-            check(has_slots, "model.front_end", expected, self.front_end)
-        for group in (self.abstractor, self.slot_abstractor, self.ocra):
-            heads = 1 if group is None else group.n_heads
+        if self.abstractor is not None:
+            heads = self.abstractor.n_heads
             check(self.d_model % heads == 0, "model.d_model", f"a multiple of the {heads} heads", self.d_model)
-        if self.architecture == "abstractor":
             fits = not self.symbols.startswith("position_relative")
             check(fits, "model.symbols", "symbols that are not relative to positions in an Abstractor", self.symbols)
 
@@ -244,11 +227,6 @@ class GamesRunConfig:
         """Name of the run folder."""
         return self.output.name or f"{self.task}-{self.model.folder_name}-n{self.data.n_train}-seed{self.seed}"
 
-    @property
-    def image_shape(self) -> tuple[int, int, int]:
-        """Channels, width and height of every image."""
-        return IMAGE_SHAPE
-
 
 @dataclass(frozen=True, kw_only=True)
 class RelationalGamesConfig(GamesRunConfig):
@@ -262,12 +240,3 @@ class RelationalGamesConfig(GamesRunConfig):
     """Images."""
     loop: LoopConfig = field(default_factory=lambda: LoopConfig(epochs=EPOCHS))
     """Length of training, evaluation and checkpoints."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_canvas(self.task, self.data.canvas, "data.canvas")
-
-    @property
-    def image_shape(self) -> tuple[int, int, int]:
-        side = self.data.canvas
-        return IMAGE_SHAPE if side is None else (3, side, side)

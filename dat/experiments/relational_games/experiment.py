@@ -83,7 +83,6 @@ class RelationalGames(ImageGames[RelationalGamesConfig]):
         provenance={
             "generator": 1,
             "independent_share": None,
-            "canvas": None,
             "seeding": 1,
             "epochs": 50,
             "batch_size": 512,
@@ -100,13 +99,13 @@ class RelationalGames(ImageGames[RelationalGamesConfig]):
     def identity(self, config: RelationalGamesConfig) -> dict[str, Any]:
         """The axes, and how a run was made.
 
-        That is the version of the generator of the task's images (0: official ones), a share or a canvas that is given,
+        That is the version of the generator of the task's images (0: official ones), a share that is given,
         the version of what is drawn from the seed, and the length of training.
         """
         identity, data = super().identity(config), config.data
         identity["generator"] = generator_version(config.task) if data.official_folder is None else 0
-        given = {name: getattr(data, name) for name in ("independent_share", "canvas")}
-        identity |= {name: value for name, value in given.items() if value is not None}
+        if data.independent_share is not None:
+            identity["independent_share"] = data.independent_share
         return identity | {"seeding": SEEDING, "epochs": config.loop.epochs, "batch_size": config.loop.batch_size}
 
     def prepare(self, config: RelationalGamesConfig, *, cache: Path, run: Path | None = None) -> Prepared:

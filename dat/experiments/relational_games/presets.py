@@ -77,17 +77,6 @@ def corelnet(suffix: str, config: CoRelNetConfig) -> GamesModelConfig:
     return GamesModelConfig(name=f"corelnet{suffix}", architecture="corelnet", corelnet=config)
 
 
-def slot_models() -> list[GamesModelConfig]:
-    """Models over slots, for images whose objects must be found."""
-    factored: dict[str, Any] = {"front_end": "slots", "activation": "gelu", "bias": True}
-    return [
-        replace(dat(0, 2, symmetric=True), name="slots-dat-0+2-sym", front_end="slots"),
-        replace(_transformer(128, 2), name="slots-transformer-128-h2", front_end="slots"),
-        GamesModelConfig(name="slot-abstractor", architecture="slot_abstractor", **factored),
-        GamesModelConfig(name="ocra", architecture="ocra", **factored),
-    ]
-
-
 def _models() -> list[GamesModelConfig]:
     main = dat(0, 2, symmetric=True)
     return [
@@ -118,7 +107,6 @@ def _models() -> list[GamesModelConfig]:
         small_init_dat(4, 8, symmetric=True),
         small_init_dat(8, 16, symmetric=True),
         *baselines(),
-        *slot_models(),
     ]
 
 

@@ -20,8 +20,8 @@ def _splits(task: str, data: GamesDataConfig, seed: int) -> dict[str, Any]:
     if data.official_folder is not None:
         check_official_folder(data.official_folder, task)
         return official_splits(data.official_folder, task, data.n_train, **sizes)
-    options: dict[str, Any] = {"independent_share": data.independent_share, "canvas": data.canvas}
-    return make_splits(task, data.n_train, n_heldout=data.n_heldout, **options, **sizes)
+    share = data.independent_share
+    return make_splits(task, data.n_train, n_heldout=data.n_heldout, independent_share=share, **sizes)
 
 
 def check_official_folder(folder: str, task: str) -> None:

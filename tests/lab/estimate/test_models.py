@@ -83,7 +83,7 @@ def test_heads_that_write_everywhere():
 
 
 @pytest.mark.parametrize(
-    "name", ["dat-1+1-sym", "rca-1+1", "dat-0+2-nr8-asym-symbolic-small-wr", "abstractor-symbol-stream", "esbn", "ocra"]
+    "name", ["dat-1+1-sym", "rca-1+1", "dat-0+2-nr8-asym-symbolic-small-wr", "abstractor-symbol-stream", "esbn"]
 )
 def test_models_of_relational_games(name: str):
     model = build_games_model(PRESETS[name], 2, seed=0).train()
