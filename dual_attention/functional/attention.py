@@ -7,6 +7,8 @@ Shapes: as in :mod:`.reference`, with d_h the width of a value head.
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -111,8 +113,10 @@ def attend_to_values(
         out, weights = reference.attention(q, k, v, scale=scale, mask=whole, bias=bias, dropout=dropout, observe=seen)
         return out, weights if need_weights else None
     width, value_width = q.shape[3], v.shape[3]
-    if width != value_width:  # fused kernels want one width; zeros change neither scores nor values
-        q, k, v = (F.pad(t, (0, max(width, value_width) - t.shape[-1])) for t in (q, k, v))
+    if width < value_width:  # fused kernels want one width; zeros change neither scores nor values
+        k = F.pad(k, (0, value_width - width))  # the queries by blocks
+    elif width > value_width:
+        v = F.pad(v, (0, width - value_width))
     out = _by_kernels(q, k, v, mask, bias, scale, dropout)
     if out.requires_grad and not dropout:  # which would draw others
         out = differentiable_again(out, partial(_plain, (mask.n, mask.m, *mask.parts), scale), q, k, v, bias)
@@ -173,8 +177,19 @@ def _by_kernels(
         block = partial(_block, mask, scale, dropout)
         if torch.is_grad_enabled() and not is_traced():
             block = partial(checkpoint, block, use_reentrant=False, preserve_rng_state=dropout > 0)
-        blocks = [block(slice(start, min(start + size, n)), q, k, v, bias) for start in range(0, n, size)]
-        out = torch.cat(blocks, dim=2)
+        out = _joined((block(slice(start, min(start + size, n)), q, k, v, bias) for start in range(0, n, size)), n)
+    return out
+
+
+def _joined(blocks: Iterator[Tensor], n: int) -> Tensor:
+    """Blocks of receivers, N in all, in one tensor; unless gradients need it, none is kept until the last is there."""
+    if torch.is_grad_enabled() or is_traced():
+        return torch.cat([*blocks], dim=2)
+    first, start = next(blocks), 0
+    out = first.new_empty(*first.shape[:2], n, first.shape[3])
+    for part in itertools.chain([first], blocks):
+        out[:, :, start : start + part.shape[2]] = part
+        start += part.shape[2]
     return out
 
 
@@ -197,8 +212,10 @@ def _fused(
     dropout: float,
     is_causal: bool = False,
 ) -> Tensor:
-    """PyTorch's attention, given what :func:`opened_mask` makes of mask and bias."""
+    """PyTorch's attention, given what :func:`opened_mask` makes of mask and bias; keys may be wider than queries."""
     mask, nothing = opened
+    if q.shape[3] < k.shape[3]:
+        q = F.pad(q, (0, k.shape[3] - q.shape[3]))
     out = F.scaled_dot_product_attention(
         q,
         k,

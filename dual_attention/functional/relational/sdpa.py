@@ -16,7 +16,7 @@ from torch import Tensor
 
 from .. import reference
 from ..activations import activation_name
-from ..attention import attention
+from ..attention import attend_to_values
 from ..checks import is_open
 from ..symbols import RelativeSymbols, symbol_table
 from .inputs import RelationalAttentionOutput, RelationalInputs
@@ -42,7 +42,7 @@ def sdpa_relational_attention(x: RelationalInputs) -> RelationalAttentionOutput:
         room = COLUMNS - (width if first == 0 else 0)
         last = min(first + max(1, room // p), n_relations)
         values.append(x.w[:, None, :, first:last].flatten(3).expand(batch, groups, m, -1))
-        attended, _ = attention(x.q, x.k, torch.cat(values, dim=-1), scale=x.scale, mask=x.pattern, bias=x.bias)
+        attended, _ = attend_to_values(x.q, x.k, torch.cat(values, dim=-1), scale=x.scale, mask=x.pattern, bias=x.bias)
         if first == 0:
             attended_symbols, attended = attended[..., :width], attended[..., width:]
         relations.append((attended.unflatten(-1, (last - first, p)) * u[..., first:last, :]).sum(-1).to(x.u.dtype))
@@ -68,4 +68,5 @@ def _suits(x: RelationalInputs) -> Verdict:
     return Verdict(True, "SDPA has a fused kernel for causal masks only")
 
 
-register_implementation(Implementation("sdpa", sdpa_relational_attention, _obstacle, _suits, priority=40, fused=True))
+SDPA = Implementation("sdpa", sdpa_relational_attention, _obstacle, _suits, 40, takes_padded=True, fused=True)
+register_implementation(SDPA)

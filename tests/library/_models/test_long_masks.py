@@ -22,13 +22,23 @@ def masks(kind: str) -> dict[str, Tensor]:
     return {"padded": {"padding_mask": real}, "packed": segments}[kind]
 
 
-NATIVE = pytest.param("native", marks=pytest.mark.skipif(not HAS_COMPILER, reason="needs a C compiler"))
+NEEDS_COMPILER = pytest.mark.skipif(not HAS_COMPILER, reason="needs a C compiler")
+CASES = [
+    ("", True),
+    ("", False),
+    ("linear", True),
+    ("linear", False),
+    ("sdpa", True),
+    pytest.param("sdpa", False, marks=pytest.mark.quick),
+    pytest.param("native", True, marks=NEEDS_COMPILER),
+    pytest.param("native", False, marks=NEEDS_COMPILER),
+]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("whole", [True, False], ids=["model", "layer that reads in both directions"])
-@pytest.mark.parametrize("impl", ["", "linear", "sdpa", NATIVE])
-def test_peak_of_a_training_step(impl: str, whole: bool, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize(("impl", "gradients"), CASES)
+def test_peak_of_a_call(impl: str, whole: bool, gradients: bool, monkeypatch: pytest.MonkeyPatch):
     if impl == "native":
         native.enable()  # tests/conftest.py disables it
     elif impl:
@@ -45,7 +55,8 @@ def test_peak_of_a_training_step(impl: str, whole: bool, monkeypatch: pytest.Mon
         return model.loss(*inputs, **masks) if whole else model(*inputs, **masks).sum()
 
     def taken(**masks: Tensor) -> int:
-        return peak(lambda: loss(**masks).backward())
+        with torch.set_grad_enabled(gradients):
+            return peak(lambda: loss(**masks).backward() if gradients else loss(**masks))
 
     taken()  # gradients stay
     without = taken()
