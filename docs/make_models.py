@@ -8,11 +8,10 @@ tests/test_models_page.py tries all again, and fails where the page says somethi
 import re
 from pathlib import Path
 
-import torch
-from model_entries import ENTRIES, GROUPS, N
+from model_entries import ENTRIES, GROUPS
 
 from dual_attention import symbol_retrieval
-from dual_attention.part_trials import MASKED, REFUSALS, Trial
+from dual_attention.part_trials import REFUSALS, Trial
 
 PAGE = Path(__file__).resolve().parent / "models.md"
 COLUMNS = ("name", "symbols", "masks", "packing", "cache", "compile", "export", "linear")
@@ -34,12 +33,8 @@ def symbols(trial: Trial) -> str:
 def row(name: str) -> str:
     """The line of the page on an entry, as it turns out."""
     trial = Trial(ENTRIES[name])
-    masks, packs, linear = [*trial.masks()], trial.packs(), trial.is_linear()
-    if linear and "padding" in masks:
-        linear = trial.is_linear(padding_mask=torch.arange(MASKED[1]) < torch.tensor([[MASKED[1]], [MASKED[0] // 2]]))
-    if linear and packs:
-        linear = trial.is_linear(segments=torch.arange(MASKED[1])[None] // N)
-    flags = (packs, trial.caches(), trial.compiles(), trial.exports(), linear)
+    masks, packs = [*trial.masks()], trial.packs()
+    flags = (packs, trial.caches(), trial.compiles(), trial.exports(), trial.is_linear())
     cells = (f"`{name}`", symbols(trial), ", ".join(masks) or NO, *("yes" if flag else NO for flag in flags))
     return f"| {' | '.join(cells)} |"
 

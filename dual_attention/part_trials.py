@@ -22,7 +22,7 @@ __all__ = ["PartReport", "Trial", "TrialEntry", "check_part"]
 
 WIDTH, LENGTH = 8, 9
 MASKED = 1088, 2176
-"""Lengths between which it doubles with a mask too: a smaller mask is built whole."""
+"""Lengths between which the largest tensor doubles with a mask too: a smaller mask is built whole."""
 REFUSALS = (TypeError, ValueError, NotImplementedError)
 
 Call = Callable[..., Tensor]
@@ -165,14 +165,24 @@ class Trial:
         except Exception:  # of whatever kind the tracer's is
             return False
 
-    def is_linear(self, **masks: Tensor) -> bool:
+    def is_linear(self) -> bool:
         """Whether the largest tensor on the way grows with the length, not with its square.
 
-        Args:
-            masks: options that it takes, for sequences of the lengths ``MASKED``; they may not change that.
+        With padding and with packed sequences too, where these are taken.
         """
+        if not self.grows_with(*self.entry.lengths):
+            return False
+        (short, long), masks = MASKED, {}
+        if self.takes(*self.mask_cases()["padding"]):
+            masks["padding_mask"] = torch.arange(long) < torch.tensor([[long], [short // 2]])
+        if self.packs():
+            masks["segments"] = torch.arange(long)[None] // 12
+        return all(self.grows_with(short, long, **{name: mask}) for name, mask in masks.items())
+
+    def grows_with(self, short: int, long: int, **masks: Tensor) -> bool:
+        """Whether the largest tensor grows no faster than the length, between two, with masks of the longer."""
         sizes = []
-        for n in MASKED if masks else self.entry.lengths:
+        for n in (short, long):
             module, x = self.built(n).float(), self.entry.inputs(n)
             with torch.no_grad(), LargestTensor() as largest:
                 self.entry.call(module, x, **{name: mask[:, :n] for name, mask in masks.items()})
@@ -275,7 +285,7 @@ TRIALS: dict[str, tuple[str, Callable[[Trial], Finding]]] = {
     "cache": ("decoding in two chunks gives what one call gives", Trial.caches),
     "compile": ("torch.compile makes one graph of it", Trial.compiles),
     "export": ("torch.export takes it", Trial.exports),
-    "linear": ("memory grows with the length, not with its square", Trial.is_linear),
+    "linear": ("memory grows with the length, not with its square, with padding and packing too", Trial.is_linear),
 }
 """Each line of a report: its meaning, if it holds, and how it is tried."""
 OPTIONAL = ("compile", "export", "linear")

@@ -2,12 +2,14 @@
 
 import importlib
 import inspect
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
+import torch
 from torch import Tensor, nn
 
 import dual_attention
@@ -60,6 +62,34 @@ def test_everything_stands_on_the_page(script):
 @pytest.mark.parametrize("name", names())
 def test_an_entry_is_what_turns_out(name, script):
     assert script.row(name) == script.rows_of_page()[name], "make models writes the page anew"
+
+
+@pytest.mark.sweep(4)
+@pytest.mark.parametrize("name", re.findall(r"^\| `(\w+)` .* yes \|$", (DOCS / "models.md").read_text("utf-8"), re.M))
+def test_memory_is_linear_with_masks_where_the_page_says_so(name, script):
+    assert script.Trial(script.ENTRIES[name]).is_linear()
+
+
+@pytest.mark.parametrize("mask", ["padding_mask", "segments"])
+def test_a_mask_that_is_built_of_pairs_is_found(mask, script):
+    class Mean(nn.Module):
+        def forward(self, x, padding_mask=None, segments=None):
+            if mask == "padding_mask" and padding_mask is not None:
+                pairs = padding_mask[:, None] & torch.ones_like(padding_mask)[:, :, None]
+                return pairs.to(x.dtype) @ x
+            if padding_mask is not None:
+                x = x * padding_mask[..., None]
+            if segments is None:
+                return x.sum(1, keepdim=True).expand_as(x)
+            if mask == "segments":
+                return (segments[:, :, None] == segments[:, None]).to(x.dtype) @ x
+            sums = torch.zeros_like(x)
+            index = segments[..., None].expand_as(x)
+            return sums.scatter_add(1, index, x).gather(1, index)
+
+    trial = script.Trial(TrialEntry(lambda n: Mean(), whole))
+    assert trial.packs() and "padding" in trial.masks() and trial.grows_with(*trial.entry.lengths)
+    assert not trial.is_linear()
 
 
 def test_what_is_taken_and_does_nothing_is_found(script):
