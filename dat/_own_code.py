@@ -3,6 +3,7 @@
 Code is run because somebody named it, never because a configuration does: opening a stranger's run is safe.
 """
 
+import filecmp
 import hashlib
 import importlib
 import importlib.util
@@ -126,9 +127,12 @@ def file_of(name: str) -> Path:
 
 
 def here_or_in(folder: Path, name: str) -> str:
-    """The name of a class, in a copy of its file that a run's folder keeps if the file is not here."""
-    moved = FILE.fullmatch(name) is not None and not file_of(name).is_file()
-    return f"{folder / file_of(name).name}{name.rpartition('.py')[2]}" if moved else name
+    """The name of a class, in the copy of its file that a run's folder keeps if the same file is not here."""
+    if FILE.fullmatch(name) is None:
+        return name
+    here, copy = file_of(name), folder / file_of(name).name
+    same = here.is_file() and (not copy.is_file() or filecmp.cmp(here, copy, shallow=False))
+    return name if same else f"{copy}{name.rpartition('.py')[2]}"
 
 
 def module_of(file: Path) -> ModuleType:

@@ -74,6 +74,8 @@ def read_corpus(session: Explored, name: str) -> list[CorpusText]:
         OSError, ValueError: naming what cannot be read, is empty, or cannot be predicted.
     """
     root = Path(os.path.expanduser(name))
+    if not root.exists() and set(name) & set("*?["):
+        raise ValueError(f"corpus: expected a file or a folder, which stands for all in it, got the pattern {name}")
     found: list[CorpusText] = []
     if isinstance(session, ImageSession):
         for path in sorted(path for path in root.rglob("*") if path.suffix.lower() in SUFFIXES):

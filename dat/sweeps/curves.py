@@ -34,6 +34,8 @@ LOOKS: tuple[dict[str, Any], ...] = (
 """Lines of the curves of sources, in their order."""
 CROSS = {"marker": "x", "markersize": 7}
 LINE = {"marker": "o", "markersize": 3.5}
+POINT = {"marker": "o", "markersize": 7, "markeredgecolor": "white"}
+"""A single point, over a published one that may lie there."""
 
 
 def curve_points(
@@ -91,7 +93,8 @@ def draw_panel(
     for curve, points in found.items():
         if points:
             n, mean, low, high = zip(*points, strict=True)
-            axis.plot(n, mean, color=colours[curve], zorder=3, **{**LINE, **table.looks.get(curve, {})})
+            look = {**(POINT if len(n) == 1 else LINE), **table.looks.get(curve, {})}
+            axis.plot(n, mean, color=colours[curve], zorder=3, **look)
             if not compares:
                 axis.fill_between(n, low, high, color=colours[curve], alpha=0.18, linewidth=0)
                 if len(n) == 1:  # a band that has no width

@@ -39,7 +39,7 @@ def test_it_is_trained_resumed_and_opened(capsys, monkeypatch):
     monkeypatch.setattr(_own_code, "_given", [])
     Path("mine.py").write_text("open('ran', 'w')")
     assert main([*hint.split()[1:4], "runs/run"]) == 2
-    message = "mine.py:NextLatent is run only if you name it (read it first): --code mine.py:NextLatent"
+    message = "mine.py:NextLatent is run only if you name it (read it first): --code runs/run/mine.py:NextLatent"
     assert f"loop.objective: {message}" in capsys.readouterr().err
     Path("mine.py").unlink()
     assert main(["train", "language", "--config=runs/run/config.yaml", "--output.name=other"]) == 2

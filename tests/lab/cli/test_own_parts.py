@@ -56,10 +56,12 @@ def test_heads_train_and_are_run_only_on_the_users_word(capsys, monkeypatch):
     hint = "dat train language --resume runs/run --code mine.py:Averaging"
     assert hint in capsys.readouterr().err
     assert Path("runs/run/mine.py").read_bytes() == EXAMPLES.read_bytes()
-    Path("mine.py").write_text("open('ran', 'w')")
     strange(monkeypatch)
     resume = ["train", "language", "--resume", "runs/run"]
-    message = "model.heads: mine.py:Averaging is run only if you name it (read it first): --code mine.py:Averaging"
+    message = "model.heads: mine.py:Averaging is run only if you name it (read it first): --code"
+    assert f"{message} mine.py:Averaging" in refused(capsys, *resume)
+    Path("mine.py").write_text("open('ran', 'w')")
+    message += " runs/run/mine.py:Averaging"
     for command in (resume, ["evaluate", "runs/run"], ["info", "runs/run"], ["generate", "runs/run", "3 times"]):
         assert message in refused(capsys, *command)
     Path("mine.py").unlink()

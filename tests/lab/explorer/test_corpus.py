@@ -203,6 +203,8 @@ def test_a_corpus_that_cannot_be_read(session, tmp_path, files, message):
         (tmp_path / "texts" / name).write_bytes(data)
     with pytest.raises((OSError, ValueError), match=message):
         read_corpus(session, str(tmp_path / "texts"))
+    with pytest.raises(ValueError, match=r"corpus: expected a file or a folder, .* got the pattern .*\*\.txt"):
+        read_corpus(session, str(tmp_path / "texts" / "*.txt"))
     picture = ImageSession(vision(), "x")
     with pytest.raises(FileNotFoundError, match="corpus: expected a folder with pictures, got none in"):
         read_corpus(picture, str(tmp_path / "texts"))

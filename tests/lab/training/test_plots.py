@@ -143,7 +143,9 @@ def test_the_legend_of_a_single_size_shows_what_is_drawn(tmp_path, drawn):
     legend = figure.legends[0]
     published = legend.get_lines()[labels_of(legend.get_texts()).index("published: mean,\nbar = range of trials")]
     assert (published.get_marker(), published.get_linestyle()) == ("x", "None")
-    assert sum(line.get_marker() == "x" for line in axis.lines) == 2
+    own, beside = ([line for line in axis.lines if line.get_marker() == marker] for marker in "ox")
+    assert len(own) == len(beside) == 2 and own[0].zorder > beside[0].zorder
+    assert own[0].get_markeredgecolor() == "white" and own[0].get_markersize() >= beside[0].get_markersize()
     bars = [c for c in axis.collections if type(c).__name__ == "LineCollection"]
     assert len(bars) == 2 and labels_of(axis.get_xticklabels()) == ["250"]
     assert "bar = 95 % t-interval" in measured_in_words(replace(table, published=None), rows, ["test"])
