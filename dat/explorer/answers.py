@@ -35,7 +35,10 @@ def answers_of(session: Explored) -> Mapping[str, Answer]:
         found = {**found, "/ablate": Answer(lambda request: ablations(session, request), most)}
     if session.corpus is not None:
         found = {**found, "/fires": Answer(lambda asked: session.fires(asked.get("layer"), asked.get("relation")))}
-    return found if session.checkpoint is None else {**found, "/model": Answer(lambda _: model_facts(session))}
+    if session.checkpoint is not None:
+        found = {**found, "/model": Answer(lambda _: model_facts(session))}
+    others = {} if session.beside is None else answers_of(session.beside)
+    return {**found, **{f"/beside{path}": answer for path, answer in others.items()}}
 
 
 def offers_of(session: Explored) -> Json:

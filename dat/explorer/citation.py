@@ -40,7 +40,7 @@ class Commands(NamedTuple):
 def commands_of(options: Any) -> Commands:
     """The commands of the options of ``dat explore`` on which it depends what a view shows."""
     given = []
-    for name in ("example", "layers", "dictionary", "tokenizer", "experiment", "bits", "corpus"):
+    for name in ("example", "layers", "dictionary", "tokenizer", "experiment", "bits", "corpus", "beside"):
         if (value := getattr(options, name)) is not None:
             given += [f"--{name}", str(value)]
     here = ["dat", "explore", *([] if options.checkpoint is None else [options.checkpoint]), *given]

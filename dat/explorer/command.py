@@ -27,7 +27,7 @@ from .example import DEFAULT, EXAMPLES, ExampleModel
 from .exporting import Exporter
 from .figures import ending_of
 from .images import DIGITS, GAMES, ImageSession
-from .opening import Explored, open_session
+from .opening import Explored, open_session, with_beside
 from .packing import BITS
 from .server import ExplorerServer
 from .session import Session
@@ -60,6 +60,7 @@ def _parser_of(prog: str) -> Any:
     samples = f'"game TASK" ({", ".join(GAMES)}), "digit 0" to "digit {DIGITS - 1}"'
     add("--image", type=str, help=f"First image to show, of an image classifier: a file, or a sample: {samples}.")
     add("--layers", type=str, help='Layers to show, such as "0,5" or "decoder"; by default all.')
+    add("--beside", type=str, metavar="CHECKPOINT", help="A second model of texts, shown beside for the same text.")
     add("--dictionary", type=str, metavar="PATH", help="Dictionary of relations to show: a file, or its folder.")
     about = (
         "Measure What matters over a corpus first, and show that: a folder with a text in each file, a file with one "
@@ -96,7 +97,7 @@ def run_explorer(prog: str, arguments: Sequence[str]) -> int:
     if options.corpus is not None and not options.view:
         view = View(page="effects", corpus=1)
     use_native(session.model)
-    view.check_weights(session.facts.get("weights"))
+    view.check_weights(session.facts.get("weights"), session.beside and session.beside.facts.get("weights"))
     if text is None and options.image is None and (view.text or view.own):
         if view.own:
             raise ValueError("view: it is of an image from a file; give the file with --image")
@@ -276,6 +277,9 @@ def session_of(options: Any) -> Explored:
         session = example.open(**about)
     else:
         session = open_session(options.checkpoint, **about)
+    if options.beside is not None:
+        session = with_beside(session, open_session(options.beside, **about))
+        use_native(session.beside.model)
     if options.dictionary is None:
         return session
     if not isinstance(session, Session):

@@ -56,7 +56,9 @@ class Exporter:
             raise ValueError(f"view: the page {page} is of language models, and this is none")
         if page == "effects" and not isinstance(self.session, ABLATED):
             raise ValueError("view: this model predicts nothing, so that nothing can be taken away")
-        if page == "effects" and self.view.corpus and self.session.corpus is None:
+        if self.view.model and self.session.beside is None:
+            raise ValueError("view: it is of two models; give the second with --beside")
+        if page == "effects" and self.view.corpus and self.shown.corpus is None:
             raise ValueError("view: these effects are over a corpus; give it with --corpus")
         if page == "patching" and not self.view.other:
             raise ValueError("view: the page patching needs a second text, as in page=patching&other=TEXT")
@@ -84,11 +86,12 @@ class Exporter:
     @property
     def page(self) -> Page:
         """The page, with the answers that the view shows."""
-        kept = self.session.kept | ({} if self._answer is None else {self._answer[0]: self._answer[1]})
+        answers = {} if self._answer is None else {self._answer[0]: self._answer[1]}
         if self.view.page == "card":
-            kept["fires"] = {
-                key: self.session.fires(one["layer"], one["relation"]) for key, one in kept["cards"].items()
+            answers["fires"] = {
+                key: self.shown.fires(one["layer"], one["relation"]) for key, one in answers["cards"].items()
             }
+        kept = self.session.kept | (answers if self.shown is self.session else {"beside": answers})
         recording = self.session.packed(self.source, [self.view.layer])
         return page_html(recording, kept=kept, view=self.view.fragment, command=self.command, caption=self.caption)
 
@@ -97,6 +100,8 @@ class Exporter:
         """The view as numbers and figure."""
         page = self.view.page
         if page in ("relations", "attention"):
+            if self.view.model == 2:
+                return figures.seen_pairs(self.session.beside.record(self.source), self.view, self._recording)
             return figures.seen_pairs(self._recording, self.view)
         if page == "symbols":
             return figures.seen_symbols(self._recording, self.view)
@@ -118,6 +123,11 @@ class Exporter:
             return figures.seen_steps(found, rows, chosen.title)
         return _SEEN[page](found)
 
+    @property
+    def shown(self) -> Explored:
+        """The session of the model that the view is of: that beside, if it is."""
+        return self.session.beside if self.view.model == 1 else self.session
+
     @cached_property
     def _image(self) -> tuple[Recording, Shown]:
         assert isinstance(self.session, ImageSession)
@@ -125,12 +135,12 @@ class Exporter:
 
     @cached_property
     def _recording(self) -> Recording:
-        return self._image[0] if isinstance(self.session, ImageSession) else self.session.record(self.source)
+        return self._image[0] if isinstance(self.shown, ImageSession) else self.shown.record(self.source)
 
     @cached_property
     def _answer(self) -> tuple[str, Json] | None:
         """Name and content of the answer that the page of the view asks its server for; None where it asks nothing."""
-        session, view = self.session, self.view
+        session, view = self.shown, self.view
         if view.page == "model":
             return "model", model_facts(session)
         if view.page == "card":
@@ -164,6 +174,8 @@ class Exporter:
 
     @property
     def _switches(self) -> Json:
+        if self.view.off == "beside":
+            return {"beside": 1, **self._at()}
         found = [switch_of(code, self._recording)._asdict() for code in self.view.off.split("_") if code]
         return {"switches": found, **self._change, **self._at()}
 

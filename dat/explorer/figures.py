@@ -101,11 +101,16 @@ def pair_map(heads: RecordedHeads, view: View, *, relational: bool) -> tuple[str
     return f"{title}, contribution through all heads", values.abs() * squared.clamp_min(0).sqrt()
 
 
-def seen_pairs(recording: Recording, view: View) -> Seen:
-    """A map of relations, or of attention."""
+def seen_pairs(recording: Recording, view: View, first: Recording | None = None) -> Seen:
+    """A map of relations, or of attention; less the same map of a ``first`` recording, if there is one."""
     relational = view.page == "relations"
     heads = heads_of(recording, view, relational=relational)
     title, values = pair_map(heads, view, relational=relational)
+    if first is not None:
+        name, less = pair_map(heads_of(first, view, relational=relational), view, relational=relational)
+        if title != name:
+            raise ValueError(f"view: expected a map of both models, got {title} and {name}")
+        title, values = f"B − A, {title}", values - less
     receivers, senders = recording.sequences[heads.receivers], recording.sequences[heads.senders]
     visible = heads.visible.rows(0, len(receivers))
     count = int(visible.sum())

@@ -6,6 +6,7 @@ import io
 import sys
 import tempfile
 import webbrowser
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +24,16 @@ from .exporting import Exporter
 from .factors import ScoreFactors, Visible
 from .html import Page, page_html
 from .images import ImageClassifier, ImageSession
-from .opening import facts_of
+from .opening import facts_of, vocabulary_of, with_beside
 from .packing import pack
 from .recording import RecordedHeads, Recording, record
 from .session import DEFAULT_TEXT, Session, TextEncoder, TextSession
 from .view_state import View
 
 
-def explore(model: nn.Module, text_or_image: Any = None, tokenizer: Any = None, *, view: str = "") -> Page:
+def explore(
+    model: nn.Module, text_or_image: Any = None, tokenizer: Any = None, *, view: str = "", beside: Any = None
+) -> Page:
     """Open the explorer on a model in memory: in a notebook below the cell, elsewhere in a browser.
 
     The page is one file without a server or a network, so that it also stays in an exported notebook.
@@ -43,19 +46,20 @@ def explore(model: nn.Module, text_or_image: Any = None, tokenizer: Any = None, 
         tokenizer: of texts: one of this library, its folder, or one of transformers; by default bytes, if the model
             has their vocabulary.
         view: what is shown at first, as ``dat explore --view`` takes it, such as ``"page=attention&layer=1"``.
+        beside: a second model of texts of this library, with the same tokenizer, to compare with.
 
     Returns:
         The page. A notebook shows it if it is what a cell ends with; ``page.save("FILE.html")`` writes it.
 
     Raises:
         TypeError: if it is no model that the explorer knows.
-        ValueError: if the text, the image, the tokenizer or the view does not fit the model.
+        ValueError: if the text, the image, the tokenizer or the view does not fit the model, or one of the two.
 
     >>> lm = TransformerLM(vocab_size=257, d_model=32, n_layers=1, n_heads=2, max_block_size=32)
     >>> explore(lm, "a cat").save("cat.html")
     """
-    with evaluating(model):
-        page = _page_of(model, text_or_image, tokenizer, view)
+    with evaluating(model), nullcontext() if beside is None else evaluating(beside):
+        page = _page_of(model, text_or_image, tokenizer, view, beside)
     if not _in_notebook():
         folder = Path(tempfile.mkdtemp(prefix="dat-explore-"))
         page.save(folder / "index.html")
@@ -64,8 +68,11 @@ def explore(model: nn.Module, text_or_image: Any = None, tokenizer: Any = None, 
     return page
 
 
-def _page_of(model: Any, source: Any, tokenizer: Any, asked: str) -> Page:
+def _page_of(model: Any, source: Any, tokenizer: Any, asked: str, beside: Any) -> Page:
     title, view = type(model).__name__, View.of(asked)
+    if beside is not None and not all(isinstance(one, LanguageModel | TextEncoder) for one in (model, beside)):
+        names = f"{title} and {type(beside).__name__}"
+        raise TypeError(f"beside: expected two models of texts of this library, got {names}")
     if isinstance(model, ImageClassifier):
         view = view if asked else View.of("page=vision")
         if tokenizer is not None:
@@ -79,9 +86,9 @@ def _page_of(model: Any, source: Any, tokenizer: Any, asked: str) -> Page:
     if source is not None and not isinstance(source, str):
         raise TypeError(f"text_or_image: expected a text for a {title}, got {type(source).__name__}")
     if isinstance(model, LanguageModel | TextEncoder):
-        kind = Session if isinstance(model, LanguageModel) else TextSession
-        vocabulary: Any = getattr(model, "encoder", model).vocab_size
-        text_session = kind(model, _tokenizer_of(tokenizer, vocabulary), title, facts=facts_of(model))
+        text_session = _text_session(model, tokenizer)
+        if beside is not None:
+            text_session = with_beside(text_session, _text_session(beside, tokenizer))
         source = text_session.default if source is None else source
         text_session.check(source)
         return Exporter(text_session, source, view).page
@@ -94,6 +101,11 @@ def _page_of(model: Any, source: Any, tokenizer: Any, asked: str) -> Page:
     if not (asked or any(heads.relations for heads in found.heads)):
         view = View.of("page=attention")
     return page_html({**pack(found).json, "source": text}, view=view.fragment)
+
+
+def _text_session(model: Any, tokenizer: Any) -> TextSession:
+    kind = Session if isinstance(model, LanguageModel) else TextSession
+    return kind(model, _tokenizer_of(tokenizer, vocabulary_of(model)), type(model).__name__, facts=facts_of(model))
 
 
 def _foreign(model: Any, text: str, tokenizer: Tokenizer) -> Recording:

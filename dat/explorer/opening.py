@@ -1,9 +1,12 @@
 """Opening a checkpoint as a session: of texts, of images, or of questions."""
 
 from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
 
 from torch import nn
 
+from dual_attention.generation.tokenizer import fingerprint
 from dual_attention.language_models import LanguageModel
 from dual_attention.model_analysis.dictionaries import weights_digest
 from dual_attention.model_analysis.sites import LayerChoice, choose_sites, find_sites
@@ -67,6 +70,32 @@ def open_session(
     elif names := getattr(model, "class_names", ()):  # of a folder of pictures
         about["names"] = names
     return ImageSession(model, title, **about, mean=mean, std=std, digits=digits)
+
+
+def with_beside(session: Explored, other: Explored) -> TextSession:
+    """The session with another beside it, which its pages show for the same text.
+
+    Raises:
+        ValueError: if one is not of texts, only one predicts the next token, or tokenizers or vocabularies differ.
+    """
+    for one in (session, other):
+        if not isinstance(one, TextSession):
+            raise ValueError(f"beside: expected two models of texts, got {one.title}, a {type(one.model).__name__}")
+    assert isinstance(session, TextSession) and isinstance(other, TextSession)
+    if isinstance(session, Session) != isinstance(other, Session):
+        names = " and ".join(f"{one.title}, a {type(one.model).__name__}" for one in (session, other))
+        raise ValueError(f"beside: expected two language models, or none, got {names}")
+    if fingerprint(session.tokenizer) != fingerprint(other.tokenizer):
+        raise ValueError(f"beside: expected the tokenizer of {session.title}, got another one of {other.title}")
+    ours, theirs = (vocabulary_of(one.model) for one in (session, other))
+    if ours != theirs:
+        raise ValueError(f"beside: expected the vocabulary of {session.title}, {ours:,} tokens, got {theirs:,}")
+    return replace(session, beside=other)
+
+
+def vocabulary_of(model: Any) -> int:
+    """Size of a model's vocabulary."""
+    return getattr(model, "encoder", model).vocab_size
 
 
 def opened(name: str) -> Checkpoint:

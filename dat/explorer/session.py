@@ -4,7 +4,7 @@ import copy
 import threading
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -43,6 +43,7 @@ class ModelSession:
         layers: those that are recorded; by default all.
         checkpoint: what was opened.
         corpus: effects over a corpus, as of :attr:`~.corpus.CorpusRun.json`.
+        beside: session of a second model, of which pages show the same text; see :func:`~.opening.with_beside`.
     """
 
     model: Any
@@ -50,6 +51,7 @@ class ModelSession:
     layers: LayerChoice = None
     checkpoint: Checkpoint | None = None
     corpus: Json | None = field(default=None, repr=False)
+    beside: Any = field(default=None, repr=False)
     _lock: Any = field(default_factory=threading.Lock, repr=False, compare=False)
 
     @property
@@ -89,8 +91,8 @@ class TextSession(ModelSession):
     @property
     def default(self) -> str:
         """Text to show first, if nothing else is asked for: as much of one as the model reads."""
-        words = DEFAULT_TEXT.split(" ")
-        while len(words) > 1 and len(self.tokenizer.encode(" ".join(words))) > self.context:
+        words, most = DEFAULT_TEXT.split(" "), min(self.context, (self.beside or self).context)
+        while len(words) > 1 and len(self.tokenizer.encode(" ".join(words))) > most:
             words.pop()
         return " ".join(words)
 
@@ -111,17 +113,19 @@ class TextSession(ModelSession):
         """The tokens of a text.
 
         Raises:
-            ValueError: if it has none, or more than the model reads at a time, or is not Unicode.
+            ValueError: if it has none, or more than a model reads at a time, or is not Unicode.
         """
         if not text:
             raise ValueError("text: expected at least one character, got an empty text")
         tokens = self.tokenizer.encode(text)
         if not tokens:
             raise ValueError("text: expected one of which the tokenizer knows something, got none of its characters")
-        if len(tokens) > self.context:
-            raise ValueError(
-                f"text: {len(tokens):,} tokens, but the model reads at most {self.context:,} at a time; shorten it"
-            )
+        for reader in (self, self.beside or self):
+            if len(tokens) > reader.context:
+                who = f"the model {reader.title}" if self.beside else "the model"
+                raise ValueError(
+                    f"text: {len(tokens):,} tokens, but {who} reads at most {reader.context:,} at a time; shorten it"
+                )
         return tokens
 
     def record(self, text: str) -> Recording:
@@ -138,13 +142,17 @@ class TextSession(ModelSession):
             return record(model, lambda: model(x), {"tokens": labels}, **about)
 
     def packed(self, text: str, layers: Collection[str] = ()) -> Json:
-        """The recording of a text as JSON; errors as :meth:`tokens`.
+        """The recording of a text as JSON, with that of the model beside, if there is one; errors as :meth:`tokens`.
 
         Args:
             layers: of a large recording, of more than :data:`~.packing.WHOLE`, those whose maps are in it, by name or
                 as addresses have them, the first if there are none of these; without, a page asks :meth:`maps` for
                 each. All if layers were chosen for the session.
         """
+        if self.beside is not None:
+            self.check(text)
+            alone = replace(self, beside=None)
+            return {**alone.packed(text, layers), "beside": self.beside.packed(text, layers)}
         found = self._packed(text)
         if found.size <= packing.WHOLE:
             return {**found.json, "source": text}

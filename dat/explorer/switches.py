@@ -134,12 +134,13 @@ def switch_effects(session: Session, request: Mapping[str, Any]) -> Json:
 
     Args:
         request: ``text``; ``switches``, see :func:`switches_of`; ``change``, one of :data:`CHANGES`; ``factor`` of a
-            scaling; and ``place`` of the token after which predictions are compared, by default the last.
+            scaling; and ``place`` of the token after which predictions are compared, by default the last. With
+            ``beside``, the model beside takes the place of the switched one, and there are no controls.
 
     Returns:
-        ``switched``: the switches and their change in words; ``tokens``: labels; ``place``; ``losses`` of each token
-        but the first, as lists ``before``, ``after`` and ``control``, the mean of the controls; ``loss``, the means of
-        those, with ``controls``, that of each control;
+        ``switched``: the switches and their change in words, or the model beside; ``tokens``: labels; ``place``;
+        ``losses`` of each token but the first, as lists ``before``, ``after`` and ``control``, the mean of the
+        controls; ``loss``, the means of those, with ``controls``, that of each control;
         ``divergence`` of ``after`` and of ``controls`` from before, means over places; ``next``: tokens with their
         probabilities before, after, and with the controls.
 
@@ -147,22 +148,29 @@ def switch_effects(session: Session, request: Mapping[str, Any]) -> Json:
         ValueError: for a text that the model cannot read, and what is wrong with a switch.
     """
     ids = session.tokens(text_of(request))
-    switches = switches_of(request.get("switches"))
+    other = session.beside if request.get("beside") else None
+    switches = [] if other else switches_of(request.get("switches"))
     change, factor = requested_change(request)
     interventions = interventions_of(switches, change, factor)
     place = integer_of(request, "place", 0, len(ids) - 1, len(ids) - 1)
     tokens = session.tensor(ids)
     with session.reserved() as model:
-        before, after = predicted(model, tokens), predicted(model, tokens, interventions)
-        controls = [predicted(model, tokens, control) for control in controls_of(interventions)]
+        before = predicted(model, tokens)
+        controls = [predicted(model, tokens, control) for control in controls_of(interventions) if not other]
+        after = before if other else predicted(model, tokens, interventions)
+    if other:
+        with other.reserved() as model:
+            after = predicted(model, other.tensor(ids))
     return {
-        "switched": switches_in_words(switches, change, factor),
+        "switched": other.title if other else switches_in_words(switches, change, factor),
         "tokens": token_labels(session.tokenizer, ids),
         "place": place,
         "losses": {
             "before": before.losses.tolist(),
             "after": after.losses.tolist(),
-            "control": torch.stack([one.losses for one in controls]).mean(0).tolist(),
+            "control": torch.stack([one.losses for one in controls]).mean(0).tolist()
+            if controls
+            else [None] * len(before.losses),
         },
         "loss": {
             "before": _mean(before.losses),
@@ -187,7 +195,7 @@ def _next_tokens(
     """The likeliest tokens after a place, before or after the change, the likeliest before it first."""
     known = session.tokenizer.vocab_size
     p, q = (one.log_probs[place, :known].exp() for one in (before, after))
-    control = torch.stack([one.log_probs[place, :known].exp() for one in controls])
+    control = torch.stack([one.log_probs[place, :known].exp() for one in controls or [before]])
     chosen = torch.maximum(p, q).topk(min(SHOWN, known)).indices
     chosen = chosen[p[chosen].argsort(descending=True, stable=True)].tolist()
     return [
@@ -195,7 +203,7 @@ def _next_tokens(
             "token": token_labels(session.tokenizer, [token])[0],
             "before": float(p[token]),
             "after": float(q[token]),
-            "control": float(control[:, token].mean()),
+            "control": float(control[:, token].mean()) if controls else None,
             "controls": [float(control[:, token].min()), float(control[:, token].max())],
         }
         for token in chosen

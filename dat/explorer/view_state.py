@@ -63,6 +63,8 @@ class View:
         text: what the model read: a text, or the sample of an image; empty for whatever is shown.
         weights: digest of the model, see :func:`~dual_attention.model_analysis.dictionaries.weights_digest`; empty for
             any.
+        model: of two models, 1 for the second, and 2 for its maps less those of the first.
+        beside: digest of the second model.
         own: 1 if what was seen is an image from a file, which no address holds.
         rest: what only a browser shows: colours, size, what is pinned.
     """
@@ -101,6 +103,8 @@ class View:
     end: str = _INITIAL["end"]
     text: str = _INITIAL["text"]
     weights: str = _INITIAL["weights"]
+    model: int = _INITIAL["model"]
+    beside: str = _INITIAL["beside"]
     own: int = _INITIAL["own"]
     rest: tuple[tuple[str, str], ...] = ()
 
@@ -147,10 +151,13 @@ class View:
             own["text"] = packed_text(self.text)
         return urlencode({**own, **dict(self.rest)})
 
-    def check_weights(self, digest: str | None) -> None:
-        """Raise ``ValueError`` if this is the view of a model with other weights than those of a digest."""
+    def check_weights(self, digest: str | None, beside: str | None = None) -> None:
+        """Raise ``ValueError`` if this is the view of a model, or of two, with other weights than those of digests."""
         if digest and self.weights not in ("", digest):
             raise ValueError(f"view: it is of a model with weights {self.weights}, but this one has {digest}")
+        if self.beside not in ("", beside):
+            has = f"but that one has {beside}" if beside else "which --beside opens"
+            raise ValueError(f"view: beside, it shows a model with weights {self.beside}, {has}")
 
 
 def packed_text(text: str) -> str:

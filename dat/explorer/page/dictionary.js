@@ -59,10 +59,10 @@ export class DictionaryPage extends RelationPage {
   }
 
   async ask() {
-    const { explorer } = this;
+    const { explorer } = this, { kept } = explorer;
     this.asked = true;
     try {
-      explorer.kept.dictionary = (await explorer.server.ask("dictionary", {})).dictionary;
+      kept.dictionary = (await explorer.server.ask("dictionary", {})).dictionary;
       if (explorer.page === "dictionary") this.show();
     } catch (error) {
       explorer.complain(error.message);
@@ -71,7 +71,7 @@ export class DictionaryPage extends RelationPage {
 
   show() {
     const { state, server } = this.explorer, { found } = this, busy = Boolean(this.running);
-    if (!found && server && server.paths.includes("dictionary") && !this.asked) this.ask();
+    if (!found && server && server.has("dictionary") && !this.asked) this.ask();
     else if (!found && server && state.dictionary && !busy) this.makeOfText();
     for (const id of ["make-dictionary", "corpus"]) get(id).disabled = !server || busy;
     get("dictionary-tools").hidden = !server;

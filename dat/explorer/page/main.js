@@ -10,11 +10,12 @@ import { Heads } from "./maps.js";
 import { ModelPage } from "./model.js";
 import { PairPage } from "./pairs.js";
 import { PatchingPage } from "./patching.js";
+import { AnswerPage } from "./places.js";
 import { listenForTexts, markPrompt, Server } from "./server.js";
 import { fragmentOf, nextOf, packedText, stateOf, unpackedText } from "./state.js";
 import { SwitchPage } from "./switches.js";
 import { SymbolPage } from "./symbols.js";
-import { all, get } from "./tables.js";
+import { all, fillOptions, get } from "./tables.js";
 import { Tour } from "./tour.js";
 import { listenForImages, VisionPage } from "./vision.js";
 import { WritesPage } from "./writes.js";
@@ -24,7 +25,7 @@ import { WritesPage } from "./writes.js";
 /**
  * @typedef {{
  *   title: string, facts: Record<string, string>, sequences: Record<string, string[]>, heads: Heads[],
- *   reads: string, source?: string | null, image?: any, large?: boolean,
+ *   reads: string, source?: string | null, image?: any, large?: boolean, beside?: Recording,
  * }} Recording
  */
 
@@ -44,12 +45,14 @@ function keepToken(token) {
 export class Explorer {
   /** @type {Recording} */
   recording;
+  /** @type {Recording[]} */
+  recordings = []; // of the model, and of one beside it
 
   constructor(data) {
     this.server = data.server ? new Server(data.server) : null;
     if (this.server) keepToken(this.server.token);
     this.citation = data.citation;
-    this.kept = data.kept || {}; // answers that a file holds, by page
+    this.keeps = [data.kept || {}, (data.kept || {}).beside || {}]; // answers of each model that a file holds, by page
     this.state = stateOf(location.hash || data.state || "");
     const pairs = new PairPage(this);
     this.pages = {
@@ -64,11 +67,12 @@ export class Explorer {
 
   // Show what the address asks for: its text, if it is another one than that of the recording at hand, and its view.
   async follow(recording) {
-    const { weights, text, own } = this.state, { facts, source } = recording;
+    const { weights, text, own, beside } = this.state, { facts, source } = recording, second = recording.beside?.facts.weights;
     const turn = (this.turn = (this.turn || 0) + 1); // of answers, those to the last question count
     let found = recording;
     this.warning = weights && facts.weights && weights !== facts.weights
-      ? `This address is of a model with the weights ${weights}; those of this one are ${facts.weights}, and what you see differs.` : "";
+      ? `This address is of a model with the weights ${weights}; those of this one are ${facts.weights}, and what you see differs.`
+      : beside && beside !== second ? `This address is of two models, the second with the weights ${beside}; ${second ? `those of the second here are ${second}` : "dat explore --beside opens it"}.` : "";
     try {
       const wanted = text && await unpackedText(text);
       if (own && source !== null) throw new Error("This address is of an image from a file, which it does not hold; choose that file again.");
@@ -98,7 +102,16 @@ export class Explorer {
   // Let go of answers to another text.
   forget() {
     const ofModel = ["model", "dictionary", "notes", "corpus", "fires"]; // whatever the text
-    this.kept = Object.fromEntries(Object.entries(this.kept).filter(([name]) => ofModel.includes(name)));
+    for (const kept of this.keeps) for (const name of Object.keys(kept)) if (!ofModel.includes(name)) delete kept[name];
+  }
+
+  // Number of the recording that is seen.
+  get which() {
+    return this.state.model === 1 && this.recordings.length > 1 ? 1 : 0;
+  }
+
+  get kept() {
+    return this.keeps[this.which];
   }
 
   busy(is) {
@@ -111,29 +124,48 @@ export class Explorer {
     if (state !== this.state) return; // Back was pressed meanwhile
     this.packed = data;
     this.tabs = all("nav button");
-    this.recording = { ...data, heads: data.heads.map((packed, place) => new Heads(packed, place, data.large ? (name, numbers) => this.maps(data.source, place, name, numbers) : null)) };
-    if (data.large) { // what is read of it is kept, and no more
-      this.packed = { ...data, heads: null };
+    this.recordings = [data, ...(data.beside ? [data.beside] : [])].map((one, which) => ({
+      ...one, beside: one.beside && { ...one.beside, heads: null }, heads: one.heads.map((packed, place) => new Heads(packed, place, one.large ? (name, numbers) => this.maps(which, { text: data.source, heads: place, name, numbers }) : null)),
+    }));
+    this.recording = null;
+    this.large = this.recordings.some((one) => one.large);
+    if (this.large) { // what is read of it is kept, and no more
+      this.packed = { ...data, heads: null, beside: data.beside && { ...data.beside, heads: null } };
       get("data").textContent = "";
     }
-    for (const page of new Set(Object.values(this.pages))) page.load(this.recording);
-    get("title").textContent = data.title;
-    document.title = data.title;
-    get("facts").textContent = Object.entries(data.facts).filter(([name]) => name !== "formula").map(([name, value]) => `${name} ${value}`).join(" · ");
+    get("models").hidden = this.recordings.length < 2;
+    if (data.beside) fillOptions(get("shown-model"), [[0, `A: ${data.title}`], [1, `B: ${data.beside.title}`], [2, "B − A, of maps"]], 0);
+    this.turnTo(this.which);
     if (data.reads === "text" && this.server) {
       get("prompt").value = data.source;
       markPrompt(this);
     }
     if (data.reads === "image" && this.server) get("sample").value = data.source || "";
-    Object.assign(state, { text, weights: data.facts.weights || "", own: data.source === null ? 1 : 0 });
+    Object.assign(state, { text, weights: data.facts.weights || "", beside: data.beside?.facts.weights || "", own: data.source === null ? 1 : 0 });
     this.show();
     this.remember();
   }
 
+  // Pages are of one model at a time.
+  turnTo(which) {
+    const recording = this.recordings[which];
+    get("shown-model").value = `${this.recordings.length > 1 ? this.state.model : 0}`;
+    if (this.recording === recording) return;
+    this.recording = recording;
+    if (this.server) this.server.prefix = which ? "beside/" : "";
+    for (const page of new Set(Object.values(this.pages))) {
+      if (page instanceof AnswerPage && page.running) page.running.abort();
+      page.load(recording);
+    }
+    get("title").textContent = recording.title;
+    document.title = this.packed.title;
+    get("facts").textContent = Object.entries(recording.facts).filter(([name]) => name !== "formula").map(([name, value]) => `${name} ${value}`).join(" · ");
+  }
+
   // Maps of a large recording.
-  async maps(text, heads, name, numbers) {
+  async maps(which, asked) {
     try {
-      return (await this.server.ask("maps", { text, heads, name, numbers })).maps;
+      return (await this.server.ask("maps", asked, undefined, which ? "beside/" : "")).maps;
     } catch (error) {
       this.complain(error.message);
       throw error;
@@ -166,9 +198,9 @@ export class Explorer {
 
   // What a file of this page holds: of a large recording, the maps of the layers that are seen.
   async contents() {
-    const { source, large } = this.packed, pinned = this.state.pinned && stateOf(this.state.pinned).layer;
-    const recording = large ? (await this.server.ask("record", { text: source, layers: [this.state.layer, ...(pinned ? [pinned] : [])] })).recording : this.packed;
-    return { recording, server: null, kept: this.kept, state: this.view, citation: this.citation };
+    const { source } = this.packed, pinned = this.state.pinned && stateOf(this.state.pinned).layer;
+    const recording = this.large ? (await this.server.ask("record", { text: source, layers: [this.state.layer, ...(pinned ? [pinned] : [])] }, undefined, "")).recording : this.packed;
+    return { recording, server: null, kept: { ...this.keeps[0], beside: this.keeps[1] }, state: this.view, citation: this.citation };
   }
 
   // -- state ---------------------------------------------------------------------------------------------------------
@@ -213,6 +245,7 @@ export class Explorer {
   // -- what is seen --------------------------------------------------------------------------------------------------
 
   show() {
+    this.turnTo(this.which);
     const { page, theme, names } = this;
     document.documentElement.dataset.theme = theme;
     get("letters").checked = Boolean(this.state.letters);
@@ -269,6 +302,7 @@ export class Explorer {
       this.set({ page: names[(names.indexOf(this.page) + step + names.length) % names.length] });
       this.tabs.find((tab) => tab.dataset.page === this.page).focus();
     });
+    get("shown-model").addEventListener("change", () => this.set({ model: Number(get("shown-model").value) }));
     get("theme").addEventListener("click", () => this.set({ theme: nextOf(THEMES, this.state.theme) }));
     get("letters").addEventListener("change", () => this.set({ letters: Number(get("letters").checked) }));
     get("help-button").addEventListener("click", () => get("help").showModal());

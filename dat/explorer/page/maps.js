@@ -362,6 +362,81 @@ export class PairMap {
   }
 }
 
+// A map of the second model less the same map of the first; of pairs that both see.
+export class DifferenceMap extends PairMap {
+  /** @type {(map: PairMap, first: PairMap) => void} */
+  constructor(map, first) {
+    super(first.heads, map.relation, map.head, map.view);
+    this.first = first;
+    this.second = map;
+    this.diverging = true;
+    this.key += ":difference";
+  }
+
+  get needs() {
+    return [...this.first.needs, ...this.second.needs];
+  }
+
+  get ready() {
+    return this.first.ready && this.second.ready;
+  }
+
+  whenReady(then) {
+    this.first.whenReady(() => this.second.whenReady(then));
+  }
+
+  letGo() {
+    this.first.letGo();
+    this.second.letGo();
+  }
+
+  get largest() {
+    return this.heads.found.get(this.key)?.most ?? null;
+  }
+
+  get title() {
+    return `B − A, ${super.title}`;
+  }
+
+  // Most that the rounding of factors adds to a value; null where it is not known.
+  get rounding() {
+    const both = [this.first, this.second];
+    return this.view === "contribution" || both.some(({ largest }) => largest === null) ? null : both.reduce((sum, { heads, largest }) => sum + (heads.error * largest) / 255, 0);
+  }
+
+  visible(i, j) {
+    return this.first.visible(i, j) && this.second.visible(i, j);
+  }
+
+  fill(r0, r1, c0, c1, out) {
+    const less = new Float32Array((r1 - r0) * (c1 - c0));
+    this.first.fill(r0, r1, c0, c1, less);
+    this.second.fill(r0, r1, c0, c1, out);
+    for (let place = 0; place < less.length; place++) out[place] -= less[place];
+  }
+}
+
+// The same map of another recording of the text, if that has it.
+/** @type {(map: PairMap, heads: Heads[]) => PairMap | null} */
+export function sameMap({ heads: { title }, relation, head, view }, heads) {
+  const own = heads.find((one) => one.title === title), factors = own && (relation === null ? own.weights : own.relations);
+  if (!factors || !factors.here || (relation ?? head) >= factors.maps) return null;
+  const found = new PairMap(own, relation, head, view);
+  return found.view === view && found.head === head ? found : null;
+}
+
+// What one model has and the other does not, in words.
+/** @type {(heads: Heads[], others: Heads[]) => string[]} */
+export function onlyIn(heads, others) {
+  return heads.flatMap((one) => {
+    const other = others.find(({ title }) => title === one.title);
+    return ["weights", "relations"].flatMap((name) => {
+      const count = one[name]?.maps || 0, have = other?.[name]?.maps || 0, left = count - have;
+      return left > 0 ? `${one.title} ${{ weights: "head", relations: "relation" }[name]}${left > 1 ? `s ${have} to` : ""} ${count - 1}` : [];
+    });
+  });
+}
+
 // The strongest value of each field of a grid of rows × columns over a block of a map; hidden fields are not numbers.
 /** @type {(map: PairMap, r0: number, r1: number, c0: number, c1: number, rows: number, columns: number) => Float32Array} */
 export function pooled(map, r0, r1, c0, c1, rows, columns) {

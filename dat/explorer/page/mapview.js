@@ -61,8 +61,8 @@ export class MapView {
     this.listen();
   }
 
-  /** @type {(map: PairMap, labels: Labels, look: Look, frame: MapView["frame"], chosen: Pair) => void} */
-  show(map, labels, look, frame, chosen) {
+  /** @type {(map: PairMap, labels: Labels, look: Look, frame: MapView["frame"], chosen: Pair, model?: string) => void} */
+  show(map, labels, look, frame, chosen, model = "") {
     const colours = JSON.stringify([look, map.most]);
     if (!this.map || this.map.key !== map.key || this.map.heads !== map.heads || this.labels !== labels) {
       this.tiles.clear();
@@ -72,10 +72,10 @@ export class MapView {
     }
     Object.assign(this, { map, labels, look, frame, chosen, colours });
     this.canvas.style.touchAction = frame.cell === null ? "auto" : "none"; // a map that fits leaves swipes to the page
-    this.caption.textContent = map.title;
+    const title = (this.caption.textContent = `${model && `${model}: `}${map.title}`);
     const pair = chosen.i === null ? "" : ` Chosen: receiver ${chosen.i}, sender ${chosen.j}.`;
     const seen = `${map.n} receivers, from top to bottom, and ${map.m} senders, from left to right.`;
-    this.canvas.setAttribute("aria-label", `${map.title}: ${seen}${pair} The table beside holds the largest values.`);
+    this.canvas.setAttribute("aria-label", `${title}: ${seen}${pair} The table beside holds the largest values.`);
     if (map.most !== null) {
       const pixel = this.pool > 1 ? ` Each pixel is the strongest of ${this.pool} × ${this.pool} pairs.` : "";
       fillScale(this.figure.querySelector(".scale"), map, look, `Hatched pairs are hidden from attention.${pixel}`);

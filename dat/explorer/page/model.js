@@ -35,17 +35,17 @@ export class ModelPage extends AnswerPage {
   }
 
   async ask() {
-    if (this.asking) return;
-    this.asking = true;
-    const { explorer } = this;
+    const { explorer } = this, { kept } = explorer;
+    if (this.asking === kept) return;
+    this.asking = kept;
     try {
-      explorer.kept.model = await explorer.server.ask("model", {});
+      kept.model = await explorer.server.ask("model", {});
       if (explorer.page === "model") explorer.show();
     } catch (error) {
       get("model-busy").hidden = true;
       explorer.complain(error.message);
     } finally {
-      this.asking = false;
+      if (this.asking === kept) this.asking = null;
     }
   }
 

@@ -4,7 +4,7 @@ import { explained, withIndices } from "./explanations.js";
 import { pairDrawing, pairRows } from "./exports.js";
 import { Gallery } from "./gallery.js";
 import { Links } from "./links.js";
-import { headsOf, PairMap, VIEW_NAMES } from "./maps.js";
+import { DifferenceMap, headsOf, onlyIn, PairMap, sameMap, VIEW_NAMES } from "./maps.js";
 import { MapView } from "./mapview.js";
 import { fragmentOf, INITIAL, nextOf, stateOf } from "./state.js";
 import { get, written } from "./tables.js";
@@ -34,6 +34,22 @@ export class PairPage {
     this.labels = new Map(); // one object for each pair of sequences, so that views know when nothing has changed
     this.galleryOf = null;
     this.begun = false;
+    const [a, b] = this.explorer.recordings.map(({ heads }) => heads), said = (name, parts) => (parts.length ? `Only in ${name}: ${parts.join(", ")}.` : "");
+    get("beside-note").hidden = !b;
+    if (b) get("beside-note").textContent = [said("A", onlyIn(a, b)), said("B", onlyIn(b, a))].filter(Boolean).join(" ") || "Both models have the same heads and relations.";
+  }
+
+  // The same map of the other model, if there is one.
+  /** @type {(map: PairMap) => PairMap | null} */
+  beside(map) {
+    const { recordings, which } = this.explorer, other = recordings[1 - which];
+    return other ? sameMap(map, other.heads) : null;
+  }
+
+  // A map of the model that is shown, or how far that of the second one differs.
+  differing(map) {
+    const second = map && this.state.model === 2 ? this.beside(map) : null;
+    return second ? new DifferenceMap(second, map) : map;
   }
 
   isPossible(name) {
@@ -76,7 +92,7 @@ export class PairPage {
     const heads = headsOf(this.candidates(page), state);
     if (!heads) return null;
     const relation = page === "relations" ? Math.min(state.relation || 0, heads.relations.maps - 1) : null;
-    return new PairMap(heads, relation, Math.max(0, state.head), state.view);
+    return this.differing(new PairMap(heads, relation, Math.max(0, state.head), state.view));
   }
 
   labelsOf(map) {
@@ -120,12 +136,12 @@ export class PairPage {
   // Thumbnails of all maps in the view that is chosen.
   showGallery() {
     const { name: page, look, map: { view, through, head } } = this;
-    const key = JSON.stringify([page, view, page === "relations" && through ? head : null]);
+    const key = JSON.stringify([page, view, page === "relations" && through ? head : null, this.state.model]);
     if (this.galleryOf !== key) {
       const choices = this.candidates(page).flatMap((heads) => {
         const count = page === "relations" ? heads.relations.maps : heads.count;
         return [...Array(count).keys()].map((number) => ({
-          number, map: new PairMap(heads, page === "relations" ? number : null, page === "relations" ? head : number, view),
+          number, map: this.differing(new PairMap(heads, page === "relations" ? number : null, page === "relations" ? head : number, view)),
         }));
       });
       this.gallery.show(choices, look);
@@ -168,7 +184,8 @@ export class PairPage {
     get("head-choice").hidden = map.view !== "attended" || map.heads.relationOfHead;
     if (select.options.length !== heads) select.replaceChildren(...[...Array(heads).keys()].map((head) => new Option(`${head}`)));
     select.value = map.head;
-    get("map-note").replaceChildren(...withIndices(explained(map, this.recording.facts.formula)));
+    const rounding = map instanceof DifferenceMap ? map.rounding : null, most = rounding === null ? "" : ` Rounding adds at most ${written(rounding)}.`;
+    get("map-note").replaceChildren(...withIndices(`${map instanceof DifferenceMap ? "B − A of " : ""}${explained(map, this.recording.facts.formula)}${most}`));
     get("scale").value = this.look.scale;
     get("contrast").value = state.contrast;
     get("pin").setAttribute("aria-pressed", String(state.pinned !== null));
@@ -180,23 +197,19 @@ export class PairPage {
     const frame = { cell: state.cell, x: state.x, y: state.y };
     map.measure(() => this.showSoon(), true);
     if (!map.ready) map.whenReady(() => this.showSoon());
-    this.view.show(map, labels, look, frame, chosen);
-    get("pinned-map").hidden = state.pinned === null;
-    if (state.pinned !== null) {
-      const pinned = stateOf(state.pinned), other = this.mapOf({ ...state, ...pinned }, pinned.page === "attention" ? "attention" : "relations");
-      const fits = other && other.n === map.n && other.m === map.m;
-      get("pinned-map").hidden = !fits;
-      if (fits) {
-        other.holdAs(this.pinnedMap);
-        other.measure(() => this.showSoon(), true);
-        if (!other.ready) other.whenReady(() => this.showSoon());
-        if (other.view === map.view) other.end = map.end;
-        this.pinnedView.show(other, this.labelsOf(other), this.lookOf(other), frame, chosen);
-      }
-      this.pinnedMap = fits ? other : null;
-    } else {
-      this.pinnedMap = null;
+    const { other, name } = this.second(), fits = other && other.n === map.n && other.m === map.m, differs = map instanceof DifferenceMap;
+    get("pinned-map").hidden = !fits;
+    if (fits) {
+      other.holdAs(this.pinnedMap);
+      other.measure(() => this.showSoon(), true);
+      if (!other.ready) other.whenReady(() => this.showSoon());
+      if (name && !differs && map.diverging === other.diverging && map.most !== null && other.largest !== null) map.end = Math.max(map.most, other.largest);
+      if (other.view === map.view && differs === other instanceof DifferenceMap) other.end = map.end;
+      this.pinnedView.show(other, this.labelsOf(other), this.lookOf(other), frame, chosen, name);
     }
+    this.pinnedMap = fits ? other : null;
+    this.pinnedName = fits ? name : "";
+    this.view.show(map, labels, look, frame, chosen, name && !differs ? "AB"[this.explorer.which] : "");
     if (!map.ready) {
       get("readout").textContent = "The map is on its way.";
       return;
@@ -208,13 +221,22 @@ export class PairPage {
     else this.linking = setTimeout(links, 40);
   }
 
+  // The map at the side: the one that is pinned, or else the same of the other model, with the name of that.
+  second() {
+    const { state, map } = this, pinned = state.pinned !== null && stateOf(state.pinned);
+    if (pinned) return { other: this.mapOf({ ...state, ...pinned }, pinned.page === "attention" ? "attention" : "relations"), name: "" };
+    if (this.explorer.recordings.length < 2) return { other: null, name: "" };
+    return map instanceof DifferenceMap ? { other: map.first, name: "A" } : { other: this.beside(map), name: "AB"[1 - this.explorer.which] };
+  }
+
   showReadout(labels) {
     const { map, chosen: { i, j } } = this;
     const parts = [];
     if (i !== null && j !== null) {
       const value = (one) => (!one.visible(i, j) ? "hidden" : one.ready ? written(one.value(i, j)) : "…");
       parts.push(`receiver ${i} ${labels.receivers[i]} ← sender ${j} ${labels.senders[j]}: ${value(map)}`);
-      if (this.pinnedMap) parts.push(`beside it ${value(this.pinnedMap)}`);
+      if (this.pinnedMap) parts.push(`${this.pinnedName || "beside it"} ${value(this.pinnedMap)}`);
+      else if (this.explorer.recordings.length > 1 && this.state.pinned === null) parts.push("the other model has no such map");
     }
     if (i !== null) {
       const { relations, symbols, all } = map.heads.messages, at = map.head * map.n + i;

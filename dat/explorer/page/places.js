@@ -22,7 +22,7 @@ export class AnswerPage {
 
   isPossible() {
     const { server, kept } = this.explorer;
-    return Boolean(kept[this.name] || (server && server.paths.includes(this.path)));
+    return Boolean(kept[this.name] || (server && server.has(this.path)));
   }
 
   // Take the parts of an answer as they come; a question takes the place of the one before.

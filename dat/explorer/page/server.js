@@ -8,6 +8,7 @@ const GONE = "The server does not answer; dat explore may have been stopped.";
 
 export class Server {
   token; paths; samples; command;
+  prefix = ""; // of the model that is asked
 
   constructor(own) {
     Object.assign(this, own); // token, and what else there is to choose from
@@ -28,19 +29,23 @@ export class Server {
     return answer;
   }
 
-  async ask(path, body, signal) {
-    return (await this.request(path, body, signal)).json();
+  has(path) {
+    return this.paths.includes(this.prefix + path);
+  }
+
+  async ask(path, body, signal, prefix = this.prefix) {
+    return (await this.request(prefix + path, body, signal)).json();
   }
 
   // The recording of a text, of a sample, or of an image's file.
   async record(reads, source) {
     const [path, body] = reads === "text" ? ["record", { text: source }] : source instanceof Blob ? ["image", source] : ["sample", { sample: source }];
-    return (await this.ask(path, body)).recording;
+    return (await this.ask(path, body, undefined, "")).recording;
   }
 
   // Answers that come one after the other.
   async *follow(path, body, signal) {
-    const answer = await this.request(path, body, signal), reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+    const answer = await this.request(this.prefix + path, body, signal), reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
     let kept = "";
     for (;;) {
       let found;

@@ -26,6 +26,9 @@ export function* switchesOf(heads) {
   }
 }
 
+const namesOf = ({ loss }) => (loss.controls.length ? ["as it is", "switched", "random direction"] : ["A", "B"]);
+const sharesOf = ({ before, after, control }) => [before, after, ...(control === null ? [] : [control])];
+
 export class SwitchPage extends PlacePage {
   /** @param {Explorer} explorer */
   constructor(explorer) {
@@ -44,6 +47,7 @@ export class SwitchPage extends PlacePage {
   load(recording) {
     super.load(recording);
     this.switches = new Map(recording.heads.flatMap((heads) => [...switchesOf(heads)]));
+    if (recording.beside) this.switches.set("beside", null); // the model beside, in place of this one
     this.listed = false;
   }
 
@@ -54,6 +58,8 @@ export class SwitchPage extends PlacePage {
 
   toggle(codes) {
     const off = new Set(this.off), were = codes.every((code) => off.has(code));
+    off.delete("beside");
+    if (codes[0] === "beside") off.clear();
     for (const code of codes) off[were ? "delete" : "add"](code);
     this.explorer.set({ off: [...off].join("_") });
   }
@@ -71,9 +77,9 @@ export class SwitchPage extends PlacePage {
     get("factor").value = state.factor;
     get("factor").hidden = change !== "scale";
     for (const id of ["change", "factor", "all-on"]) get(id).disabled = !server;
-    const { factor, place } = state, switches = [...off].map((code) => this.switches.get(code));
+    const { factor, place } = state, switches = [...off].map((code) => this.switches.get(code)), what = off.has("beside") ? { beside: 1 } : { switches, change, factor };
     if (!switches.length) this.drop();
-    else if (server) this.ask({ switches, change, factor, ...(place === null ? {} : { place }) }, (body, signal) => this.answers(body, signal));
+    else if (server) this.ask({ ...what, ...(place === null ? {} : { place }) }, (body, signal) => this.answers(body, signal));
     if (kept.interventions) this.showEffects(kept.interventions);
     get("switch-effects").hidden = get("switch-next-box").hidden = !kept.interventions;
   }
@@ -85,6 +91,10 @@ export class SwitchPage extends PlacePage {
       if (codes.length > 1) buttons.push(element("button", { text: "all", "data-codes": codes.join("_"), "aria-label": `${name}, all` }));
       list.append(element("div", { className: "switches", role: "group", "aria-label": name }, element("span", { text: name.replace(/^\S+ /, "") }), ...buttons));
     };
+    if (this.recording.beside) {
+      row("the model beside", ["beside"]);
+      list.querySelector("button").textContent = "B";
+    }
     let layer = null;
     for (const heads of this.recording.heads) {
       if (heads.layer !== layer) list.append(element("h2", { className: "title", text: (layer = heads.layer) }));
@@ -116,14 +126,14 @@ export class SwitchPage extends PlacePage {
   showEffects(found) {
     const { loss, divergence, tokens, place, losses } = found, { look } = this.explorer;
     const change = (value) => (loss.before === null ? "" : signed(value - loss.before));
-    const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
+    const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length, names = namesOf(found), { length } = names;
     const range = (values, shown) => `${shown(Math.min(...values))} to ${shown(Math.max(...values))}`;
-    const rows = [["as it is", loss.before, ""], ["switched", loss.after, divergence.after]];
-    fillTable(get("switch-losses"), "Loss in nats a token, and divergence of the predictions from those of the model as it is",
+    const rows = [[names[0], loss.before, ""], [names[1], loss.after, divergence.after]];
+    fillTable(get("switch-losses"), `Loss in nats a token, and divergence of the predictions from those of ${length > 2 ? "the model as it is" : "A"}`,
       ["model", "loss", "change", "divergence"], [
-        ...rows.map(([name, value, far]) => [name, value === null ? "–" : written(value), name === "as it is" ? "" : change(value), far === "" ? "" : written(far)]),
-        [`random direction, mean of ${loss.controls.length}`, loss.before === null ? "–" : written(mean(loss.controls)), loss.before === null ? "" : change(mean(loss.controls)), written(mean(divergence.controls))],
-        ["random direction, range", loss.before === null ? "" : range(loss.controls, written), loss.before === null ? "" : range(loss.controls, change), range(divergence.controls, written)],
+        ...rows.map(([name, value, far]) => [name, value === null ? "–" : written(value), far === "" ? "" : change(value), far === "" ? "" : written(far)]),
+        ...(length < 3 ? [] : [[`random direction, mean of ${loss.controls.length}`, loss.before === null ? "–" : written(mean(loss.controls)), loss.before === null ? "" : change(mean(loss.controls)), written(mean(divergence.controls))],
+        ["random direction, range", loss.before === null ? "" : range(loss.controls, written), loss.before === null ? "" : range(loss.controls, change), range(divergence.controls, written)]]),
       ]);
     get("switch-note").textContent = this.said(found);
     get("switch-figure").replaceChildren(this.drawing(found).element);
@@ -134,16 +144,17 @@ export class SwitchPage extends PlacePage {
       token.classList.toggle("receiver", number === place);
       if (!number) return;
       dye(token, colourOf(changes[number - 1], scale, { ...look, scale: "linear", gain: 1 }));
-      token.title = `${number} ${tokens[number]}: loss ${written(losses.before[number - 1])}, switched ${signed(changes[number - 1])}, random direction ${signed(losses.control[number - 1] - losses.before[number - 1])}`;
+      token.title = `${number} ${tokens[number]}: loss ${written(losses.before[number - 1])}, ${names[1]} ${signed(changes[number - 1])}${length < 3 ? "" : `, random direction ${signed(losses.control[number - 1] - losses.before[number - 1])}`}`;
     });
-    fillTable(get("switch-next"), `Tokens after ${place} “${tokens[place]}”`, ["token", "as it is", "switched", "random direction"],
-      found.next.map((one) => [isolated(one.token), percent(one.before), percent(one.after), percent(one.control)]));
+    fillTable(get("switch-next"), `Tokens after ${place} “${tokens[place]}”`, ["token", ...names],
+      found.next.map((one) => [isolated(one.token), ...sharesOf(one).map(percent)]));
   }
 
   // The finding in a sentence, after what was done.
   said({ loss, switched }) {
     const note = `It is a finding on one text; measure_effects takes many. Changed: ${switched}.`;
     if (loss.before === null) return `A text of one token has no loss. ${note}`;
+    if (!loss.controls.length) return `Of each token, B (${switched}) has a loss that differs from that of A by ${signed(loss.after - loss.before)} nats, the mean over this text.`;
     const size = Math.abs(loss.after - loss.before), controls = loss.controls.map((value) => Math.abs(value - loss.before));
     const larger = controls.filter((value) => value >= size).length;
     const how = larger ? `${larger} of ${controls.length} random directions change it as much` : `none of ${controls.length} random directions changes it as much`;
@@ -152,7 +163,7 @@ export class SwitchPage extends PlacePage {
 
   // Changes of the loss on a line, and bars of the likeliest next tokens.
   drawing({ loss, next, tokens, place, switched }) {
-    const { theme } = this.explorer.look, wide = 460, left = 104, right = 44, bar = 8, row = 3 * bar + 8, top = loss.before === null ? 40 : 130;
+    const { theme } = this.explorer.look, names = namesOf({ loss }), wide = 460, left = 104, right = 44, bar = 8, row = names.length * bar + 8, top = loss.before === null ? 40 : 130;
     const drawing = new Drawing(wide, top + next.length * row + 14, `Effect of ${switched}`, theme), { marks } = drawing;
     const room = wide - left - right;
     if (loss.before !== null) {
@@ -164,14 +175,14 @@ export class SwitchPage extends PlacePage {
       for (const value of [-most, 0, most]) drawing.text(x(value), 74, value ? signed(value) : "0", { "text-anchor": "middle", fill: drawing.faint, "font-size": 11 });
       changes.slice(1).forEach((value) => drawing.add("circle", { cx: x(value), cy: 46, r: 5, fill: "none", stroke: marks[2], "stroke-width": 1.6 }));
       drawing.add("path", { d: `M${x(changes[0])},38 l7,8 l-7,8 l-7,-8 z`, fill: marks[1] });
-      this.legend(drawing, left, 20 + 74, loss.controls.length);
+      this.legend(drawing, left, 20 + 74, names, loss.controls.length);
     }
     drawing.text(10, top - 6, `Probability of the token after ${place} “${tokens[place]}”`, { "font-weight": 600 });
-    const largest = Math.max(...next.flatMap((one) => [one.before, one.after, one.control]));
+    const largest = Math.max(...next.flatMap(sharesOf));
     next.forEach((one, number) => {
       const y = top + 6 + number * row;
       drawing.text(left - 8, y + 1.5 * bar + 4, one.token, { "text-anchor": "end" });
-      [one.before, one.after, one.control].forEach((share, which) => {
+      sharesOf(one).forEach((share, which) => {
         const length = (room * share) / largest;
         drawing.rect(left, y + which * bar, length, bar - 1, marks[which]);
         if (which < 2) drawing.text(left + length + 4, y + which * bar + 7, share.toFixed(3), { "font-size": 9, fill: drawing.faint });
@@ -180,9 +191,10 @@ export class SwitchPage extends PlacePage {
     return drawing;
   }
 
-  legend(drawing, x, y, controls) {
+  /** @type {(drawing: Drawing, x: number, y: number, names: string[], controls: number) => void} */
+  legend(drawing, x, y, [before, after, random], controls) {
     const { marks } = drawing;
-    [["as it is", marks[0]], ["switched ◆", marks[1]], [`same change, random direction ○ (${controls})`, marks[2]]].forEach(([name, fill], number) => {
+    [[before, marks[0]], [`${after} ◆`, marks[1]], ...(random ? [[`same change, ${random} ○ (${controls})`, marks[2]]] : [])].forEach(([name, fill], number) => {
       const at = x + [0, 70, 160][number] - 70;
       drawing.rect(at, y - 9, 10, 10, fill);
       drawing.text(at + 14, y, name, { "font-size": 11 });
