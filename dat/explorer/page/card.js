@@ -16,6 +16,9 @@ const PAIR_SIDE = 108; // pixels of a picture
 const AREA_OF_TEXTS = "AUC: how often a pair with the label has a larger value than one without it that is exactly as far apart (same token, same word), or as alike (previous, near); ½ says nothing. p: of the labels shuffled, against the best of all relations of the layer. Beyond: further from ½ than all other scores.";
 const AREA_OF_PICTURES = "AUC: how often a pair of equal patches has a larger value than one of different patches at the same two places; ½ says nothing. Beyond: further from ½ than all other scores.";
 
+/** @type {(range: (number | null)[]) => string} */
+const spanOf = ([low, high]) => (low === null ? "–" : `${written(low)} to ${written(high)}`);
+
 export class CardPage extends RelationPage {
   askedFor; // key of the relation whose card is awaited
 
@@ -138,19 +141,25 @@ export class CardPage extends RelationPage {
       }
       return;
     }
-    const place = corpus.parts.findIndex(({ mediator, layer, number }) => mediator === "relation" && layer === chosen.layer && number === chosen.relation);
-    /** @type {(ends: (number | null)[]) => string} */
-    const range = ([low, high]) => (low === null ? "–" : `${written(low)} to ${written(high)}`);
-    const draws = (which) => corpus.controls[place].map((one) => one[which]);
-    const { heads, most } = this.headsBeside(corpus, chosen.layer);
+    const { effects } = this, { heads, most } = this.headsBeside(corpus, chosen.layer);
     get("card-corpus-title").textContent = `Over ${corpus.source}`;
-    fillTable(get("card-corpus-effects"), `Effect of removing it${heads ? `, beside the ${heads} heads of its layer` : ""}`, ["measure, nats", "mean", "95 % interval", "random directions", "beyond", "heads"], place < 0 ? [] : [1, 0].map((which) => [
-      ["change of the loss", "divergence"][which], written(corpus.effects[place][which]), range(corpus.intervals[place][which]),
-      corpus.draws ? range([Math.min(...draws(which)), Math.max(...draws(which))]) : "–", corpus.beyond[place][which] === null ? "" : corpus.beyond[place][which] ? "yes" : "no", heads ? range(most[which]) : "–"]));
+    fillTable(get("card-corpus-effects"), `Effect of removing it${heads ? `, beside the ${heads} heads of its layer` : ""}`, ["measure, nats", "mean", "95 % interval", "random directions", "beyond", "heads"], effects ? [1, 0].map((which) => [
+      ["change of the loss", "divergence"][which], ...effects[which], heads ? spanOf(most[which]) : "–"]) : []);
     for (const [name, caption] of [["distances", "Distance"], ["receivers", "Receiver"], ["senders", "Sender"]]) {
       fillTable(get(`card-${name}`), `${caption}: share of the pairs where it fires, and of all`, [name.slice(0, -1), "fires", "all pairs"], (found[name] || []).map(([label, share, all]) => [isolated(name === "distances" && label > 1 ? `${label} to ${2 * label - 1}` : label), percent(share), percent(all)]));
     }
     for (const end of ["high", "low"]) get(`card-corpus-${end}`).replaceChildren(...(found.pairs || []).filter((entry) => entry.end === end).map((entry) => explorer.pages.dictionary.entryElement(entry, "a pair of the same text as far apart")));
+  }
+
+  // Change of the loss, and divergence, over a corpus: mean, interval, range of random directions, and whether it is beyond these.
+  get effects() {
+    const { chosen, explorer: { kept: { corpus } } } = this;
+    const place = corpus ? corpus.parts.findIndex(({ mediator, layer, number }) => mediator === "relation" && layer === chosen.layer && number === chosen.relation) : -1;
+    if (place < 0) return null;
+    return [0, 1].map((which) => {
+      const draws = corpus.controls[place].map((one) => one[which]), beyond = corpus.beyond[place][which];
+      return [written(corpus.effects[place][which]), spanOf(corpus.intervals[place][which]), corpus.draws ? spanOf([Math.min(...draws), Math.max(...draws)]) : "–", beyond === null ? "" : beyond ? "yes" : "no"];
+    });
   }
 
   // How many heads the layer has, and the least and the largest of their mean effects.
@@ -203,6 +212,7 @@ export class CardPage extends RelationPage {
 
   facts({ effect: [loss, divergence, right], effects_random: random, asymmetry, share, answers = [], ...card }) {
     const range = (which, shown) => `${shown(Math.min(...random.map((one) => one[which])))} to ${shown(Math.max(...random.map((one) => one[which])))}`;
+    const { kept } = this.explorer, over = (which) => this.effects?.slice(which, which + 1).map(([mean, interval, draws]) => ["the same over the corpus", `${mean} nats`, draws, `the mean over ${kept.corpus.source}; 95 % interval ${interval}`]) || [];
     const ofPictures = card.pictures ? [
       ["right answers without it", percent(right), range(2, percent), `${percent(card.right)} with it; in its place its mean over the pictures`],
       ...answers.map((one) => [`strongest pair, ${one.name}`, written(one.median), "", `the median of ${one.pictures} pictures; nine in ten lie between ${written(one.low)} and ${written(one.high)}`]),
@@ -210,7 +220,9 @@ export class CardPage extends RelationPage {
     return [
       ...ofPictures,
       ["divergence without it", `${written(divergence)} nats`, range(1, written), `Σ p ln(p / p′), the mean over ${card.pictures ? "pictures" : "places"}`],
+      ...over(1),
       ["change of the loss", loss === null ? "–" : `${signed(loss)} nats`, loss === null ? "" : range(0, signed), card.pictures ? "L′ − L, a picture" : "L′ − L, a token"],
+      ...over(0),
       ["share of the message", share === null ? "–" : `${(100 * share).toFixed(1)} %`, "", "‖m‖ / (‖m‖ + ‖a − m‖), m of this relation, a all that relational heads write"],
       ["asymmetry", asymmetry === null ? "–" : written(asymmetry), "", "‖R − Rᵀ‖ / ‖R + Rᵀ‖: 0 alike both ways, about 1 unrelated"],
     ];

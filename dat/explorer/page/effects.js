@@ -140,8 +140,9 @@ export class EffectsPage extends AnswerPage {
     get("stop-ablating").disabled = !busy;
     get("effects-busy").hidden = !busy;
     const count = (number) => number.toLocaleString("en"), { length } = this.parts;
+    const more = server?.command && !kept.corpus ? ` The same over many texts, with intervals: ${server.command} --corpus PATH.` : "";
     get("effects-cost").textContent = server && !corpus
-      ? `${count(passes)} forward passes: one of the model as it is, ${count(length)} each without a part, and ${count(length * state.draws)} with random directions.` : "";
+      ? `${count(passes)} forward passes: one of the model as it is, ${count(length)} each without a part, and ${count(length * state.draws)} with random directions.${more}` : "";
     get("effects-found").hidden = !found;
     if (found) this.showFound(found, busy);
     else get("effects-note").textContent = "Which head, relation or symbol path matters for this example? Press Start to remove each in turn.";

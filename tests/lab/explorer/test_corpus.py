@@ -239,6 +239,14 @@ def test_the_page_of_a_corpus(visit, serve, session, done, tmp_path):
     shown = page.inner_text("#card-corpus-high > li >> nth=0 >> strong")
     assert float(shown) == pytest.approx(largest, rel=1e-3)
     page.wait_for_selector("#card-found:not([hidden])")
+    part = {"mediator": "relation", "layer": "blocks.1", "kind": "relational", "number": 2}
+    place = session.corpus["parts"].index(part)
+    for row, which in enumerate((1, 0)):  # beside those of this text
+        beside = page.locator("#card-facts tr", has_text="the same over the corpus").nth(row).locator("td")
+        mean, _, about = beside.all_inner_texts()
+        assert float(mean.split()[0]) == pytest.approx(session.corpus["effects"][place][which], rel=1e-3)
+        interval = [float(end) for end in about.rpartition("interval ")[2].split(" to ")]
+        assert interval == pytest.approx(session.corpus["intervals"][place][which], rel=5e-3)
     file = visit().open(saved(page, "html", tmp_path / "card.html").as_uri())
     assert file.inner_text("#card-corpus") == page.inner_text("#card-corpus")
     file.click("#tab-effects")
