@@ -25,7 +25,7 @@ SequenceSymbolRetrieval = Literal["symbolic_attention", "rel_sym_attn", "positio
 SymbolRetrieval = Literal[SequenceSymbolRetrieval, "position_relative_2d"]
 TokenPositions = Literal["pos_emb", "RoPE", "none"]
 PairPositions = Literal["sinusoidal", "learned", "none"]
-PatchPositions = Literal["learned", "interpolated", "none"]
+PatchPositions = Literal["learned", "interpolated", "RoPE", "none"]
 LossType = Literal["cross_entropy", "mse"]
 EmbeddingInit = Literal["published", "scaled"]
 Pool = Literal["cls", "mean"]
@@ -346,6 +346,9 @@ class PatchesConfig(FieldsConfig):
     token."""
     final_norm: bool = False
     """Normalise once more before pooling."""
+    pos_enc: PatchPositions = "learned"
+    """Positions: learned and added, these resized for images of other sizes, rotary by row and column in the attention
+    of every head, or none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -356,8 +359,6 @@ class VisionConfig(PatchesConfig, DepthConfig, HeadOptionsConfig, SymbolsConfig)
     """Channels, width and height of the images."""
     num_classes: int
     """Classes."""
-    pos_enc: PatchPositions = "learned"
-    """Positions: learned, learned and resized for images of other sizes, or none."""
     n_registers: int = 0
     """Learned tokens behind the class token that no score is read from."""
 

@@ -42,7 +42,7 @@ class VisionTransformer(VisionModel):
             the mean of the patches (``"patches"``).
         final_norm: normalise before pooling. The published package does not; the paper's CIFAR runs did.
         pos_enc: ``"learned"`` positions, for images of ``image_shape`` only; ``"interpolated"``: learned, resized
-            (bicubic) for other sizes; ``"none"``.
+            (bicubic) for other sizes; ``"RoPE"``, by row and column of the patches, for all sizes; ``"none"``.
         n_registers: learned tokens behind the class token, without positions, that the other tokens attend to and no
             pooling reads, ``"mean"`` included (Darcet et al. 2024, arXiv 2309.16588).
 
@@ -73,8 +73,7 @@ class VisionTransformer(VisionModel):
     ) -> None:
         config = VisionConfig.of(locals())
         super().__init__(config)
-        for _ in range(n_layers):
-            self.encoder_blocks.append(EncoderBlock(**config.arguments_for(EncoderBlock)))
+        self._add_blocks(EncoderBlock(**config.arguments_for(EncoderBlock)) for _ in range(n_layers))
 
 
 class VisionDualAttnTransformer(VisionModel):
@@ -146,8 +145,7 @@ class VisionDualAttnTransformer(VisionModel):
                 )
         else:
             ignore_weights(self, "symbol_retriever.")
-        for _ in range(n_layers):
-            self.encoder_blocks.append(DualAttnEncoderBlock(**config.arguments_for(DualAttnEncoderBlock)))
+        self._add_blocks(DualAttnEncoderBlock(**config.arguments_for(DualAttnEncoderBlock)) for _ in range(n_layers))
 
     def _retrieve(self, number: int, x: Tensor, inputs: BlockInputs, cache: Cache | None) -> Symbols:
         if self.symbol_retriever is None:

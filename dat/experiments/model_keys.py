@@ -95,9 +95,10 @@ class ModelKeys(RelationsConfig, DepthConfig, NamedConfig):
         for other, value in expected.items():
             got, wanted = getattr(self, other, value), "null" if value is None else value
             check(got == value, f"model.{other}", f"{wanted} with {key}={name}", got)
-        rotary = getattr(self, "pos_enc_type", "none")
-        expected_here = f"pos_emb or none with {key}={name}, which knows no rotary positions"
-        check(rotary != "RoPE" or key == "model.symbols", "model.pos_enc_type", expected_here, rotary)
+        for positions, others in (("pos_enc_type", "pos_emb or none"), ("pos_enc", "learned or none")):
+            rotary = getattr(self, positions, "none")
+            expected_here = f"{others} with {key}={name}, which knows no rotary positions"
+            check(rotary != "RoPE" or key == "model.symbols", f"model.{positions}", expected_here, rotary)
 
     @property
     def parts(self) -> dict[str, str]:

@@ -127,12 +127,18 @@ def rotary_encoding(
     check_finite(rope_theta=theta)
     if theta <= 0:
         raise ValueError(f"rope_theta: expected a positive number, got {theta}")
+    return RotaryPositionalEncoding(rotary_width(attention, name, 2), longest, theta)
+
+
+def rotary_width(attention: nn.Module, name: str, multiple: int) -> int:
+    """The one width of the queries and keys of all heads; ``ValueError`` unless it is a multiple of 2, or of 4."""
     widths = [heads.key_dim for heads in attention.modules() if isinstance(heads, Heads)]
     if len(set(widths)) > 1:
         raise ValueError(f"{name}: rotary positions need one key_dim in all heads, got {widths}")
-    if widths[0] % 2:
-        raise ValueError(f"{name}: rotary positions need heads of an even width, got {widths[0]}")
-    return RotaryPositionalEncoding(widths[0], longest, theta)
+    if widths[0] % multiple:
+        expected = {2: "an even width", 4: "a width that is a multiple of 4"}[multiple]
+        raise ValueError(f"{name}: rotary positions need heads of {expected}, got {widths[0]}")
+    return widths[0]
 
 
 def rotary_arguments(

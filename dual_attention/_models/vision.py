@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable
 from typing import Any, NamedTuple, get_args
 
 import torch
+import torch.nn.functional as F
 from einops.layers.torch import Rearrange
 from torch import Tensor, nn
 
@@ -21,12 +22,14 @@ from ..configs import ImagePool, PatchPositions, VisionConfig
 from ..dual_attention import DualAttentionOutput
 from ..functional import MaskPattern
 from ..functional.checks import check_tensor
+from ..functional.rotary import axial_rotary_tables
 from ..positional_encoding import RelativePositionalEncoding
 from ..symbol_retrieval import PositionalSymbolRetriever, PositionRelativeSymbolRetriever2D
 from ..transformer_blocks import create_norm
 from .features import FeatureFormat, VisionFeatures, taken_blocks
 from .image_size import check_resizable, like, resize_patches, resize_symbols, resized_rows
 from .stack import BlockInputs, StackModel
+from .token_model import rotary_width
 
 PROJECTION = 2
 """Place of the linear layer among the parts of :func:`patch_embedding`."""
@@ -125,7 +128,7 @@ class VisionModel(StackModel):
             self.patch_height, self.patch_width, channels=self.image_channels, d_model=width
         )
         self.pos_embedding = None
-        if pos_enc != "none":
+        if pos_enc in ("learned", "interpolated"):
             self.pos_embedding = nn.Parameter(torch.randn(1, self.grid_size[0] * self.grid_size[1] + 1, width))
         self.cls_token = nn.Parameter(torch.randn(1, 1, width))
         self.n_registers = config.n_registers
@@ -137,6 +140,12 @@ class VisionModel(StackModel):
 
     def _stack(self) -> nn.ModuleList:
         return self.encoder_blocks
+
+    def _add_blocks(self, blocks: Iterable[Any]) -> None:
+        """Take the blocks; ``ValueError`` if rotary positions do not fit their heads."""
+        self.encoder_blocks.extend(blocks)
+        if self.pos_enc == "RoPE":
+            self._rotary_width = rotary_width(self.encoder_blocks[0].attention, "sa_kwargs, ra_kwargs", 4)
 
     def forward(self, x: Tensor) -> Tensor:
         """Class scores ``(B, num_classes)`` of images ``(B, C, height, width)``, floating point.
@@ -167,7 +176,12 @@ class VisionModel(StackModel):
         x = self._add_positions(x, grid_size)
         if self.registers is not None:
             x = torch.cat((x[:, :1], self.registers.expand(x.shape[0], -1, -1), x[:, 1:]), dim=1)
-        arguments = {"attn_mask": MaskPattern(x.shape[1], x.shape[1])}
+        arguments: dict[str, Any] = {"attn_mask": MaskPattern(x.shape[1], x.shape[1])}
+        if self.pos_enc == "RoPE":  # tokens before the patches are not turned
+            tables = axial_rotary_tables(self._rotary_width, *grid_size, device=x.device)
+            before = (0, 0, self.num_prefix_tokens, 0)
+            names = ("freqs_cos", 1.0), ("freqs_sin", 0.0)
+            arguments |= {name: F.pad(table, before, value=no) for (name, no), table in zip(names, tables, strict=True)}
         return self.dropout(x), BlockInputs(arguments, grid_size=grid_size)
 
     def pooled(self, hidden: Tensor) -> Tensor:

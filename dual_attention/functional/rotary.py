@@ -41,6 +41,20 @@ def rotary_tables(
     return angles.cos(), angles.sin()
 
 
+def axial_rotary_tables(
+    dim: int, rows: int, columns: int, *, theta: float = 100.0, device: torch.device | None = None
+) -> tuple[Tensor, Tensor]:
+    """Tables for a grid, row by row, each ``(rows * columns, dim / 2)``: half of the pairs turn by row, half by column.
+
+    Source: Heo et al. 2024 (arXiv 2403.13298), who take 100 for ``theta``; ``dim`` is a multiple of 4.
+    """
+    cos, sin = (
+        torch.cat((table[:rows, None].expand(-1, columns, -1), table[None, :columns].expand(rows, -1, -1)), dim=-1)
+        for table in rotary_tables(dim // 2, max(rows, columns), theta=theta, device=device)
+    )
+    return cos.flatten(0, 1), sin.flatten(0, 1)
+
+
 def apply_rotary(x: Tensor, cos: Tensor, sin: Tensor, *, offset: int = 0) -> Tensor:
     """Rotate each pair of features ``(x_2c, x_2c+1)`` by its position's angle.
 

@@ -62,7 +62,7 @@ def test_image_sizes_other_than_the_models(build):
     larger, smaller = torch.randn(2, 3, 12, 16), torch.randn(2, 3, 4, 8)
     with pytest.raises(ValueError, match=r"grid of \(4, 3\) patches, .*got \(6, 4\)"):
         build()(larger)
-    for pos_enc in ("interpolated", "none"):
+    for pos_enc in ("interpolated", "RoPE", "none"):
         model = build(pos_enc=pos_enc)
         assert model(larger).shape == model(smaller).shape == (2, 5)
     same_number = torch.randn(2, 3, 6, 16)  # 3 by 4 patches instead of 4 by 3: as many, but elsewhere
@@ -78,6 +78,19 @@ def test_interpolated_positions_of_the_models_own_size_are_untouched():
     assert torch.equal(learned(images), interpolated(images))
 
 
+def test_rotary_positions_tell_rows_from_columns():
+    """The class token, whatever it sees of the patches, learns where they are; registers stand nowhere."""
+    model = float64(dual("symbolic_attention", pos_enc="RoPE", n_registers=2))
+    images = normal(2, 3, 8, 12)
+    _, inputs = model._enter(images)
+    cos, sin = inputs.arguments["freqs_cos"], inputs.arguments["freqs_sin"]
+    assert cos[:3].eq(1).all() and sin[:3].eq(0).all() and len(cos.unique(dim=0)) == model.grid_size[0] * 3
+    turned = images.unflatten(2, (4, 2)).roll(1, 2).flatten(2, 3)  # the patches in another order
+    assert not torch.allclose(model(turned), model(images))
+    unplaced = float64(dual("symbolic_attention", pos_enc="none"))
+    torch.testing.assert_close(unplaced(turned), unplaced(images))
+
+
 def test_input_images_are_not_changed():
     images = torch.randn(2, 3, 8, 12)
     before = images.clone()
@@ -89,6 +102,7 @@ test_bad_constructions_are_refused = refused(
     ({"image_shape": (3, 12, 9)}, "do not tile"),
     ({"pool": "max"}, "pool: .*'max'"),
     ({"pos_enc": "sinusoidal"}, "pos_enc: .*'sinusoidal'"),
+    ({"pos_enc": "RoPE", "d_model": 12}, "rotary positions need heads of a width that is a multiple of 4, got 6"),
     by=lambda arguments: VisionTransformer(**{**COMMON, **arguments}, n_heads=2),
 )
 

@@ -91,10 +91,13 @@ def test_sequences_take_heads_an_alignment_or_a_score(part):
     assert RunFolder("runs/recall").read_result()["matching"]["test"] > 0
 
 
-def test_images_take_parts():
+def test_images_take_parts(capsys):
     options = {"model.n_layers": 1, "model.n_heads_sa": 2, "model.n_heads_ra": 0, "model.heads": "mine.py:Averaging"}
     options |= {"loop.epochs": 1, "output.name": "run", "output.tensorboard": "false", "data.n_train": 32}
-    assert main(["train", "images", *(f"--{key}={value}" for key, value in options.items())]) == 0
+    command = ["train", "images", *(f"--{key}={value}" for key, value in options.items())]
+    assert main(command) == 0
+    said = refused(capsys, *command, "--model.pos_enc=RoPE")
+    assert "model.pos_enc: expected learned or none with model.heads" in said
 
 
 BAD = [

@@ -2,6 +2,7 @@ import pytest
 import torch
 
 from dual_attention.functional import apply_rotary, rotary, rotary_tables
+from dual_attention.functional.rotary import axial_rotary_tables
 from tests.support.refusals import refused
 
 
@@ -22,6 +23,15 @@ def test_inner_products_depend_on_the_distance_alone():
     for offset in range(-3, 4):
         diagonal = products.diagonal(offset)
         torch.testing.assert_close(diagonal, diagonal[:1].expand_as(diagonal), atol=1e-5, rtol=0)
+
+
+def test_inner_products_in_a_grid_depend_on_rows_and_columns_apart():
+    q, k = torch.randn(8, dtype=torch.float64), torch.randn(8, dtype=torch.float64)
+    tables = axial_rotary_tables(8, 3, 4)
+    rotated_q, rotated_k = (apply_rotary(x.expand(1, 1, 12, 8), *tables) for x in (q, k))
+    products = (rotated_q @ rotated_k.mT).view(3, 4, 3, 4)
+    torch.testing.assert_close(products[:2, :3, :2, :3], products[1:, 1:, 1:, 1:], atol=1e-6, rtol=0)
+    assert products[0, 0].unique().numel() == 12
 
 
 def test_half_precision_is_rotated_in_float32():
