@@ -153,6 +153,7 @@ def _plain(
 ) -> tuple[Tensor]:
     """Attended values by plain operations; the pattern comes by its parts, without what it has built."""
     mask = MaskPattern(*pattern).dense(q.device)
+    k = k[..., : q.shape[3]]  # without what was padded
     return (reference.attention(q, k, v, scale=scale, mask=mask, bias=bias)[0],)
 
 

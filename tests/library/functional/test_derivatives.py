@@ -206,3 +206,10 @@ def test_a_plain_backward_pass_builds_no_weights():
     names = {event.key for event in profile.key_averages()}
     assert any("scaled_dot_product" in name and "backward" in name for name in names)
     assert "aten::_softmax" not in names and "aten::_softmax_backward_data" not in names
+
+
+@pytest.mark.parametrize("width", [2, 4, 6])
+def test_second_derivatives_of_values_of_another_width(width):
+    """Fused kernels take one width, so the narrower of keys and values are padded."""
+    leaves = [torch.randn(1, 2, 5, d, dtype=torch.float64, requires_grad=True) for d in (4, 4, width)]
+    assert gradgradcheck(lambda *x: attention(*x, scale=0.5, mask=MaskPattern(5, 5))[0], leaves, fast_mode=True)
