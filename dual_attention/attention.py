@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ._layers.cache import Cache, ContextCache
-from ._layers.call import NO_PAST, HeadsCall, Masks, continue_from, continue_to_attend, transaction
+from ._layers.call import NO_PAST, Given, HeadsCall, continue_from, continue_to_attend, transaction
 from ._layers.heads import Heads, split_heads
 from ._layers.inputs import check_boolean, check_sequence
 from .functional.activations import Activation, activation_function
@@ -142,8 +142,8 @@ class Attention(Heads):
             projected: queries, keys and values of the new tokens, ``(B, heads, length, width)``, with RoPE, if they are
                 there already: :class:`~dual_attention.DualAttention` makes those of all heads at once.
         """
-        masks = Masks(attn_mask, padding_mask, is_causal, segments, attn_bias)
-        call = self._begin(query, key, value, masks, cache, freqs_cos, freqs_sin, need_weights)
+        given = Given(attn_mask, padding_mask, is_causal, segments, attn_bias, freqs_cos, freqs_sin)
+        call = self._begin(query, key, value, given, cache)
 
         # alpha^h_ij = softmax_j(<x_i W_q^h, y_j W_k^h> / sqrt(D)),  e^h_i = sum_j alpha^h_ij y_j W_v^h
         new = {}
@@ -166,7 +166,7 @@ class Attention(Heads):
                 mask=call.pattern,
                 bias=self._bias(call, q, q.dtype),
                 dropout=call.dropout,
-                need_weights=call.need_weights,
+                need_weights=need_weights or self.rel_pos_values is not None,
                 observe=call.steps,
             )
             if self.rel_pos_values is not None and weights is not None:
@@ -178,35 +178,25 @@ class Attention(Heads):
             output = self._output(attended, call)
         return AttentionOutput(output, weights if need_weights else None)
 
-    def _begin(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        masks: Masks,
-        cache: Cache | None,
-        freqs_cos: Tensor | None,
-        freqs_sin: Tensor | None,
-        need_weights: bool,
-    ) -> HeadsCall:
+    def _begin(self, query: Tensor, key: Tensor, value: Tensor, given: Given, cache: Cache | None) -> HeadsCall:
         """The state of a call, after all that it was given has been checked."""
         check_sequence("query", query, self.d_model, layer=self.wq)
         for name, x in (("key", key), ("value", value)):
             if x is not query:
                 layer = None if _holds_context(cache) else self.wv
                 check_sequence(name, x, self.d_model, batch=(query.shape[0],), layer=layer)
-        if not (masks.attn_bias is None and freqs_cos is None and freqs_sin is None):
-            check_same_device(query=query, attn_bias=masks.attn_bias, freqs_cos=freqs_cos, freqs_sin=freqs_sin)
+        *_, bias, cos, sin = given
+        if not (bias is None and cos is None and sin is None):
+            check_same_device(query=query, attn_bias=bias, freqs_cos=cos, freqs_sin=sin)
         if key.shape[1] != value.shape[1]:
             raise ValueError(f"value: expected {key.shape[1]} senders as in key, got {value.shape[1]}")
         past = NO_PAST
         if isinstance(cache, ContextCache):
-            ordered = masks.ordered or self.window is not None
+            ordered = given.ordered or self.window is not None
             past = continue_to_attend(cache, self._kept(), key, ordered=ordered)
         elif cache is not None:
-            past = continue_from(cache, self._kept(), window=self.window, masks=masks)
-        builds = need_weights or self.rel_pos_values is not None
-        return self._call(query, key.shape[1], masks, past, freqs_cos, freqs_sin, builds)
+            past = continue_from(cache, self._kept(), window=self.window, given=given)
+        return self._call(query, key.shape[1], given, past)
 
 
 def _holds_context(cache: Cache | None) -> bool:

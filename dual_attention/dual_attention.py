@@ -30,7 +30,7 @@ from torch import Tensor
 
 from ._base.words import repr_of_shapes
 from ._layers.cache import Cache, CacheGroup
-from ._layers.call import Masks, cache_parts, checked_pattern, continue_from, rotate, transaction
+from ._layers.call import Given, cache_parts, checked_pattern, continue_from, rotate, transaction
 from ._layers.calls import TypedModule
 from ._layers.heads import split_heads
 from ._layers.inputs import check_boolean, check_choice, check_no_values, check_not_negative, check_sequence
@@ -203,44 +203,26 @@ class DualAttention(TypedModule):
         with transaction(cache):
             caches = {} if cache is None else cache_parts(cache, tuple(self._heads()))
             if not isinstance(attn_mask, MaskPattern) or padding_mask is not None or segments is not None:
-                attn_mask = self._pattern(x, Masks(attn_mask, padding_mask, is_causal, segments), cache)
+                attn_mask = self._pattern(x, Given(attn_mask, padding_mask, is_causal, segments), cache)
             sensory, relational = self._projected(x, freqs_cos, freqs_sin, caches) or (None, None)
             outputs, sa_weights, ra_maps = [], None, None
             if self.self_attention is not None:
                 options: dict[str, Any] = {} if sensory is None else {"projected": sensory}
+                options |= {"attn_bias": attn_bias, "cache": caches.get("self_attention")}
                 output, sa_weights = self.self_attention(
-                    x,
-                    x,
-                    x,
-                    freqs_cos=freqs_cos,
-                    freqs_sin=freqs_sin,
-                    attn_mask=attn_mask,
-                    is_causal=is_causal,
-                    need_weights=need_weights,
-                    attn_bias=attn_bias,
-                    cache=caches.get("self_attention"),
-                    **options,
+                    x, x, x, freqs_cos, freqs_sin, attn_mask, is_causal, need_weights, **options
                 )
                 outputs.append(output)
             if self.relational_attention is not None:
                 if symbols is None:
                     raise TypeError("symbols: expected a tensor or RelativeSymbols for the relational heads, got none")
-                options = {}
+                options = {"attn_bias": attn_bias, "cache": caches.get("relational_attention")}
                 if relational is not None:
-                    options = {"projected": relational}
+                    options["projected"] = relational
                 elif self.share_attn_params and self.self_attention is not None:
-                    options = {"projections": (self.self_attention.wq, self.self_attention.wk)}
+                    options["projections"] = (self.self_attention.wq, self.self_attention.wk)
                 output, *maps = self.relational_attention(
-                    x,
-                    symbols,
-                    freqs_cos=freqs_cos,
-                    freqs_sin=freqs_sin,
-                    attn_mask=attn_mask,
-                    is_causal=is_causal,
-                    attn_bias=attn_bias,
-                    need_weights=need_weights,
-                    cache=caches.get("relational_attention"),
-                    **options,
+                    x, symbols, freqs_cos, freqs_sin, attn_mask, is_causal, need_weights=need_weights, **options
                 )
                 outputs.append(output)
                 ra_maps = tuple(maps) if need_weights else None
@@ -275,11 +257,11 @@ class DualAttention(TypedModule):
         qk = rotate(split_heads(selected, sum(heads)), freqs_cos, freqs_sin, past.position).split(heads, dim=1)
         return (qk[0], qk[1], split_heads(v, ours.n_kv_heads)), (qk[-2], qk[-1], factors[0], factors[-1])
 
-    def _pattern(self, x: Tensor, masks: Masks, cache: Cache | None) -> MaskPattern:
+    def _pattern(self, x: Tensor, given: Given, cache: Cache | None) -> MaskPattern:
         """The pairs that may be attended, for both kinds of head; each narrows it by its window and its cache."""
-        check_no_values("attn_mask", "a boolean mask", masks.attn_mask, x)
+        check_no_values("attn_mask", "a boolean mask", given.attn_mask, x)
         check_sequence("x", x, self.d_model, layer=next(iter(self._heads().values())).wv)
         if cache is not None:
-            masks.check_continued(cache)
+            given.check_continued(cache)
         earlier = 0 if cache is None else cache.length
-        return checked_pattern(masks, x, heads=self.n_heads_sa or self.n_heads_ra, earlier=earlier, new=x.shape[1])
+        return checked_pattern(given, x, heads=self.n_heads_sa or self.n_heads_ra, earlier=earlier, new=x.shape[1])

@@ -64,14 +64,7 @@ class DualAttnEncoderBlock(EncoderSteps):
         self.post_norm_dropout = post_norm_dropout
         self.norm1 = create_norm(d_model, norm_type)
         self.dual_attn = DualAttention(
-            d_model,
-            n_heads_sa,
-            n_heads_ra,
-            dropout=dropout_rate,
-            sa_kwargs=sa_kwargs,
-            ra_kwargs=ra_kwargs,
-            share_attn_params=share_attn_params,
-            ra_type=ra_type,
+            d_model, n_heads_sa, n_heads_ra, dropout_rate, sa_kwargs, ra_kwargs, share_attn_params, ra_type
         )
         self.norm2 = create_norm(d_model, norm_type)
         self.ff_block = FeedForwardBlock(d_model, dff, activation, use_bias=bias)
@@ -98,18 +91,9 @@ class DualAttnEncoderBlock(EncoderSteps):
         """
         with transaction(cache):
             z = self.pre_norm(x, self.norm1)
+            how: dict[str, Any] = {"padding_mask": padding_mask, "segments": segments, "attn_bias": attn_bias}
             attended = self.dual_attn(
-                z,
-                symbols,
-                freqs_cos=freqs_cos,
-                freqs_sin=freqs_sin,
-                attn_mask=attn_mask,
-                padding_mask=padding_mask,
-                segments=segments,
-                attn_bias=attn_bias,
-                is_causal=self.causal,
-                need_weights=need_weights,
-                cache=cache,
+                z, symbols, attn_mask, self.causal, freqs_cos, freqs_sin, need_weights, cache=cache, **how
             )
             x = self._finish(x, attended.output)
             return (x, attended) if need_weights else x
@@ -158,14 +142,7 @@ class DualAttnDecoderBlock(DecoderSteps):
         self.ff_dropout = ff_dropout
         self.norm1 = create_norm(d_model, norm_type)
         self.dual_attn = DualAttention(
-            d_model,
-            n_heads_sa,
-            n_heads_ra,
-            dropout=dropout_rate,
-            sa_kwargs=sa_kwargs,
-            ra_kwargs=ra_kwargs,
-            share_attn_params=share_attn_params,
-            ra_type=ra_type,
+            d_model, n_heads_sa, n_heads_ra, dropout_rate, sa_kwargs, ra_kwargs, share_attn_params, ra_type
         )
         self.norm2 = create_norm(d_model, norm_type)
         cross = checked_options("cross_kwargs", cross_kwargs, Attention, taken=("d_model", "n_heads"))
@@ -199,18 +176,9 @@ class DualAttnDecoderBlock(DecoderSteps):
         with transaction(cache):
             caches = cache_parts(cache, self.cache_names)
             z = self.pre_norm(x, self.norm1)
+            how: dict[str, Any] = {"padding_mask": padding_mask, "segments": segments, "attn_bias": attn_bias}
             attended = self.dual_attn(
-                z,
-                symbols,
-                freqs_cos=freqs_cos,
-                freqs_sin=freqs_sin,
-                attn_mask=attn_mask,
-                padding_mask=padding_mask,
-                segments=segments,
-                attn_bias=attn_bias,
-                is_causal=self.causal,
-                need_weights=need_weights,
-                cache=caches["dual_attn"],
+                z, symbols, attn_mask, self.causal, freqs_cos, freqs_sin, need_weights, cache=caches["dual_attn"], **how
             )
             x, cross_weights = self._finish(
                 x, attended.output, context, context_mask, context_padding_mask, need_weights, caches["cross_attn"]

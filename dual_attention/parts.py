@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from ._layers.cache import Cache, TokenCache
-from ._layers.call import Masks, Past, checked_pattern, continue_from
+from ._layers.call import Given, Past, checked_pattern, continue_from
 from ._layers.calls import TypedModule
 from ._layers.symbols import Symbols
 from ._models.retrievers import RETRIEVERS
@@ -50,15 +50,13 @@ class _Standing(TypedModule):
         """An empty cache for causal decoding; ``max_length``: most tokens to come, reserved at once."""
         return TokenCache(self._kept, max_length=max_length)
 
-    def _continued(
-        self, x: Tensor, masks: Masks, cache: Cache | None, freqs: Tensor | None, heads: int
-    ) -> tuple[Past, MaskPattern]:
+    def _continued(self, x: Tensor, given: Given, cache: Cache | None, heads: int) -> tuple[Past, MaskPattern]:
         """Place of new receivers, and the pairs that they and all senders make."""
-        if masks.attn_bias is not None or freqs is not None:
-            what = "rotary positions" if masks.attn_bias is None else "a bias"
+        if given.attn_bias is not None or given.freqs_cos is not None:
+            what = "rotary positions" if given.attn_bias is None else "a bias"
             raise ValueError(f"{type(self.part).__name__}: a part of your own knows no {what}; expected none")
-        past = continue_from(cache, self._kept, masks=masks)
-        return past, checked_pattern(masks, x, heads=heads, earlier=past.senders, new=x.shape[1])
+        past = continue_from(cache, self._kept, given=given)
+        return past, checked_pattern(given, x, heads=heads, earlier=past.senders, new=x.shape[1])
 
 
 class OwnHeads(_Standing):
@@ -109,8 +107,8 @@ class OwnHeads(_Standing):
 
         Heads have weights only if their part returns them. Without rotary positions and biases.
         """
-        masks = Masks(attn_mask, padding_mask, is_causal, segments, attn_bias)
-        past, pattern = self._continued(query, masks, cache, freqs_cos, self.n_heads)
+        given = Given(attn_mask, padding_mask, is_causal, segments, attn_bias, freqs_cos)
+        past, pattern = self._continued(query, given, cache, self.n_heads)
         (senders,) = past.append(*query.shape[:2], inputs=query)
         if self._by_name:
             found = self.part(query, senders, attn_mask=pattern, need_weights=need_weights)
@@ -186,8 +184,8 @@ class OwnRelations(_Standing):
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """Relational attention, as :meth:`.RelationalAttention.forward`, without rotary positions and biases."""
         part: Any = self.part
-        masks = Masks(attn_mask, None, is_causal, None, attn_bias)
-        past, pattern = self._continued(x, masks, cache, freqs_cos, part.n_heads)
+        given = Given(attn_mask, None, is_causal, None, attn_bias, freqs_cos)
+        past, pattern = self._continued(x, given, cache, part.n_heads)
         new = {"inputs": x, **({"symbols": symbols.expand_as(x)} if isinstance(symbols, Tensor) else {})}
         senders, *kept = past.append(*x.shape[:2], **new)
         found = part(x, senders, kept[0] if kept else symbols, attn_mask=pattern, need_weights=need_weights)

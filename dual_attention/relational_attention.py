@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ._layers.cache import Cache
-from ._layers.call import HeadsCall, Masks, transaction
+from ._layers.call import Given, HeadsCall, transaction
 from ._layers.heads import split_heads
 from ._layers.inputs import check_boolean, check_choice, check_positive
 from ._layers.relation_size import initial_variation, wr_bound
@@ -115,15 +115,10 @@ class RelationalAttention(SymbolHeads):
         add_bias_q: bool = False,
         out_dim: int | None = None,
     ) -> None:
-        check_boolean(
-            add_bias_q=add_bias_q,
-            add_bias_kv=add_bias_kv,
-            add_bias_out=add_bias_out,
-            symmetric_rels=symmetric_rels,
-            use_relative_positional_symbols=use_relative_positional_symbols,
-        )
-        super().__init__(d_model, n_heads, dropout, n_kv_heads, total_n_heads, window, key_dim, attn_scale)
-        self.use_relative_positional_symbols = use_relative_positional_symbols
+        check_boolean(add_bias_q=add_bias_q, add_bias_kv=add_bias_kv, add_bias_out=add_bias_out)
+        check_boolean(symmetric_rels=symmetric_rels)
+        sizes = d_model, n_heads, dropout, n_kv_heads, total_n_heads, window, key_dim, attn_scale
+        super().__init__(use_relative_positional_symbols, *sizes)
         self.n_relations = n_heads if n_relations is None else n_relations
         check_positive(n_relations=self.n_relations)
         self.rel_proj_dim = self.head_dim * n_heads // self.n_relations if rel_proj_dim is None else rel_proj_dim
@@ -235,8 +230,8 @@ class RelationalAttention(SymbolHeads):
             last two None unless ``need_weights``. Only the normaliser of softmax masks relations. With a window and a
             cache, M counts the senders that are still held.
         """
-        masks = Masks(attn_mask, padding_mask, is_causal, segments, attn_bias)
-        y, call = self._begin(x, y, masks, cache, freqs_cos, freqs_sin, need_weights)
+        given = Given(attn_mask, padding_mask, is_causal, segments, attn_bias, freqs_cos, freqs_sin)
+        y, call = self._begin(x, y, given, cache)
 
         q, k, u, w = self._projections(x, y, call, projections) if projected is None else projected
         u, w = self._factors(u, w)

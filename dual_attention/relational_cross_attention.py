@@ -5,10 +5,12 @@ Shapes: B batch, H heads, N receivers, M senders, d width of the model.
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch import Tensor, nn
 
 from ._layers.cache import Cache
-from ._layers.call import Masks, transaction
+from ._layers.call import Given, transaction
 from ._layers.heads import split_heads
 from ._layers.inputs import check_boolean
 from ._layers.symbols import SymbolHeads, Symbols, kept_symbols
@@ -60,14 +62,9 @@ class RelationalCrossAttention(SymbolHeads):
         add_bias_q: bool = False,
         out_dim: int | None = None,
     ) -> None:
-        check_boolean(
-            add_bias_q=add_bias_q,
-            add_bias_kv=add_bias_kv,
-            add_bias_out=add_bias_out,
-            use_relative_positional_symbols=use_relative_positional_symbols,
-        )
-        super().__init__(d_model, n_heads, dropout, n_kv_heads, total_n_heads, window)
-        self.use_relative_positional_symbols = use_relative_positional_symbols
+        check_boolean(add_bias_q=add_bias_q, add_bias_kv=add_bias_kv, add_bias_out=add_bias_out)
+        relative = use_relative_positional_symbols
+        super().__init__(relative, d_model, n_heads, dropout, n_kv_heads, total_n_heads, window)
         activation_function(activation)
         self.activation = activation
         self.wq = nn.Linear(d_model, n_heads * self.head_dim, bias=add_bias_q)
@@ -104,8 +101,8 @@ class RelationalCrossAttention(SymbolHeads):
         Returns:
             ``(output, weights)``: ``(B, N, H * head width)`` and ``(B, H, N, M)``, None unless ``need_weights``.
         """
-        masks = Masks(attn_mask, padding_mask, is_causal, segments, attn_bias)
-        y, call = self._begin(x, y, masks, cache, freqs_cos, freqs_sin, need_weights)
+        given = Given(attn_mask, padding_mask, is_causal, segments, attn_bias, freqs_cos, freqs_sin)
+        y, call = self._begin(x, y, given, cache)
 
         # Whom to listen to and what is compared are one: r^h_ij = act(<x_i W_q^h, y_j W_k^h> / sqrt(head width))
         wq, wk = (self.wq, self.wk) if projections is None else projections
@@ -118,18 +115,8 @@ class RelationalCrossAttention(SymbolHeads):
             k, s = call.with_earlier(k=k, symbols=s)
 
             # a^h_i = sum_j r^h_ij s_j W_s^h
-            attended, weights = relational_cross_attention(
-                q,
-                k,
-                s,
-                scale=self.attn_scale,
-                activation=self.activation,
-                mask=call.pattern,
-                bias=call.bias,
-                dropout=call.dropout,
-                need_weights=call.need_weights,
-                observe=call.steps,
-            )
+            kind: dict[str, Any] = {"scale": self.attn_scale, "activation": self.activation}
+            attended, weights = relational_cross_attention(q, k, s, need_weights=need_weights, **kind, **call.how)
             output = self._output(attended, call)
         return AttentionOutput(output, weights)
 
@@ -169,14 +156,9 @@ class DisentangledRelationalCrossAttention(SymbolHeads):
         add_bias_q: bool = False,
         out_dim: int | None = None,
     ) -> None:
-        check_boolean(
-            add_bias_q=add_bias_q,
-            add_bias_kv=add_bias_kv,
-            add_bias_out=add_bias_out,
-            use_relative_positional_symbols=use_relative_positional_symbols,
-        )
-        super().__init__(d_model, n_heads, dropout, n_kv_heads, total_n_heads, window)
-        self.use_relative_positional_symbols = use_relative_positional_symbols
+        check_boolean(add_bias_q=add_bias_q, add_bias_kv=add_bias_kv, add_bias_out=add_bias_out)
+        relative = use_relative_positional_symbols
+        super().__init__(relative, d_model, n_heads, dropout, n_kv_heads, total_n_heads, window)
         activation_function(rel_activation, "rel_activation")
         self.rel_activation = rel_activation
         width, kv_width = n_heads * self.head_dim, self.n_kv_heads * self.head_dim
@@ -216,8 +198,8 @@ class DisentangledRelationalCrossAttention(SymbolHeads):
         Returns:
             ``(output, weights, relations)``: ``(B, N, H * head width)``, and both maps ``(B, H, N, M)`` or None.
         """
-        masks = Masks(attn_mask, padding_mask, is_causal, segments, attn_bias)
-        y, call = self._begin(x, y, masks, cache, freqs_cos, freqs_sin, need_weights)
+        given = Given(attn_mask, padding_mask, is_causal, segments, attn_bias, freqs_cos, freqs_sin)
+        y, call = self._begin(x, y, given, cache)
 
         # Whom to listen to: alpha^h_ij = softmax_j(<x_i W_q^h, y_j W_k^h> / sqrt(head width))
         wq_attn, wk_attn = (self.wq_attn, self.wk_attn) if projections is None else projections
@@ -234,19 +216,9 @@ class DisentangledRelationalCrossAttention(SymbolHeads):
             k, k_rel, s = call.with_earlier(k=k, k_rel=k_rel, symbols=s)
 
             # a^h_i = sum_j alpha^h_ij r^h_ij s_j W_s^h
+            kind: dict[str, Any] = {"scale": self.attn_scale, "rel_activation": self.rel_activation}
             attended, weights, relations = disentangled_relational_cross_attention(
-                q,
-                k,
-                q_rel,
-                k_rel,
-                s,
-                scale=self.attn_scale,
-                rel_activation=self.rel_activation,
-                mask=call.pattern,
-                bias=call.bias,
-                dropout=call.dropout,
-                need_weights=call.need_weights,
-                observe=call.steps,
+                q, k, q_rel, k_rel, s, need_weights=need_weights, **kind, **call.how
             )
             output = self._output(attended, call)
         return RelationalAttentionOutput(output, weights, relations)

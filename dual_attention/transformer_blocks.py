@@ -283,19 +283,9 @@ class EncoderBlock(EncoderSteps):
         """
         with transaction(cache):
             z = self.pre_norm(x, self.norm1)
+            how: dict[str, Any] = {"padding_mask": padding_mask, "segments": segments, "attn_bias": attn_bias}
             attended, weights = self.self_attn(
-                z,
-                z,
-                z,
-                freqs_cos=freqs_cos,
-                freqs_sin=freqs_sin,
-                attn_mask=attn_mask,
-                padding_mask=padding_mask,
-                segments=segments,
-                attn_bias=attn_bias,
-                is_causal=self.causal,
-                need_weights=need_weights,
-                cache=cache,
+                z, z, z, freqs_cos, freqs_sin, attn_mask, self.causal, need_weights, cache=cache, **how
             )
             x = self._finish(x, attended)
             return (x, weights) if need_weights else x
@@ -377,19 +367,9 @@ class DecoderBlock(DecoderSteps):
         with transaction(cache):
             caches = cache_parts(cache, self.cache_names)
             z = self.pre_norm(x, self.norm1)
+            how: dict[str, Any] = {"padding_mask": padding_mask, "segments": segments, "attn_bias": attn_bias}
             attended, weights = self.self_attn(
-                z,
-                z,
-                z,
-                freqs_cos=freqs_cos,
-                freqs_sin=freqs_sin,
-                attn_mask=attn_mask,
-                padding_mask=padding_mask,
-                segments=segments,
-                attn_bias=attn_bias,
-                is_causal=self.causal,
-                need_weights=need_weights,
-                cache=caches["self_attn"],
+                z, z, z, freqs_cos, freqs_sin, attn_mask, self.causal, need_weights, cache=caches["self_attn"], **how
             )
             x, cross_weights = self._finish(
                 x, attended, context, context_mask, context_padding_mask, need_weights, caches["cross_attn"]

@@ -21,14 +21,18 @@ from .cache import Cache, CacheGroup, ContextCache, Shapes, TokenCache
 from .taps import Observer
 
 
-class Masks(NamedTuple):
-    """Masks of a layer's call, as the caller gave them; :mod:`dual_attention.functional.masks` tells what they mean."""
+class Given(NamedTuple):
+    """Masks and tables of a layer's call, as the caller gave them; :mod:`dual_attention.functional.masks` tells what
+    masks mean.
+    """
 
     attn_mask: Tensor | MaskPattern | None
     padding_mask: Tensor | None
     is_causal: bool
     segments: Segments | None
     attn_bias: Tensor | None = None
+    freqs_cos: Tensor | None = None
+    freqs_sin: Tensor | None = None
 
     @property
     def ordered(self) -> bool:
@@ -80,7 +84,7 @@ NO_PAST = Past()
 
 
 def continue_from(
-    cache: Cache | None, shapes: Shapes, *, window: int | None = None, masks: Masks | None = None
+    cache: Cache | None, shapes: Shapes, *, window: int | None = None, given: Given | None = None
 ) -> Past:
     """Check that a layer which keeps ``shapes`` can go on from the cache of earlier tokens, if there is one.
 
@@ -95,8 +99,8 @@ def continue_from(
             f"cache: expected one that keeps {dict(shapes)} of each token with window={window}, "
             f"got one that keeps {cache.shapes} with window={cache.window}"
         )
-    if masks is not None:
-        masks.check_continued(cache)
+    if given is not None:
+        given.check_continued(cache)
     return Past(cache.length, cache.length, cache.held, cache)
 
 
@@ -113,22 +117,22 @@ def continue_to_attend(cache: ContextCache, shapes: Shapes, key: Tensor, *, orde
 
 
 def checked_pattern(
-    masks: Masks, x: Tensor, *, heads: int, earlier: int, new: int, window: int | None = None
+    given: Given, x: Tensor, *, heads: int, earlier: int, new: int, window: int | None = None
 ) -> MaskPattern:
     """The pairs of receivers ``x`` ``(B, N, ...)`` and all senders, ``earlier`` and ``new``; checked."""
-    attn_mask, padding_mask, is_causal, segments, _ = masks
+    attn_mask, padding_mask, is_causal, segments, *_ = given
     (batch, n), m = x.shape[:2], earlier + new
-    given = attn_mask if isinstance(attn_mask, MaskPattern) else None
+    shared = attn_mask if isinstance(attn_mask, MaskPattern) else None
     pattern = None
     if padding_mask is None and segments is None and window is None:  # nothing but order is added to a mask
         if attn_mask is None and n == new:
             return MaskPattern(n, m, causal=is_causal, offset=earlier)
-        if given is not None and (given.n, given.m, given.offset) == (n, m, earlier) and given.causal >= is_causal:
-            pattern = given
+        if shared is not None and (shared.n, shared.m, shared.offset) == (n, m, earlier) and shared.causal >= is_causal:
+            pattern = shared
     if pattern is None:
         sizes: dict[str, Any] = {"batch": batch, "heads": heads, "n": n, "m": m, "offset": earlier}
         pattern = mask_pattern(attn_mask, padding_mask, is_causal, window=window, segments=segments, **sizes)
-    check_parts(pattern, x, heads, shaped=given is None, name="the receivers")
+    check_parts(pattern, x, heads, shaped=shared is None, name="the receivers")
     return pattern
 
 
@@ -155,9 +159,8 @@ class HeadsCall(NamedTuple):
         pattern: pairs that may be attended, of N receivers and the M senders that are held or new.
         bias: added to the scaled scores, broadcastable to ``(B, H, N, M)``.
         past: place at which the new tokens continue.
-        freqs_cos, freqs_sin: RoPE tables, both or neither.
+        freqs: RoPE tables, cosines and sines, if there are any.
         dropout: rate on the attention weights.
-        need_weights: whether the maps are returned.
         observe: observer of the call; None if nobody watches.
         steps: the same for the steps within the operation.
     """
@@ -168,24 +171,23 @@ class HeadsCall(NamedTuple):
     pattern: MaskPattern
     bias: Tensor | None
     past: Past
-    freqs_cos: Tensor | None
-    freqs_sin: Tensor | None
+    freqs: tuple[Tensor | None, Tensor | None] | None
     dropout: float
-    need_weights: bool
     observe: Observer | None
     steps: Observer | None
 
+    @property
+    def how(self) -> dict[str, Any]:
+        """The visible pairs, the bias, the rate and the observer, as operations take them."""
+        return {"mask": self.pattern, "bias": self.bias, "dropout": self.dropout, "observe": self.steps}
+
     def rotate_receivers(self, q: Tensor) -> Tensor:
         """Queries ``(B, H, N, D)`` with RoPE."""
-        if self.freqs_cos is None and self.freqs_sin is None:
-            return q
-        return rotate(q, self.freqs_cos, self.freqs_sin, self.past.position)
+        return q if self.freqs is None else rotate(q, *self.freqs, self.past.position)
 
     def rotate_senders(self, k: Tensor) -> Tensor:
         """New keys ``(B, G, new, D)`` with RoPE."""
-        if self.freqs_cos is None and self.freqs_sin is None:
-            return k
-        return rotate(k, self.freqs_cos, self.freqs_sin, self.past.senders)
+        return k if self.freqs is None else rotate(k, *self.freqs, self.past.senders)
 
     def with_earlier(self, **new: Any) -> tuple[Any, ...]:
         """Tensors of all senders, earlier ones first; relative symbols name those of a cache already."""

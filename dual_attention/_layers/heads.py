@@ -16,7 +16,7 @@ from ..functional.checks import check_finite
 from ..functional.mask_patterns import last_columns
 from ..functional.masks import check_bias
 from .cache import TokenCache
-from .call import HeadsCall, Masks, Past, checked_pattern
+from .call import Given, HeadsCall, Past, checked_pattern
 from .calls import TypedModule
 from .inputs import check_dropout, check_positive
 from .packed import is_watched
@@ -94,26 +94,17 @@ class Heads(TypedModule):
         self.wo = nn.Linear(width, width if out_dim is None else out_dim, bias=add_bias_out)
         self.resid_dropout = nn.Dropout(rate)
 
-    def _call(
-        self,
-        x: Tensor,
-        new: int,
-        masks: Masks,
-        past: Past,
-        freqs_cos: Tensor | None,
-        freqs_sin: Tensor | None,
-        need_weights: bool,
-    ) -> HeadsCall:
+    def _call(self, x: Tensor, new: int, given: Given, past: Past) -> HeadsCall:
         """The state of a call, for receivers ``x`` ``(B, N, d)`` and so many ``new`` senders.
 
         Masks and bias are for all senders, those which a window has let go of included. A pattern that was built for
         all layers of a model is narrowed by what belongs to this one: its window, and the senders still in its cache.
         """
         batch, n, _ = x.shape
-        heads, window, bias = self.n_heads, self.window, masks.attn_bias
+        heads, window, bias = self.n_heads, self.window, given.attn_bias
         fixed = None if past.cache is None else past.cache.steps
         order = window if fixed is None else None
-        pattern = checked_pattern(masks, x, heads=heads, earlier=past.senders, new=new, window=order)
+        pattern = checked_pattern(given, x, heads=heads, earlier=past.senders, new=new, window=order)
         if fixed is not None:
             pattern = pattern.once(("held", window), lambda: pattern.with_mask(fixed.seen(window)))
         if bias is not None:
@@ -123,13 +114,15 @@ class Heads(TypedModule):
         rate = self.dropout if self.training else 0.0
         observe = observer_of(self, past.position, past.senders - past.held)
         steps = None if observe is None else observe.steps
-        return HeadsCall(batch, n, new, pattern, bias, past, freqs_cos, freqs_sin, rate, need_weights, observe, steps)
+        freqs = None if given.freqs_cos is None and given.freqs_sin is None else (given.freqs_cos, given.freqs_sin)
+        return HeadsCall(batch, n, new, pattern, bias, past, freqs, rate, observe, steps)
 
     def _output(self, attended: Tensor, call: HeadsCall) -> Tensor:
         """Output ``(B, N, H * d_h)`` of what the heads attended, ``(B, H, N, d_h)``."""
         if call.observe is not None:
             attended = call.observe("head_output", attended)
-        output, dropout = self.wo(merge_heads(attended)), self._modules["resid_dropout"]  # faster than an attribute
+        output: Tensor = self.wo(merge_heads(attended))
+        dropout: Any = self._modules["resid_dropout"]  # which is faster than an attribute
         idle = not dropout.training and type(dropout) is nn.Dropout and not is_watched(dropout)
         return output if idle else dropout(output)
 

@@ -5,6 +5,8 @@ Shapes: B batch, G key/value heads, N receivers, M senders, d width of the model
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -12,9 +14,9 @@ from ..functional import RelativeSymbols
 from ..functional.checks import check_same_device
 from ..functional.symbols import check_index
 from .cache import Cache
-from .call import NO_PAST, HeadsCall, Masks, Past, continue_from
+from .call import NO_PAST, Given, HeadsCall, Past, continue_from
 from .heads import Heads, split_heads
-from .inputs import check_like, check_no_values, check_sequence
+from .inputs import check_boolean, check_like, check_no_values, check_sequence
 from .taps import Observer
 
 Symbols = Tensor | RelativeSymbols
@@ -33,22 +35,15 @@ def observe_symbols(observe: Observer, symbols: Symbols) -> Symbols:
 
 
 def project_symbols(
-    wv: nn.Linear,
-    symbols: Symbols,
-    n_kv_heads: int,
-    *,
-    batch: int,
-    n: int,
-    m: int,
-    relative: bool,
-    past: Past = NO_PAST,
+    wv: nn.Linear, symbols: Symbols, n_kv_heads: int, sizes: tuple[int, int, int], relative: bool, past: Past = NO_PAST
 ) -> Symbols:
     """Apply ``W_s`` to symbols and split the heads; only ``relative`` says whether symbols are shared or relative.
 
     Shared ones become ``(B or 1, G, M, d_h)``. Of relative ones the library is projected, to ``(K, G, d_h)``, once for
     all pairs. With earlier senders in a cache, shared symbols are those of the M new senders, and relative ones name
-    the earlier senders as well.
+    the earlier senders as well. ``sizes`` are B, N and M.
     """
+    batch, n, m = sizes
     if not isinstance(symbols, (Tensor, RelativeSymbols)):
         raise TypeError(f"symbols: expected a tensor or RelativeSymbols, got {type(symbols).__name__}")
     if relative:
@@ -75,44 +70,31 @@ def project_symbols(
 class SymbolHeads(Heads):
     """Heads whose senders have symbols: what the three layers of relational attention share."""
 
-    use_relative_positional_symbols: bool
+    def __init__(self, relative: bool, *others: Any) -> None:
+        check_boolean(use_relative_positional_symbols=relative)
+        super().__init__(*others)
+        self.use_relative_positional_symbols = relative
 
-    def _begin(
-        self,
-        x: Tensor,
-        y: Tensor | None,
-        masks: Masks,
-        cache: Cache | None,
-        freqs_cos: Tensor | None,
-        freqs_sin: Tensor | None,
-        need_weights: bool,
-    ) -> tuple[Tensor, HeadsCall]:
+    def _begin(self, x: Tensor, y: Tensor | None, given: Given, cache: Cache | None) -> tuple[Tensor, HeadsCall]:
         """The senders of a call, by default its receivers, and what it carries from step to step; all checked."""
         wv = self._modules["wv"]  # which is faster than an attribute
         check_sequence("x", x, self.d_model, layer=wv)
-        if freqs_cos is not None and freqs_sin is None:
-            check_no_values("freqs_cos", "a table of RoPE", freqs_cos, x)
+        *_, bias, cos, sin = given
+        if cos is not None and sin is None:
+            check_no_values("freqs_cos", "a table of RoPE", cos, x)
         if y is not None:
             check_sequence("y", y, self.d_model, batch=(x.shape[0],), layer=wv)
         y = x if y is None else y
-        if not (masks.attn_bias is None and freqs_cos is None and freqs_sin is None):
-            check_same_device(x=x, attn_bias=masks.attn_bias, freqs_cos=freqs_cos, freqs_sin=freqs_sin)
+        if not (bias is None and cos is None and sin is None):
+            check_same_device(x=x, attn_bias=bias, freqs_cos=cos, freqs_sin=sin)
         past = NO_PAST
         if cache is not None:
-            past = continue_from(cache, self._kept(), window=self.window, masks=masks)
-        return y, self._call(x, y.shape[1], masks, past, freqs_cos, freqs_sin, need_weights)
+            past = continue_from(cache, self._kept(), window=self.window, given=given)
+        return y, self._call(x, y.shape[1], given, past)
 
     def _project_symbols(self, symbols: Symbols, call: HeadsCall) -> Symbols:
         """Symbols of the new senders or of pairs, observed and projected, see :func:`project_symbols`."""
         if call.observe is not None:
             symbols = observe_symbols(call.observe, symbols)
-        return project_symbols(
-            self.wv,
-            symbols,
-            self.n_kv_heads,
-            batch=call.batch,
-            n=call.n,
-            m=call.new,
-            relative=self.use_relative_positional_symbols,
-            past=call.past,
-        )
+        relative, sizes = self.use_relative_positional_symbols, (call.batch, call.n, call.new)
+        return project_symbols(self.wv, symbols, self.n_kv_heads, sizes, relative, call.past)

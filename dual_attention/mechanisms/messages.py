@@ -169,9 +169,8 @@ class FeatureMessage(Message):
 
     def forward(self, query: Tensor | None, key: Tensor, value: Any = None) -> SharedValues | RelativeValues:
         if isinstance(value, RelativeSymbols):
-            n, m = 0 if query is None else query.shape[-2], key.shape[-2]
-            batch = key.shape[0]
-            projected = project_symbols(self.wv, value, self.n_kv_heads, batch=batch, n=n, m=m, relative=True)
+            sizes = key.shape[0], 0 if query is None else query.shape[-2], key.shape[-2]
+            projected = project_symbols(self.wv, value, self.n_kv_heads, sizes, True)
         else:
             value = _shared_value(key, value)
             check_sequence("value", value, self.wv.in_features, layer=self.wv)

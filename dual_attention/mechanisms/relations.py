@@ -303,6 +303,6 @@ class RelationalMessage(Message):
         u, w, scale = self.relation.factors(u, w) or (u, w, None)
         symbols = None
         if self.wv is not None:
-            batch, n, m = key.shape[0], query.shape[1], key.shape[1]
-            symbols = project_symbols(self.wv, value, self.n_kv_heads, batch=batch, n=n, m=m, relative=self.relative)
+            sizes = key.shape[0], query.shape[1], key.shape[1]
+            symbols = project_symbols(self.wv, value, self.n_kv_heads, sizes, self.relative)
         return RelationalMessages(self.relation, u, w, scale, self.wr, symbols, self.heads is not None)
