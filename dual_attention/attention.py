@@ -158,17 +158,9 @@ class Attention(Heads):
             k, v = new.values() if cache is None else call.past.append(call.batch, call.n, **new)
             # What stands in a projection's place, an adapter for instance, may return another type or width.
             alike = q.dtype == k.dtype == v.dtype and q.shape[3] == k.shape[3]
-            attended, weights = (attend_to_values if alike else attention)(
-                q,
-                k,
-                v,
-                scale=self.attn_scale,
-                mask=call.pattern,
-                bias=self._bias(call, q, q.dtype),
-                dropout=call.dropout,
-                need_weights=need_weights or self.rel_pos_values is not None,
-                observe=call.steps,
-            )
+            how = call.how | {"scale": self.attn_scale, "bias": self._bias(call, q, q.dtype)}
+            builds = need_weights or self.rel_pos_values is not None
+            attended, weights = (attend_to_values if alike else attention)(q, k, v, need_weights=builds, **how)
             if self.rel_pos_values is not None and weights is not None:
                 # sum_j alpha_ij a_{clip(j - i)}
                 vectors = self.rel_pos_values(*weights.shape[-2:], offset=call.past.offset)

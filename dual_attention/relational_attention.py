@@ -244,21 +244,9 @@ class RelationalAttention(SymbolHeads):
                 w = self._by_relation(w)
 
             # a^h_i = sum_j alpha^h_ij (W_r^h r_ij + s_j W_s^h)
-            inputs = RelationalInputs(
-                q=q,
-                k=k,
-                u=u,
-                w=w,
-                symbols=s,
-                w_r=self.wr,
-                scale=self.attn_scale,
-                rel_scale=self.rel_scale,
-                rel_activation=self.rel_activation,
-                pattern=call.pattern,
-                bias=self._bias(call, q, u.dtype),
-                dropout=call.dropout,
-                need_weights=need_weights,
-            )
+            kind = self.attn_scale, self.rel_scale, self.rel_activation
+            how = call.pattern, self._bias(call, q, u.dtype), call.dropout, need_weights
+            inputs = RelationalInputs(q, k, u, w, s, self.wr, *kind, *how)
             if u.dtype == q.dtype:
                 attended, weights, relations = run_chosen(inputs.agreeing(), observe=call.steps)
             else:

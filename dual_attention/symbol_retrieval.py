@@ -31,6 +31,7 @@ from ._layers.inputs import (
     check_sequence,
     check_tokens,
 )
+from ._layers.packed import project_at_once
 from ._layers.taps import Taps, observer_of
 from .functional import OffsetSymbols, RelativeSymbols, positions_from_segments
 from .functional.checks import check_finite, is_readable, saves_launches
@@ -489,12 +490,15 @@ class RelationalSymbolicAttention(TypedModule):
             positions = _within_sequences(positions, segments, x, cache)
             in_a_row = saves_launches(x) and length == 1 and positions is None and past.held >= self.nbhd_delta
             neighbours = None if in_a_row else self._neighbours(x, past, positions, segments)
-            q = self.q_proj(x).unflatten(-1, (self.rel_n_heads, 1, -1))
-            k = split_heads(self.k_proj(x), self.rel_n_heads)
-            (k,) = past.append(batch, length, k=k)
-            if neighbours is None:
+            both, packed = (self.q_proj, self.k_proj), None
+            if saves_launches(x):
+                packed = project_at_once(x, both, lambda make: past.once(0, make))
+            q, k = (layer(x) for layer in both) if packed is None else packed.chunk(2, dim=-1)
+            q = q.unflatten(-1, (self.rel_n_heads, 1, -1))
+            (k,) = past.append(batch, length, k=split_heads(k, self.rel_n_heads))
+            if neighbours is None:  # the farthest first
                 nearest = past.held + (1 if self.include_self else 0)
-                of_neighbours = k[:, None, :, past.held - self.nbhd_delta : nearest].flip(3)
+                of_neighbours = k[:, None, :, past.held - self.nbhd_delta : nearest]
             else:
                 examples = torch.arange(batch, device=x.device)[:, None, None]
                 of_neighbours = k.transpose(1, 2)[examples, neighbours].transpose(2, 3)
@@ -506,7 +510,22 @@ class RelationalSymbolicAttention(TypedModule):
                 relations = inner_products(q, of_neighbours, 1.0)
             # The projection reads neighbours outermost, relations within.
             relations = relations.squeeze(3).transpose(2, 3).to(q.dtype, memory_format=torch.contiguous_format)
-            return self.symbolic_attention(self.model_dim_proj(relations.flatten(2)))
+            described = None
+            if neighbours is None:  # the weights are turned round once, rather than the neighbours of each token
+                described = project_at_once(
+                    relations.flatten(2),
+                    [self.model_dim_proj],
+                    lambda make: past.once(1, lambda: self._turned(make())),
+                )
+                relations = relations if described is not None else relations.flip(2)
+            if described is None:
+                described = self.model_dim_proj(relations.flatten(2))
+            return self.symbolic_attention(described)
+
+    def _turned(self, joined: Tensor) -> Tensor:
+        """Weights and biases of ``model_dim_proj``, in a row, for neighbours of which the farthest is first."""
+        weights, bias = joined.split([self.model_dim_proj.weight.numel(), self.d_model])
+        return torch.cat([weights.view(self.d_model, -1, self.rel_n_heads).flip(1).flatten(), bias])
 
     def _neighbours(self, x: Tensor, past: Past, positions: Tensor | None, segments: Tensor | None) -> Tensor:
         """Places of the neighbours among the held and the new tokens: ``(B or 1, L, neighbours)``."""

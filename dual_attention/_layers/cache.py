@@ -152,7 +152,7 @@ class TokenCache(Cache):
 
     def reset(self) -> None:
         self._buffers: dict[str, Tensor] = {}  # each (B, ..., capacity, width), the tokens held from _start on
-        self._made: tuple[Tensor | int, Tensor] | None = None  # a table that serves all tokens, and what was made of it
+        self._made: dict[int | None, tuple[Tensor | int, Tensor]] = {}  # keys of :meth:`once`, and what was made
         self._batch: int | None = None
         self._length = self._start = self._dropped = 0
 
@@ -182,8 +182,7 @@ class TokenCache(Cache):
         return (self._batch or 0) * self.held * self.numbers_per_token
 
     def nbytes(self) -> int:
-        made = self._made[1].nbytes if self._made else 0
-        return made + sum(buffer.nbytes for buffer in self._buffers.values())
+        return sum(x.nbytes for x in (*self._buffers.values(), *(made for _, made in self._made.values())))
 
     def once(self, key: Tensor | int, make: Callable[[], Tensor]) -> Tensor:
         """Make what a layer needs of a table that serves all tokens, when the first of them come.
@@ -191,13 +190,13 @@ class TokenCache(Cache):
         It is kept as what is made of the tokens is, whatever becomes of the weights meanwhile.
 
         Args:
-            key: that table, or a number that tells it from others.
+            key: that table, of which one is kept, or a number that tells it from others.
         """
-        known = None if self._made is None else self._made[0]
-        same = known is key or (isinstance(key, int) and known == key)
-        if self._made is None or not same or not self._length or self._in_graph():
-            self._made = key, make()
-        return self._made[1]
+        name = key if isinstance(key, int) else None
+        known = name in self._made and (name is not None or self._made[name][0] is key)
+        if not known or not self._length or self._in_graph():
+            self._made = {**self._made, name: (key, make())}
+        return self._made[name][1]
 
     def append(self, batch: int, n: int, **new: Tensor) -> tuple[Tensor, ...]:
         """Append ``n`` tokens of ``batch`` examples.

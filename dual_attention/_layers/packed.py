@@ -28,7 +28,7 @@ def project_at_once(
 
     Args:
         x: ``(..., d)``.
-        once: returns what it is given makes, or what an earlier call made: the weights of all layers in one tensor.
+        once: returns what it is given makes, or what an earlier call made: all weights, then all biases, in a row.
     """
     plain = [
         layer
@@ -42,4 +42,6 @@ def project_at_once(
         return None
     if x.shape[-1] != weights[0].shape[1] or not (x.dtype == weights[0].dtype or is_autocast(x)):
         return None
-    return F.linear(x, once(lambda: torch.cat(weights)), torch.cat(biases) if biases else None)
+    joined, rows = once(lambda: torch.cat([part.flatten() for part in (*weights, *biases)])), sum(map(len, weights))
+    weight, bias = joined.split([rows * x.shape[-1], rows]) if biases else (joined, None)
+    return F.linear(x, weight.view(rows, -1), bias)

@@ -106,7 +106,6 @@ class PredictiveWindow(Select):
     Args:
         d_q: width of the query.
         half_width: D >= 0.
-        d_p: hidden width of the prediction; by default ``d_q``.
         gaussian: favour the middle of the window. Without it no position can be learned: pass ``trainable=False``.
         sigma: of the Gaussian, positive; by default D / 2, as in the paper.
         renormalise: make the weights sum to one, with the Gaussian as a bias of the scores; not in the paper.
@@ -122,7 +121,6 @@ class PredictiveWindow(Select):
         d_q: int,
         half_width: int,
         *,
-        d_p: int | None = None,
         gaussian: bool = True,
         sigma: float | None = None,
         renormalise: bool = False,
@@ -130,8 +128,7 @@ class PredictiveWindow(Select):
     ) -> None:
         super().__init__()
         check_boolean(gaussian=gaussian, renormalise=renormalise, trainable=trainable)
-        d_p = d_q if d_p is None else d_p
-        check_positive(d_q=d_q, d_p=d_p)
+        check_positive(d_q=d_q)
         check_not_negative(half_width=half_width)
         if not gaussian and trainable:
             raise ValueError("gaussian: without it the prediction cannot learn; expected True, or trainable=False")
@@ -143,8 +140,8 @@ class PredictiveWindow(Select):
         self.gaussian = gaussian
         self.sigma = sigma
         self.renormalise = renormalise
-        self.weight_p = matrix(None, d_p, d_q)
-        self.weight = matrix(None, d_p)
+        self.weight_p = matrix(None, d_q, d_q)
+        self.weight = matrix(None, d_q)
         self.requires_grad_(trainable)
 
     def forward(self, query: Tensor, key: Tensor, padding_mask: Tensor | None = None) -> Selection:

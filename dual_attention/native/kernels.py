@@ -154,24 +154,17 @@ class _Arguments:
         relative = x.symbol_index is not None
         if relative and not x.table.shape[0]:
             raise IndexError("symbols.index: expected rows of the library, which has none")
+        rows, width = x.table.shape[0] if relative else 0, x.table.shape[-1]
         room = threads_with_room(x.q, x.k, x.u, x.table, relative)
-        multiplications = batch * heads * n * m * (d + x.table.shape[-1] + relations)
+        multiplications = batch * heads * n * m * (d + width + relations)
         threads = min(torch.get_num_threads(), room, multiplications // FEWEST_MULTIPLICATIONS)
         library = LIBRARY.get()
         self.like, self.library, self.held = x.q.new_empty(0, dtype=torch.float32), library, []
         self.wrong = ctypes.c_int64(0)
         self.cast_back: list[tuple[Tensor, Tensor]] = []
+        sizes = batch, heads, groups, n, m, d, relations, p, width, rows
         self.call = _Call(
-            batch=batch,
-            heads=heads,
-            groups=groups,
-            n=n,
-            m=m,
-            d=d,
-            relations=relations,
-            p=p,
-            width=x.table.shape[-1],
-            library=x.table.shape[0] if relative else 0,
+            *sizes,
             causal=x.causal,
             window=-1 if x.window is None else min(x.window, 2**30),
             offset=x.offset,

@@ -121,6 +121,6 @@ PLAIN_TOKEN = functools.cache(lambda: of_a_layer(token, None, generation.SYMBOLS
 def test_a_decoded_token_beside_that_of_a_plain_layer(symbols):
     kernels, moved = PLAIN_TOKEN()
     ours, ours_moved = of_a_layer(token, 64, symbols)
-    most = {"position_relative": 1.8, "rel_sym_attn": 1.9}.get(symbols, 1.5)
+    most = 1.8 if symbols in ("position_relative", "rel_sym_attn") else 1.5
     assert ours.total() <= most * kernels.total(), (ours, kernels)
     assert ours_moved.total() <= 1.05 * moved.total(), (ours_moved, moved)

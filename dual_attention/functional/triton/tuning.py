@@ -93,54 +93,30 @@ def tuning(width: int, columns: int, relative: bool, dtype: torch.dtype, shared_
     return chosen
 
 
-# In each row: forward, queries (dq), relation queries (du), keys (dk and the symbols'), relation keys (dw), table. Each
-# warpgroup (four warps) of a product takes 64 of its rows, receivers in the first two kernels, senders in those of
-# keys: more warps than that would split its columns, and read the rows twice. The third multiplies no matrices; many
-# small programs hide the wait for what it reads.
+def tuned(forward: Sizes, queries: Sizes, keys: Sizes, relation_keys: Sizes, table: Sizes) -> Tuning:
+    """Sizes of kernels, those of :data:`SUMS` among them."""
+    return Tuning(Tile(*forward), Tile(*queries), SUMS, Tile(*keys), Tile(*relation_keys), Tile(*table))
+
+
+Sizes = tuple[int, int, int, int, int]
 SUMS = Tile(32, 16, 128, 4, 1)
-HOPPER = Tuning(
-    Tile(64, 64, 512, 8, 2),
-    Tile(64, 32, 512, 4, 3),
-    SUMS,
-    Tile(32, 64, 512, 4, 3),
-    Tile(64, 128, 256, 8, 3),
-    Tile(32, 64, 16, 4, 2),
-)
+"""Of relation queries (du), whose kernel multiplies no matrices: many small programs hide the wait for reads."""
+
+# In each row: forward, queries (dq), keys (dk and the symbols'), relation keys (dw), table. Each warpgroup (four warps)
+# of a product takes 64 of its rows, receivers in the first two kernels, senders in those of keys: more warps than that
+# would split its columns, and read the rows twice.
+HOPPER = tuned((64, 64, 512, 8, 2), (64, 32, 512, 4, 3), (32, 64, 512, 4, 3), (64, 128, 256, 8, 3), (32, 64, 16, 4, 2))
 HOPPER_RELATIVE = HOPPER._replace(
     forward=Tile(64, 64, 256, 8, 3), queries=Tile(32, 32, 512, 4, 2), keys=Tile(32, 64, 512, 4, 1)
 )
-HOPPER_128 = Tuning(
-    Tile(128, 64, 256, 8, 2),
-    Tile(64, 32, 256, 4, 2),
-    SUMS,
-    Tile(32, 64, 256, 4, 2),
-    Tile(32, 128, 256, 8, 3),
-    Tile(64, 32, 16, 8, 2),
+HOPPER_128 = tuned(
+    (128, 64, 256, 8, 2), (64, 32, 256, 4, 2), (32, 64, 256, 4, 2), (32, 128, 256, 8, 3), (64, 32, 16, 8, 2)
 )
-HOPPER_WIDE = Tuning(
-    Tile(64, 32, 128, 8, 2),
-    Tile(64, 32, 128, 8, 1),
-    SUMS,
-    Tile(32, 64, 128, 8, 1),
-    Tile(32, 64, 128, 8, 2),
-    Tile(32, 32, 16, 8, 1),
+HOPPER_WIDE = tuned(
+    (64, 32, 128, 8, 2), (64, 32, 128, 8, 1), (32, 64, 128, 8, 1), (32, 64, 128, 8, 2), (32, 32, 16, 8, 1)
 )
-SMALL = Tuning(
-    Tile(64, 32, 64, 4, 1),
-    Tile(64, 32, 64, 4, 1),
-    SUMS,
-    Tile(32, 64, 64, 4, 1),
-    Tile(32, 64, 64, 4, 1),
-    Tile(32, 32, 16, 4, 1),
-)
-SMALL_WIDE = Tuning(
-    Tile(32, 16, 64, 4, 1),
-    Tile(32, 16, 64, 4, 1),
-    SUMS,
-    Tile(16, 32, 64, 4, 1),
-    Tile(16, 32, 64, 4, 1),
-    Tile(16, 16, 16, 4, 1),
-)
+SMALL = tuned((64, 32, 64, 4, 1), (64, 32, 64, 4, 1), (32, 64, 64, 4, 1), (32, 64, 64, 4, 1), (32, 32, 16, 4, 1))
+SMALL_WIDE = tuned((32, 16, 64, 4, 1), (32, 16, 64, 4, 1), (16, 32, 64, 4, 1), (16, 32, 64, 4, 1), (16, 16, 16, 4, 1))
 FLOAT32 = Tuning.uniform(Tile(32, 32, 64, 4, 1))
 FLOAT32_WIDE = Tuning.uniform(Tile(16, 16, 32, 4, 1))
 INTERPRETER = Tuning.uniform(Tile(64, 64, 128, 4, 1))

@@ -39,23 +39,22 @@ def distance_strata(length: int, edges: Sequence[int] | None = None) -> Tensor:
     return torch.bucketize(distance, begins, right=True)
 
 
-def frequency_strata(tokens: Tensor, counts: Tensor, *, per_octave: int = 1) -> Tensor:
+def frequency_strata(tokens: Tensor, counts: Tensor) -> Tensor:
     """Strata by how often the tokens of receiver and sender occur, in steps of a factor of two: int64 ``(B, N, N)``.
 
     Args:
         tokens: ids, ``(B, N)``.
         counts: occurrences of each id in the corpus, ``(vocabulary,)``, see :func:`count_tokens`.
-        per_octave: steps for each factor of two.
 
     >>> frequency_strata(torch.tensor([[0, 1]]), torch.tensor([1, 8])).shape
     torch.Size([1, 2, 2])
     """
-    own = frequency_bins(tokens, counts, per_octave=per_octave)
+    own = frequency_bins(tokens, counts)
     return combine_strata(own[:, :, None], own[:, None, :])
 
 
-def frequency_bins(tokens: Tensor, counts: Tensor, *, per_octave: int = 1) -> Tensor:
-    """Bin of each token's frequency, in steps of a factor of ``2 ** (1 / per_octave)``: int64, the shape of tokens.
+def frequency_bins(tokens: Tensor, counts: Tensor) -> Tensor:
+    """Bin of each token's frequency, in steps of a factor of two: int64, the shape of tokens.
 
     >>> frequency_bins(torch.tensor([0, 1, 2]), torch.tensor([1, 2, 8]))
     tensor([1, 1, 3])
@@ -66,7 +65,7 @@ def frequency_bins(tokens: Tensor, counts: Tensor, *, per_octave: int = 1) -> Te
             f"got {int(tokens.min())} to {int(tokens.max())}"
         )
     # A count of 0 stands for an id that the corpus lacks.
-    return (counts.double() + 1).log2().mul(per_octave).floor().long()[tokens]
+    return (counts.double() + 1).log2().floor().long()[tokens]
 
 
 def count_tokens(documents: Sequence[Tensor], vocab_size: int) -> Tensor:

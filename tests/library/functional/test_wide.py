@@ -58,9 +58,12 @@ def test_one_receiver_by_fewer_operations(monkeypatch, batch, rel_scale):
         torch.testing.assert_close(found, expected)
 
 
+@pytest.mark.parametrize("hooked", ["", "q_proj", "model_dim_proj"])
 @pytest.mark.parametrize("options", [{}, {"include_self": True}, {"normalize_rels": False}])
-def test_neighbours_in_a_row_are_those_by_their_places(monkeypatch, options):
+def test_neighbours_in_a_row_are_those_by_their_places(monkeypatch, options, hooked):
     retriever, x = RelationalSymbolicAttention(16, 2, 2, 4, nbhd_delta=3, **options), torch.randn(2, 7, 16)
+    if hooked:  # and so called, not joined with others or turned round
+        retriever.get_submodule(hooked).register_forward_hook(lambda module, inputs, output: 2 * output)
     whole_text = retriever(x)
     monkeypatch.setattr("dual_attention.symbol_retrieval.saves_launches", lambda x: True)
     cache = retriever.new_cache()
