@@ -2,13 +2,16 @@
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch._dynamo.testing import CompileCounter
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed.pipelining import SplitPoint, pipeline
 from torch.func import functional_call, grad, vmap
 from torch.utils._pytree import tree_leaves
+from torch.utils.data import DataLoader, TensorDataset
 
 from tests.support import families, language, seq2seq
+from tests.support.documents import ROOT, blocks
 
 SPLITS = [
     *((kind, {}) for kind in language.KINDS),
@@ -40,6 +43,38 @@ def test_gradients_of_each_example_leave_a_model_as_it_was(kind):
     torch.testing.assert_close([found[name].sum(0) for name in own], list(wanted))
     kept = dict(model.named_parameters())
     assert kept.keys() == own.keys() and all(kept[name] is own[name] for name in own)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("position", ["pos_emb", "RoPE"])
+@pytest.mark.parametrize("kind", language.KINDS)
+def test_opacus_samples_gradients_of_each_example(kind, position):
+    """By its hooks, as docs/extending-training.md shows; they are those of each example alone."""
+    pytest.importorskip("opacus")
+    page = blocks((ROOT / "docs/extending-training.md").read_text(encoding="utf-8"))
+    (code,) = (block.text for block in page if "register_grad_sampler" in block.text)
+    model, x = language.lm(kind, pos_enc_type=position), language.tokens(6, 7)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    wanted = []
+    for row in x:
+        loss = F.cross_entropy(model(row[None]).logits[0], row)
+        wanted.append(torch.autograd.grad(loss, list(model.parameters())))
+    loader = DataLoader(TensorDataset(x, x), batch_size=2)
+    given = {"model": model, "loader": loader, "optimizer": torch.optim.SGD(model.parameters(), lr=0.1)}
+    exec(code, given)  # by Poisson sampling: batches of any size
+    assert model.state_dict().keys() == before.keys()
+    assert any(not value.equal(before[name]) for name, value in model.state_dict().items())
+
+    model.load_state_dict(before)
+    given["optimizer"].zero_grad()
+    F.cross_entropy(given["flat"](x).mT, x).backward()
+    found = [parameter.grad_sample for parameter in model.parameters()]
+    torch.testing.assert_close(found, [torch.stack(each) for each in zip(*wanted, strict=True)])
+    given["optimizer"].zero_grad()
+    F.cross_entropy(given["flat"](x[:0]).mT, x[:0]).backward()
+    assert all(parameter.grad_sample.shape == (0, *parameter.shape) for parameter in model.parameters())
+    given["optimizer"].step()
+    assert all(parameter.isfinite().all() for parameter in model.parameters())
 
 
 @pytest.mark.parametrize("kind", language.KINDS)
