@@ -50,7 +50,7 @@ static Memory memory_of(const Call *x, float *shared, float *at, int backward) {
     TAKE(q, x->block * padded(x->d));
     TAKE(u, relations * x->block * padded(x->p));
     TAKE(dalpha, x->heads * x->m * x->block);
-    TAKE(dbeta, x->library * x->block);
+    TAKE(dbeta, x->library * x->block * (x->m > CHAIN ? 2 : 1));
     TAKE(g, x->block * padded(x->width));
     TAKE(g_lanes, x->width * x->block);
     TAKE(ga, x->heads * relations * x->block);

@@ -45,36 +45,25 @@ static void attend_rows(const float *table, Size ld, const int32_t *place, const
   for (; v + WIDE * LANES <= ld; v += WIDE * LANES) some_rows(WIDE, table + v, ld, place, a, lanes, seen, to + v);
   for (; v < ld; v += LANES) some_rows(1, table + v, ld, place, a, lanes, seen, to + v);
 }
-/* Adds the gradient of the table, from that of what was attended, (lanes, ld). */
-static void add_to_rows(float *table, Size ld, const int32_t *place, const float *a, Size lanes, Size seen,
-                        const float *g) {
-  for (Size v = 0; v < ld; v += LANES)
-    for (Size i = 0; i < lanes; i++) {
-      const Vector own = load(g + i * ld + v);
-      for (Size j = 0; j < seen; j++) {
-        float *row = table + (Size)place[j * lanes + i] * ld + v;
-        store(row, load(row) + a[j * lanes + i] * own);
-      }
-    }
-}
-/* The same where a row serves many pairs: their weights, (K, lanes), are summed first, of CHAIN senders at a time. */
-static void add_by_row(const Call *x, float *table, Size ld, const int32_t *place, const float *a, Size seen,
-                       const float *g, float *of_rows) {
-  const Size L = x->block;
-  for (Size first = 0; first < seen; first += CHAIN) {
-    for (Size e = 0; e < x->library * L; e++) of_rows[e] = 0.0f;
+/* Sums of the weights of a block by row of the library, (K, lanes): of CHAIN senders at a time, for which `some` is memory
+   after the first. */
+static void sum_by_row(const Call *x, const int32_t *place, const float *a, Size seen, float *of_rows, float *some) {
+  const Size L = x->block, size = x->library * L;
+  for (Size first = 0; !first || first < seen; first += CHAIN) {
+    float *to = first ? some : of_rows;
+    for (Size e = 0; e < size; e++) to[e] = 0.0f;
     for (Size j = first; j < least(first + CHAIN, seen); j++)
-      for (Size i = 0; i < L; i++) of_rows[place[j * L + i] * L + i] += a[j * L + i];
-    product(x->library, ld, L, of_rows, L, 1, g, ld, table, ld, 1);
+      for (Size i = 0; i < L; i++) to[place[j * L + i] * L + i] += a[j * L + i];
+    for (Size e = 0; first && e < size; e++) of_rows[e] += some[e];
   }
 }
 /* Adds the gradient of the table, and writes that of the weights, (J, lanes), from that of what was attended:
-   (lanes, ld) and, in lanes, (width, lanes). `of_rows` is memory for (K, lanes). */
+   (lanes, ld) and, in lanes, (width, lanes). `of_rows` is memory for (K, lanes), twice if there are many senders. */
 static void rows_backward(const Call *x, const float *table, Size ld, const int32_t *place, const float *a, Size seen,
                           const float *g, const float *g_lanes, float *of_rows, float *dtable, float *da) {
   const Size L = x->block;
-  if (x->library <= 2 * least(seen, CHAIN)) add_by_row(x, dtable, ld, place, a, seen, g, of_rows);
-  else add_to_rows(dtable, ld, place, a, L, seen, g);
+  sum_by_row(x, place, a, seen, of_rows, of_rows + x->library * L);
+  product(x->library, ld, L, of_rows, L, 1, g, ld, dtable, ld, 1);
   product(x->library, L, x->width, table, ld, 1, g_lanes, L, of_rows, L, 0);
   for (Size j = 0; j < seen; j++)
     for (Size i = 0; i < L; i++) da[j * L + i] = of_rows[place[j * L + i] * L + i];
