@@ -5,6 +5,7 @@
 What worked by the page and does no more is told, and the exit status is 1. `make clients` installs the tools.
 """
 
+import os
 import re
 import shutil
 import subprocess
@@ -22,19 +23,20 @@ from dual_attention import DualAttnTransformerLM, VisionDualAttnTransformer
 from tests.library.hf import models, test_export
 
 PAGE = Path(__file__).with_name("clients.md")
-SECONDS = 600
+SECONDS = 3600
 PYTHON = sys.executable
 PYTEST = f"{PYTHON} -m pytest -q -n0"
-ALONE = "import sys; from docs import clients; clients.CLIENTS[sys.argv[1]].run(clients.Path(sys.argv[2]))"
+SOURCE = "import sys; from docs import clients; clients.CLIENTS[sys.argv[1]].run(clients.Path(sys.argv[2]))"
+ALONE = [PYTHON, "-u", "-c", SOURCE]
 GREEDY: dict[str, Any] = {"max_new_tokens": 6, "do_sample": False, "pad_token_id": 0}
 TRAINING = "train recall --data.n_val=32 --data.n_test=32 --model.d_model=16 --loop.steps=10 --loop.eval_every=10"
 
 
 class Client(NamedTuple):
-    """What is installed for a tool, and a function that does in an empty folder what a user does, or raises."""
+    """What is installed for a tool, and a function or a command that does in an empty folder what a user does."""
 
     packages: list[str]
-    run: Callable[[Path], Any]
+    run: Callable[[Path], Any] | str
 
 
 CLIENTS: dict[str, Client] = {}
@@ -44,13 +46,10 @@ def client(name: str, packages: str) -> Callable[[Callable[[Path], Any]], None]:
     return lambda run: CLIENTS.update({name: Client(packages.split(), run)})
 
 
-def shell(command: str, *more: Any) -> str:
-    """What a command prints, or its last line as an error."""
-    done = subprocess.run([*command.split(), *map(str, more)], text=True, stdout=-1, stderr=subprocess.STDOUT)
-    if done.returncode:
-        print(done.stdout, file=sys.stderr)
-        raise RuntimeError(done.stdout.strip().rpartition("\n")[2])
-    return done.stdout
+def shell(command: str, *more: Any) -> None:
+    """Run a command, which says last why it fails."""
+    if status := subprocess.call([*command.split(), *map(str, more)], stderr=subprocess.STDOUT):
+        sys.exit(status)
 
 
 @client("torchao", "torchao")
@@ -215,9 +214,9 @@ def _(folder: Path) -> None:
 
 def train_on(interpreter: str, folder: Path) -> None:
     """Install the package into a new environment, and train."""
-    shell(f"{interpreter} -m venv {folder}")
-    shell(f"{folder}/bin/python -m pip install -q -c constraints.txt .[train]")
-    shell(f"{folder}/bin/dat {TRAINING} --output.folder={folder}/runs")
+    shell(f"{PYTHON} -m uv venv -q --python {interpreter} {folder}/env")
+    shell(f"{PYTHON} -m uv pip install -q --python {folder}/env -c constraints.txt .[train]")
+    shell(f"{folder}/env/bin/dat {TRAINING} --output.folder={folder}/runs")
 
 
 ADAPTERS = f"{PYTEST} tests/library/model_analysis/adapters"
@@ -237,9 +236,9 @@ for name, packages, command in (
     ),
     ("uv", "uv", f"{PYTHON} -m uv tool run -c constraints.txt --from .[train] dat {TRAINING} --output.folder="),
 ):
-    client(name, packages)(lambda folder, line=command: shell(f"{line}{folder}" if line.endswith("=") else line))
+    CLIENTS[name] = Client(packages.split(), command)
 for minor in ("3.10", "3.11", "3.12", "3.13"):
-    client(f"Python {minor}", f"python{minor}")(partial(train_on, f"python{minor}"))
+    client(f"Python {minor}", f"python{minor} uv")(partial(train_on, f"python{minor}"))
 PACKAGES = [package for tool in CLIENTS.values() for package in tool.packages if not package.startswith("python3")]
 
 
@@ -252,29 +251,32 @@ def version_of(package: str) -> str | None:
 
 def outcome(name: str) -> str:
     """How a tool fares, tried in a process of its own."""
-    if missing := [package for package in CLIENTS[name].packages if version_of(package) is None]:
+    packages, run = CLIENTS[name]
+    if missing := [package for package in packages if version_of(package) is None]:
         return f"untried: {' and '.join(missing)} is not installed"
     with tempfile.TemporaryDirectory() as folder:
-        command = [PYTHON, "-c", ALONE, name, folder]
+        command = f"{run}{folder * run.endswith('=')}".split() if isinstance(run, str) else [*ALONE, name, folder]
         try:
-            done = subprocess.run(command, text=True, capture_output=True, timeout=SECONDS)
+            done = subprocess.run(command, text=True, stdout=-1, stderr=subprocess.STDOUT, timeout=SECONDS)
         except subprocess.TimeoutExpired:
             return f"fails: not done after {SECONDS} seconds"
-    print(done.stderr, file=sys.stderr)
-    return f"fails: {done.stderr.strip().rpartition(chr(10))[2]}".replace("|", "/") if done.returncode else "works"
+    print(done.stdout, file=sys.stderr)
+    return f"fails: {done.stdout.strip().rpartition(chr(10))[2]}".replace("|", "/") if done.returncode else "works"
 
 
 def renew(names: list[str]) -> list[str]:
-    """Try tools, write the page, and return the lines of those that worked by the page and do no more."""
-    results = {name: outcome(name) for name in names}
-    text, lost = PAGE.read_text(encoding="utf-8"), []
-    for name, result in results.items():
+    """Try tools, write the row of each when it is done, and return the lines of those that worked and do no more."""
+    lost = []
+    for name in names:
+        start = os.times()
+        result = outcome(name)
+        print(f"{name}: {result}, {sum(os.times()[2:4]) - sum(start[2:4]):.0f} s of CPU", file=sys.stderr)
+        text = PAGE.read_text(encoding="utf-8")
         (before,) = re.findall(rf"^\| {re.escape(name)} \|.*$", text, re.MULTILINE)
         shown = (name, version_of(CLIENTS[name].packages[0]) or "–", torch.__version__, before.split(" | ")[3], result)
-        text = text.replace(before, after := f"| {' | '.join(shown)} |")
+        PAGE.write_text(text.replace(before, after := f"| {' | '.join(shown)} |"), encoding="utf-8")
         if result != "works" and before.endswith("| works |"):
             lost.append(after)
-    PAGE.write_text(text, encoding="utf-8")
     return lost
 
 

@@ -45,7 +45,7 @@ def test_what_worked_and_fails_is_told(tmp_path: Path, monkeypatch: pytest.Monke
 def test_how_a_tool_fares(packages: list[str], command: str, result: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(clients.CLIENTS, "tool", clients.Client(packages, lambda folder: None))
     monkeypatch.setattr(clients, "SECONDS", 1 if "sleep" in command else 60)
-    monkeypatch.setattr(clients, "ALONE", command)
+    monkeypatch.setattr(clients, "ALONE", [clients.PYTHON, "-c", command])
     assert clients.outcome("tool") == result
 
 

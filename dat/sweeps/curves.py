@@ -33,9 +33,9 @@ LOOKS: tuple[dict[str, Any], ...] = (
 )
 """Lines of the curves of sources, in their order."""
 CROSS = {"marker": "x", "markersize": 7}
-LINE = {"marker": "o", "markersize": 3.5}
-POINT = {"marker": "o", "markersize": 7, "markeredgecolor": "white"}
-"""A single point, over a published one that may lie there."""
+LINE = {"marker": "o", "markersize": 3.5, "zorder": 3}
+POINT = {"marker": "o", "markersize": 7, "markeredgecolor": "white", "zorder": 5}
+"""A single point, over whatever else lies there."""
 
 
 def curve_points(
@@ -94,7 +94,7 @@ def draw_panel(
         if points:
             n, mean, low, high = zip(*points, strict=True)
             look = {**(POINT if len(n) == 1 else LINE), **table.looks.get(curve, {})}
-            axis.plot(n, mean, color=colours[curve], zorder=3, **look)
+            axis.plot(n, mean, color=colours[curve], **look)
             if not compares:
                 axis.fill_between(n, low, high, color=colours[curve], alpha=0.18, linewidth=0)
                 if len(n) == 1:  # a band that has no width

@@ -10,12 +10,16 @@ from torch import Tensor, nn
 
 from ..functional.checks import is_autocast
 
+ALL = nn.modules.module
+"""Where hooks of all modules are kept."""
+
 
 def is_watched(module: nn.Module) -> bool:
     """Whether a call does more than the class's ``forward``: there are hooks, or another stands in its place."""
     own = module.__dict__
     hooks = own["_forward_hooks"] or own["_forward_pre_hooks"] or own["_backward_hooks"] or own["_backward_pre_hooks"]
-    return bool(hooks or "forward" in own or torch.nn.modules.module._has_any_global_hook())
+    of_all = ALL._global_forward_hooks or ALL._global_forward_pre_hooks
+    return bool(hooks or "forward" in own or of_all or ALL._global_backward_hooks or ALL._global_backward_pre_hooks)
 
 
 def project_at_once(
