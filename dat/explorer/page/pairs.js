@@ -238,7 +238,7 @@ export class PairPage {
       if (this.pinnedMap) parts.push(`${this.pinnedName || "beside it"} ${value(this.pinnedMap)}`);
       else if (this.explorer.recordings.length > 1 && this.state.pinned === null) parts.push("the other model has no such map");
     }
-    if (i !== null) {
+    if (i !== null && !(map instanceof DifferenceMap)) {
       const { relations, symbols, all } = map.heads.messages, at = map.head * map.n + i;
       const norm = (values) => written(values[at]);
       if (relations) parts.push(`head ${map.head} brings receiver ${i} relations of length ${norm(relations)}, symbols of ${norm(symbols)}`);

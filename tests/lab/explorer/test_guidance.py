@@ -159,7 +159,7 @@ def test_a_view_is_cited(visit, serve, monkeypatch, tmp_path):
     """The link and the command lead to the view; a file has no link, and names no folder."""
     folder = tmp_path / "a run"
     folder.mkdir()
-    absent = dict.fromkeys(("example", "dictionary", "tokenizer", "experiment", "bits", "corpus"))
+    absent = dict.fromkeys(("example", "dictionary", "tokenizer", "experiment", "bits", "corpus", "beside"))
     commands = commands_of(SimpleNamespace(checkpoint=str(folder), layers="0,1", **absent))
     model = dat()
     session = Session(model, ByteTokenizer(), "a run", {"weights": weights_digest(model)})
