@@ -211,7 +211,7 @@ class Meter(TorchDispatchMode):
 
     def _run_inside(self, func: Any, args: tuple[Any, ...]) -> Any:
         """Results of a custom operation, whose implementation is followed once for each signature."""
-        key = func, *(_signature(arg) for arg in args)
+        key = func, *((x.shape, x.stride(), x.dtype) if isinstance(x, Tensor) else x for x in args)
         if key not in self.within:
             self.within[key] = self._workspace(func, args)
         out = func(*args)
@@ -284,11 +284,6 @@ class Meter(TorchDispatchMode):
 def _key(tensor: Tensor) -> int:
     """Identity of a tensor's memory."""
     return tensor.untyped_storage()._cdata
-
-
-def _signature(value: Any) -> Any:
-    """An argument, or of a tensor its shape, strides and dtype."""
-    return (value.shape, value.stride(), value.dtype) if isinstance(value, Tensor) else value
 
 
 def _new_bytes(results: Any) -> int:

@@ -188,7 +188,7 @@ class _Plain:
 
 
 LAST_WITH_GONE = {"lrs": "b6024f0", "match": "b6024f0", "match_to": "b6024f0", "toolbox": "b6024f0", "heads": "327a0b1"}
-LAST_WITH_GONE |= dict.fromkeys(("canvas", "front_end", "slots", "slot_abstractor", "ocra"), "7a05d7fd")
+LAST_WITH_GONE |= dict.fromkeys(("canvas", "front_end", "slots", "slot_abstractor", "ocra", "from_hub"), "7a05d7fd")
 """Commits that read the keys that are gone since."""
 
 

@@ -228,7 +228,8 @@ def train_run(
             tell(trainer.jump)
         log = callbacks = None
         if workers.first:
-            log = _open_log(folder, trainer)
+            epoch, unit, mark = trainer.epoch, trainer.plan.unit, trainer.metrics_mark
+            log = MetricsLog(folder.metrics, epochs_done=epoch, unit=unit, mark=mark)
             named = [
                 *trackers_of(config.output, folder.tensorboard, log.last_step),
                 *made(callbacks_of(config.output, source=folder.path)),
@@ -245,11 +246,6 @@ def train_run(
             delattr(prepared.problem.model, ATTRIBUTE)  # it is not counted
         _finish(experiment, folder, prepared, trainer, final)
     workers.barrier()
-
-
-def _open_log(folder: RunFolder, trainer: Trainer) -> MetricsLog:
-    """The log of a run, with the rows up to where training goes on."""
-    return MetricsLog(folder.metrics, epochs_done=trainer.epoch, unit=trainer.plan.unit, mark=trainer.metrics_mark)
 
 
 def _finish(

@@ -164,7 +164,8 @@ def read_parts(
         raise ValueError(f"{path}: the state of the optimiser does not fit") from error
     wanted = {**{f"model.{name}": own[name] for name in kept}, **{_name(*e): p for e, p in entries.items()}}
     if problems := misfits_of_parts(parts_in(path), wanted):
-        raise Misfit(f"{path}: the weights do not fit {_class_of(model)}: {'; '.join(problems[:8])}")
+        kind = type(model).__name__.removeprefix("FSDP")
+        raise Misfit(f"{path}: the weights do not fit {kind}: {'; '.join(problems[:8])}")
     reader = library.HuggingFaceStorageReader(str(path))
     tensors = {name: torch.empty_like(tensor.detach()) for name, tensor in wanted.items()}
     group = {"process_group": workers.other_group()} if workers.connected else {"no_dist": True}
@@ -180,11 +181,6 @@ def read_parts(
         for index, entry in saved["state"].items()
     }
     return weights, {**saved, "state": state}
-
-
-def _class_of(model: nn.Module) -> str:
-    """Name of a model's class, without what sharding puts before it."""
-    return type(model).__name__.removeprefix("FSDP")
 
 
 def _name(index: int, key: str) -> str:

@@ -3,7 +3,6 @@
 from .cifar import cifar_images
 from .digits import DIGIT_SOURCES, digit_images
 from .folders import find_pictures, folder_images
-from .hub import hub_images
 from .sets import IMAGE_SETS, ImageSet, ImageSetName, LabelledImages
 from .splits import image_set, load_images, split_images
 
@@ -17,7 +16,6 @@ __all__ = [
     "digit_images",
     "find_pictures",
     "folder_images",
-    "hub_images",
     "image_set",
     "load_images",
     "split_images",

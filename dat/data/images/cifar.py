@@ -67,10 +67,7 @@ def find_archive(name: CifarName, folder: str | None) -> tuple[Archive, Path]:
     """
     archive = ARCHIVES[name]
     if folder is None:
-        raise ValueError(
-            f"data.folder: {name} needs the folder that holds {archive.file}, from {HOME}; data.from_hub=true takes it "
-            "from the Hugging Face hub"
-        )
+        raise ValueError(f"data.folder: {name} needs the folder that holds {archive.file}, from {HOME}")
     path = Path(folder) / archive.file
     if path.is_file():
         return archive, path

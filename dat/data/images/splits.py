@@ -9,7 +9,6 @@ from dual_attention._base.digests import stream_seed
 from .cifar import cifar_images
 from .digits import digit_images
 from .folders import find_pictures, folder_images
-from .hub import hub_images
 from .sets import IMAGE_SETS, ImageSet, ImageSetName, LabelledImages
 
 SIZE = 32
@@ -23,23 +22,22 @@ def image_set(name: ImageSetName, folder: str | None = None, size: int = SIZE) -
 
 @lru_cache(maxsize=2)  # for the runs of a sweep that come next
 def load_images(
-    name: ImageSetName, *, folder: str | None = None, from_hub: bool = False, size: int = SIZE
+    name: ImageSetName, *, folder: str | None = None, size: int = SIZE
 ) -> tuple[LabelledImages, LabelledImages | None]:
     """All images of a set, and its official test images if it has such.
 
     Args:
         folder: with an official archive of CIFAR, or with labelled pictures.
-        from_hub: take CIFAR from the Hugging Face hub instead.
         size: width and height of the pictures of a folder.
 
     Raises:
-        ValueError, FileNotFoundError, ImportError, OSError: as what reads them.
+        ValueError, FileNotFoundError, ImportError: as what reads them.
     """
     if name == "digits" or name == "mnist":
         return digit_images(name), None
     if name == "folder":
         return folder_images(folder, size)
-    return hub_images(name) if from_hub else cifar_images(name, folder)
+    return cifar_images(name, folder)
 
 
 def split_images(
@@ -50,7 +48,6 @@ def split_images(
     n_test: int,
     seed: int,
     folder: str | None = None,
-    from_hub: bool = False,
     size: int = SIZE,
 ) -> dict[str, LabelledImages]:
     """``{"train": ..., "val": ..., "test": ...}``, disjoint; val and test only if they are not empty.
@@ -62,7 +59,7 @@ def split_images(
         ValueError: more images are asked for than there are; others as :func:`load_images`.
     """
     check_image_counts(name, image_set(name, folder, size), n_train, n_val, n_test)
-    images, official = load_images(name, folder=folder, from_hub=from_hub, size=size)
+    images, official = load_images(name, folder=folder, size=size)
     generator = torch.Generator().manual_seed(stream_seed("images", name, seed))
     order = torch.randperm(len(images.images), generator=generator)
     drawn = 0 if official is not None else n_test

@@ -26,16 +26,12 @@ def split_sizes(n_train: int, n_val: int, n_test: int) -> dict[str, int]:
     return {split: to_integer(f"n_{split}", size, minimum=0) for split, size in sizes.items()}
 
 
-def _check_share(name: str, value: float) -> float:
-    """``value`` as a probability. Raises ValueError when it is outside 0 .. 1."""
-    if not 0 <= value <= 1:
-        raise ValueError(f"{name}: expected a number between 0 and 1, got {value!r}")
-    return float(value)
-
-
 def share_of(task: Task, independent_share: float | None) -> float:
     """The share, or the task's default for None. Raises ValueError when it is outside 0 .. 1."""
-    return _check_share("independent_share", task.independent_share if independent_share is None else independent_share)
+    share = task.independent_share if independent_share is None else independent_share
+    if not 0 <= share <= 1:
+        raise ValueError(f"independent_share: expected a number between 0 and 1, got {share!r}")
+    return float(share)
 
 
 def check_shares(shares: tuple[float, float, float]) -> None:

@@ -20,13 +20,12 @@ PATIENCE = 5.0
 """Seconds that the hub has to answer."""
 
 
-def open_dataset(name: str, argument: str = "data.dataset", *, streamed: bool = False) -> dict[str, Any]:
+def open_dataset(name: str, *, streamed: bool = False) -> dict[str, Any]:
     """The splits of a data set, ``train`` among them.
 
     Args:
         name: ``OWNER/NAME``, or ``OWNER/NAME:CONFIG`` if it has several configurations. A folder of that name is taken
             in place of the hub; and without the network, what ``datasets`` has kept of it.
-        argument: what asked for it, for errors.
         streamed: read its files from the hub as they are needed, and keep no copy.
 
     Raises:
@@ -37,16 +36,16 @@ def open_dataset(name: str, argument: str = "data.dataset", *, streamed: bool = 
     path, _, config = name.partition(":")
     here = Path(path).exists() or hub_answers()
     if streamed and not here:
-        raise OSError(f"{argument}: {name} cannot be streamed: {_silence()}")
+        raise OSError(f"data.dataset: {name} cannot be streamed: {_silence()}")
     try:
         with _kept_only(library, not here):
             found = library.load_dataset(path, config or None, streaming=streamed)
     except Exception as error:  # of the hub, of the network, or of a file in any of many formats
         if not here:
-            raise OSError(f"{argument}: {name} is not kept here, and {_silence()}") from error
-        raise OSError(f"{argument}: {name} could not be loaded ({first_line(error)})") from error
+            raise OSError(f"data.dataset: {name} is not kept here, and {_silence()}") from error
+        raise OSError(f"data.dataset: {name} could not be loaded ({first_line(error)})") from error
     if "train" not in found:
-        raise ValueError(f"{argument}: expected a split train in {name}, got {', '.join(map(str, found))}")
+        raise ValueError(f"data.dataset: expected a split train in {name}, got {', '.join(map(str, found))}")
     return dict(found)
 
 

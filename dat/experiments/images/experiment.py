@@ -119,7 +119,6 @@ class ImageClassification(SweptExperiment[ImageConfig, PreparedImages]):
             n_test=data.tested(data.dataset),
             seed=config.data_seed,
             folder=data.folder,
-            from_hub=data.from_hub,
             size=data.image_size,
         )
         read = about_folder(data.folder, splits) if data.dataset == "folder" else ""
@@ -158,9 +157,6 @@ class ImageClassification(SweptExperiment[ImageConfig, PreparedImages]):
         if config.model.d_model != VIDAT.d_model:
             return config
         return replace(config, data=ImageDataConfig(dataset="cifar10", folder="cifar"))
-
-    def online(self, config: ImageConfig) -> Mapping[str, str]:
-        return {"data.from_hub": config.data.dataset} if config.data.from_hub else {}
 
     def headline(self, result: Mapping[str, Any]) -> str:
         return f"{result['benchmark']}, {result['n_train']:,} images: {result['model']}"

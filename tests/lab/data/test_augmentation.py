@@ -5,8 +5,7 @@ import sys
 import pytest
 import torch
 
-from dat.data.images.augmentation import AUGMENTATIONS, Augmentation, drawn_from
-from dat.data.images.crop_paste import crop_paste
+from dat.data.images.augmentation import AUGMENTATIONS, Augmentation, crop_paste, drawn_from
 
 COLOUR = (3, 32, 32)
 

@@ -226,7 +226,6 @@ def test_a_grid_needs_its_folder_only_when_it_runs(folder):
     [
         ("--data.dataset folder", "data.folder: expected a folder with a folder of pictures for each class"),
         ("--data.dataset digits --data.image_size 8", "data.image_size: expected 32 with digits, got 8"),
-        ("--data.dataset folder --data.folder x --data.from_hub true", "data.folder: expected null with data.from_hub"),
         ("--data.dataset folder --data.folder x --data.image_size 9", "model.patch_size: expected sides that divide"),
     ],
 )

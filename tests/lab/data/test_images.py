@@ -3,13 +3,11 @@
 import pickle
 from functools import partial
 
-import numpy as np
 import pytest
 import torch
 
-from dat.data.images import IMAGE_SETS, digit_images, hub_images, load_images, split_images
+from dat.data.images import IMAGE_SETS, digit_images, load_images, split_images
 from dat.data.images import cifar as official
-from dat.data.text import hub_datasets
 from tests.support.cifar_archives import contents, make_official, pickled, pixels
 from tests.support.refusals import refusals
 
@@ -148,58 +146,3 @@ def test_no_archive(tmp_path):
     (tmp_path / "cifar-10-batches-py").mkdir()
     with pytest.raises(FileNotFoundError, match=r"expected cifar-10-python\.tar\.gz in .*; found cifar-10-batches-py"):
         official.cifar_images("cifar10", str(tmp_path))
-
-
-def hub_set(n, label="label", side=32):
-    datasets = pytest.importorskip("datasets")
-    image = pytest.importorskip("PIL.Image")
-    images = [image.fromarray(np.full((side, side, 3), k, dtype=np.uint8)) for k in range(n)]
-    features = datasets.Features({"img": datasets.Image(), label: datasets.Value("int64")})
-    return datasets.Dataset.from_dict({"img": images, label: list(range(n))}, features=features)
-
-
-@pytest.fixture
-def hub(monkeypatch):
-    """What the hub has, in splits, and who was asked for."""
-    datasets = pytest.importorskip("datasets")
-    found, asked = {"train": hub_set(5), "test": hub_set(3)}, []
-    monkeypatch.setattr(datasets, "load_dataset", lambda path, config, **_: asked.append(path) or found)
-    monkeypatch.setattr(hub_datasets, "hub_answers", lambda: True)
-    return found, asked
-
-
-def test_from_the_hub(hub):
-    train, test = hub_images("cifar10")
-    assert hub[1] == ["uoft-cs/cifar10"] and train.images.shape == (5, 3, 32, 32) and train.images.is_contiguous()
-    assert train.images[4].unique().tolist() == [4] and test.labels.tolist() == [0, 1, 2]
-
-
-@refusals(
-    ("cifar100", lambda _: None, r"data\.from_hub: expected columns img and fine_label in uoft-cs/cifar100, got"),
-    ("cifar10", lambda found: found.update(test=hub_set(12)), "labels from 0 to 9 in uoft-cs/cifar10, got 0 to 11"),
-    ("cifar10", lambda found: found.update(test=hub_set(3, side=16)), "expected images of 32 x 32 x 3 bytes"),
-    ("cifar10", lambda found: found.pop("test"), "expected splits train and test in uoft-cs/cifar10, got train"),
-    of="name, change",
-)
-def test_other_data_sets_of_the_hub(hub, name, change, error, message):
-    change(hub[0])
-    with pytest.raises(error, match=message):
-        hub_images(name)
-
-
-@refusals(
-    (False, "is not kept here, and the Hugging Face hub .* be"),
-    (True, r"could not be loaded \(no network\)"),
-    of="answers",
-    error=OSError,
-)
-def test_a_hub_out_of_reach(monkeypatch, answers, error, message):
-    datasets = pytest.importorskip("datasets")
-
-    def fails(path, config, **_):
-        raise ConnectionError("no network")
-
-    monkeypatch.setattr(datasets, "load_dataset", fails)
-    monkeypatch.setattr(hub_datasets, "hub_answers", lambda: answers)
-    with pytest.raises(error, match=rf"data\.from_hub: uoft-cs/cifar10 {message}"):
-        hub_images("cifar10")

@@ -208,11 +208,6 @@ def test_cells_are_the_runs_of_the_tables():
         (["--data.dataset=cifar100", "--data.folder=none"], "data.folder: expected cifar-100-python.tar.gz in"),
         (["--data.dataset=cifar"], "data.dataset: expected one of 'digits', 'mnist', 'cifar10', 'cifar100'"),
         (["--data.folder=x"], "comes with a package (pictures of yours need --data.dataset folder), got 'x'"),
-        (["--data.from_hub=true"], "data.from_hub: expected false with digits"),
-        (
-            ["--data.dataset=cifar10", "--data.from_hub=true", "--data.folder=x"],
-            "data.folder: expected null with data.from_hub",
-        ),
         (["--data.augmentation=autoaugment"], "data.augmentation: expected another than autoaugment with digits"),
         (["--data.n_train=1700"], "data.n_train: expected from 1 to 1,"),
         (["--model.patch_size=[0,4]"], "model.patch_size: expected integers of at least 1, got [0, 4]"),
