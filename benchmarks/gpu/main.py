@@ -49,13 +49,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add(
-        "--steps",
-        type=names,
-        default=DAY,
-        metavar="NAME,...",
-        help="steps to do, in the order below; by default all",
-    )
+    add("--steps", type=names, default=DAY, metavar="NAME,...", help="steps to do, in the order below; by default all")
     add("--minutes", type=minutes, metavar="N", help="for all steps together, shared out in the proportions below")
     add("--out", type=Path, metavar="DIR", help="folder of results; benchmarks/results/gpu-day-<gpu> by default")
     add(

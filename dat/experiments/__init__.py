@@ -69,9 +69,7 @@ EXPERIMENTS: dict[str, Entry] = {
         Entry(
             "babylm",
             f"{__name__}.language.babylm:BabyLM",
-            {
-                "reproduce": "BabyLM's two models beside a Transformer, in sizes for a laptop",
-            },
+            {"reproduce": "BabyLM's two models beside a Transformer, in sizes for a laptop"},
         ),
         Entry(
             "images",

@@ -22,14 +22,7 @@ from .._terminal import tell
 from .branch import resolved
 from .callbacks import Callbacks, RunView, callbacks_of, made
 from .config_io import commented_yaml, read_config
-from .configs import (
-    MachineConfig,
-    ParallelMachineConfig,
-    RunConfig,
-    check,
-    check_parts_given,
-    own_names,
-)
+from .configs import MachineConfig, ParallelMachineConfig, RunConfig, check, check_parts_given, own_names
 from .distributed import ALONE, Workers
 from .experiment import AnyExperiment, Prepared
 from .interrupt import Interrupted, StopOnSignal, Terminated
@@ -269,11 +262,7 @@ def _finish(
 
 
 def evaluate_run(
-    experiment: AnyExperiment,
-    path: str | Path,
-    machine: MachineConfig | None = None,
-    *,
-    online: Said = NOTHING,
+    experiment: AnyExperiment, path: str | Path, machine: MachineConfig | None = None, *, online: Said = NOTHING
 ) -> dict[str, dict[str, Any]]:
     """Numbers of a run, or of one of its checkpoints, for each evaluation set, computed from its weights.
 

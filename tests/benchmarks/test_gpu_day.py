@@ -243,10 +243,7 @@ def test_a_dry_run_and_the_same_command_again(
     ([], "no CUDA device is available to torch"),
     (["--dry-run"], "no CUDA device is available to torch"),
     (["--device", "cpu"], "cpu is for --dry-run only"),
-    (
-        [*DRY_RUN, "--steps", "right,wrong"],
-        "expected some of right, rival, versus, slices, parts, decode, got wrong",
-    ),
+    ([*DRY_RUN, "--steps", "right,wrong"], "expected some of right, rival, versus, slices, parts, decode, got wrong"),
     ([*DRY_RUN, "--steps", ","], "argument --steps: expected names"),
     ([*DRY_RUN, "--minutes", "-1"], "argument --minutes: expected a positive number, got '-1'"),
     ([*DRY_RUN, "--minutes", "0"], "argument --minutes: expected a positive number, got '0'"),

@@ -41,14 +41,7 @@ def load_images(
 
 
 def split_images(
-    name: ImageSetName,
-    *,
-    n_train: int,
-    n_val: int,
-    n_test: int,
-    seed: int,
-    folder: str | None = None,
-    size: int = SIZE,
+    name: ImageSetName, *, n_train: int, n_val: int, n_test: int, seed: int, folder: str | None = None, size: int = SIZE
 ) -> dict[str, LabelledImages]:
     """``{"train": ..., "val": ..., "test": ...}``, disjoint; val and test only if they are not empty.
 

@@ -29,12 +29,7 @@ class GameImages(NamedTuple):
 
 
 def generate_images(
-    task: str,
-    n: int,
-    *,
-    objects: str = "pentominoes",
-    seed: int,
-    independent_share: float | None = None,
+    task: str, n: int, *, objects: str = "pentominoes", seed: int, independent_share: float | None = None
 ) -> GameImages:
     """Draw n images of a task, in random order and with equally frequent classes.
 

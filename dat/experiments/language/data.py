@@ -15,13 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from dual_attention.generation.tokenizer import (
-    FOLDER,
-    BytePairTokenizer,
-    ByteTokenizer,
-    Tokenizer,
-    load_tokenizer,
-)
+from dual_attention.generation.tokenizer import FOLDER, BytePairTokenizer, ByteTokenizer, Tokenizer, load_tokenizer
 
 from ..._numpy import np
 from ...data.text.documents import Tokens, find_documents, split_documents

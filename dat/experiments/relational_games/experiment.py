@@ -80,13 +80,7 @@ class RelationalGames(ImageGames[RelationalGamesConfig]):
         set_names={"val": "pentominoes, validation", **TEST_SETS, "test": "pentominoes, test"},
         measures=TEST_SETS,
         tabled={f"{name}_loss": f"cross-entropy: {text}" for name, text in TEST_SETS.items()},
-        provenance={
-            "generator": 1,
-            "independent_share": None,
-            "seeding": 1,
-            "epochs": 50,
-            "batch_size": 512,
-        },
+        provenance={"generator": 1, "independent_share": None, "seeding": 1, "epochs": 50, "batch_size": 512},
         run_in_words="{model} on {task}, {n_train:,} images, seed {seed}".format_map,
         figures={
             "learning_curves.png": CurvesFigure("Relational Games: sample efficiency", ("test",)),

@@ -5,12 +5,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from dual_attention.baselines import (
-    VisionAbstractor,
-    VisionCoRelNet,
-    VisionESBN,
-    VisionPrediNet,
-)
+from dual_attention.baselines import VisionAbstractor, VisionCoRelNet, VisionESBN, VisionPrediNet
 
 from ...data.relational_games import num_classes
 from ...training.experiment import without_values

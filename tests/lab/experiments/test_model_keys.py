@@ -67,10 +67,7 @@ SCALES = {
 def test_models_of_babylm_have_the_parameters_that_their_fields_imply(name: str):
     """Every name and shape, and by hand: embedding and output, then in each layer dual attention, SwiGLU and norms."""
     fields = {**SUBMITTED, **SCALES[name]}
-    built = [
-        language_config_of(fields).build(device="meta"),
-        PRESETS[name].language_config(16384).build(device="meta"),
-    ]
+    built = [language_config_of(fields).build(device="meta"), PRESETS[name].language_config(16384).build(device="meta")]
     shapes = [{key: w.shape for key, w in model.state_dict().items()} for model in built]
     assert shapes[0] == shapes[1]
     d, heads, ra = fields["hidden_dim"], fields["n_heads_sa"] + fields["n_heads_ra"], fields["n_heads_ra"]
