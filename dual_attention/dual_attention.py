@@ -205,25 +205,22 @@ class DualAttention(TypedModule):
             if not isinstance(attn_mask, MaskPattern) or padding_mask is not None or segments is not None:
                 attn_mask = self._pattern(x, Given(attn_mask, padding_mask, is_causal, segments), cache)
             sensory, relational = self._projected(x, freqs_cos, freqs_sin, caches) or (None, None)
+            how: dict[str, Any] = {"freqs_cos": freqs_cos, "freqs_sin": freqs_sin, "attn_mask": attn_mask}
+            how |= {"is_causal": is_causal, "attn_bias": attn_bias, "need_weights": need_weights}
             outputs, sa_weights, ra_maps = [], None, None
             if self.self_attention is not None:
                 options: dict[str, Any] = {} if sensory is None else {"projected": sensory}
-                options |= {"attn_bias": attn_bias, "cache": caches.get("self_attention")}
-                output, sa_weights = self.self_attention(
-                    x, x, x, freqs_cos, freqs_sin, attn_mask, is_causal, need_weights, **options
-                )
+                output, sa_weights = self.self_attention(x, x, x, cache=caches.get("self_attention"), **options, **how)
                 outputs.append(output)
             if self.relational_attention is not None:
                 if symbols is None:
                     raise TypeError("symbols: expected a tensor or RelativeSymbols for the relational heads, got none")
-                options = {"attn_bias": attn_bias, "cache": caches.get("relational_attention")}
+                options = {"cache": caches.get("relational_attention")}
                 if relational is not None:
                     options["projected"] = relational
                 elif self.share_attn_params and self.self_attention is not None:
                     options["projections"] = (self.self_attention.wq, self.self_attention.wk)
-                output, *maps = self.relational_attention(
-                    x, symbols, freqs_cos, freqs_sin, attn_mask, is_causal, need_weights=need_weights, **options
-                )
+                output, *maps = self.relational_attention(x, symbols, **options, **how)
                 outputs.append(output)
                 ra_maps = tuple(maps) if need_weights else None
             output = outputs[0] + outputs[1] if self._adds else torch.cat(outputs, dim=-1)

@@ -92,9 +92,8 @@ class DualAttnEncoderBlock(EncoderSteps):
         with transaction(cache):
             z = self.pre_norm(x, self.norm1)
             how: dict[str, Any] = {"padding_mask": padding_mask, "segments": segments, "attn_bias": attn_bias}
-            attended = self.dual_attn(
-                z, symbols, attn_mask, self.causal, freqs_cos, freqs_sin, need_weights, cache=cache, **how
-            )
+            how |= {"freqs_cos": freqs_cos, "freqs_sin": freqs_sin, "attn_mask": attn_mask, "is_causal": self.causal}
+            attended = self.dual_attn(z, symbols, need_weights=need_weights, cache=cache, **how)
             x = self._finish(x, attended.output)
             return (x, attended) if need_weights else x
 
@@ -177,9 +176,8 @@ class DualAttnDecoderBlock(DecoderSteps):
             caches = cache_parts(cache, self.cache_names)
             z = self.pre_norm(x, self.norm1)
             how: dict[str, Any] = {"padding_mask": padding_mask, "segments": segments, "attn_bias": attn_bias}
-            attended = self.dual_attn(
-                z, symbols, attn_mask, self.causal, freqs_cos, freqs_sin, need_weights, cache=caches["dual_attn"], **how
-            )
+            how |= {"freqs_cos": freqs_cos, "freqs_sin": freqs_sin, "attn_mask": attn_mask, "is_causal": self.causal}
+            attended = self.dual_attn(z, symbols, need_weights=need_weights, cache=caches["dual_attn"], **how)
             x, cross_weights = self._finish(
                 x, attended.output, context, context_mask, context_padding_mask, need_weights, caches["cross_attn"]
             )

@@ -284,9 +284,8 @@ class EncoderBlock(EncoderSteps):
         with transaction(cache):
             z = self.pre_norm(x, self.norm1)
             how: dict[str, Any] = {"padding_mask": padding_mask, "segments": segments, "attn_bias": attn_bias}
-            attended, weights = self.self_attn(
-                z, z, z, freqs_cos, freqs_sin, attn_mask, self.causal, need_weights, cache=cache, **how
-            )
+            how |= {"freqs_cos": freqs_cos, "freqs_sin": freqs_sin, "attn_mask": attn_mask, "is_causal": self.causal}
+            attended, weights = self.self_attn(z, z, z, need_weights=need_weights, cache=cache, **how)
             x = self._finish(x, attended)
             return (x, weights) if need_weights else x
 
@@ -368,9 +367,8 @@ class DecoderBlock(DecoderSteps):
             caches = cache_parts(cache, self.cache_names)
             z = self.pre_norm(x, self.norm1)
             how: dict[str, Any] = {"padding_mask": padding_mask, "segments": segments, "attn_bias": attn_bias}
-            attended, weights = self.self_attn(
-                z, z, z, freqs_cos, freqs_sin, attn_mask, self.causal, need_weights, cache=caches["self_attn"], **how
-            )
+            how |= {"freqs_cos": freqs_cos, "freqs_sin": freqs_sin, "attn_mask": attn_mask, "is_causal": self.causal}
+            attended, weights = self.self_attn(z, z, z, need_weights=need_weights, cache=caches["self_attn"], **how)
             x, cross_weights = self._finish(
                 x, attended, context, context_mask, context_padding_mask, need_weights, caches["cross_attn"]
             )

@@ -100,7 +100,7 @@ def tuned(forward: Sizes, queries: Sizes, keys: Sizes, relation_keys: Sizes, tab
 
 Sizes = tuple[int, int, int, int, int]
 SUMS = Tile(32, 16, 128, 4, 1)
-"""Of relation queries (du), whose kernel multiplies no matrices: many small programs hide the wait for reads."""
+"""Sizes for relation queries (du), whose kernel multiplies no matrices: many small programs hide waits for reads."""
 
 # In each row: forward, queries (dq), keys (dk and the symbols'), relation keys (dw), table. Each warpgroup (four warps)
 # of a product takes 64 of its rows, receivers in the first two kernels, senders in those of keys: more warps than that
