@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from ..functional.checks import is_autocast
 
 ALL = nn.modules.module
-"""Where hooks of all modules are kept."""
+"""The module of PyTorch that keeps hooks of all modules."""
 
 
 def is_watched(module: nn.Module) -> bool:

@@ -174,7 +174,6 @@ def language_config_of(saved: Mapping[str, Any]) -> LanguageModelConfig:
 
 
 def _symbols(fields: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Name and arguments of the symbol retriever."""
     width, length, reach = fields["hidden_dim"], fields["max_seq_len"], fields["max_rel_pos"]
     n_symbols = length if fields["n_symbols"] is None else fields["n_symbols"]
     kind = fields["symbol_retrieval"]

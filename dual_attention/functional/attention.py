@@ -197,7 +197,6 @@ def _joined(blocks: Iterator[Tensor], n: int) -> Tensor:
 def _block(
     mask: MaskPattern, scale: float, dropout: float, rows: slice, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None
 ) -> Tensor:
-    """Attended values of a block of receivers."""
     columns = slice(*mask.senders(rows.start, rows.stop))
     part_bias = None if bias is None else block_of(bias, rows, columns)
     opened = opened_mask(mask.block(rows, columns, q.device), q.dtype, part_bias)

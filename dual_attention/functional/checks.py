@@ -173,11 +173,6 @@ def without_autocast(x: Tensor) -> AbstractContextManager[Any]:
     return torch.autocast(x.device.type, enabled=False) if is_autocast(x) else nullcontext()
 
 
-def is_exporting() -> bool:
-    """Whether ``torch.export`` is at work, for ONNX or not."""
-    return torch.compiler.is_exporting()
-
-
 def leaves_pytorch() -> bool:
     """Whether a program is being made that runs without this library's operations: ONNX, or a trace."""
     tracing = torch._C._get_tracing_state() is not None

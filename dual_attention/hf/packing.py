@@ -70,7 +70,7 @@ def segments_from(more: Mapping[str, Any], tokens: Tensor) -> Tensor | None:
     starts = others if starts is None else starts
     if starts is not None:
         found.append(_segments_between(starts, tokens))
-    if len(found) == 2 and not torch.equal(*(_boundaries(segments).expand(len(tokens), -1) for segments in found)):
+    if len(found) == 2 and not torch.equal(*((part.diff() != 0).expand(len(tokens), -1) for part in found)):
         raise ValueError("seq_idx, cu_seq_lens_q: expected the same sequences")
     return found[0].long() if found else None
 
@@ -89,10 +89,6 @@ def _segments_between(starts: Tensor, tokens: Tensor) -> Tensor:
             raise ValueError(f"cu_seq_lens_q: expected to rise from 0 to the length {length}, got {starts.tolist()}")
     places = torch.arange(length, device=tokens.device)
     return torch.bucketize(places, starts[1:-1].to(tokens.device), right=True)[None]
-
-
-def _boundaries(segments: Tensor) -> Tensor:
-    return segments[:, 1:] != segments[:, :-1]
 
 
 def packed_segments(position_ids: Tensor) -> Tensor | None:

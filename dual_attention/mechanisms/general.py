@@ -240,7 +240,6 @@ class GeneralAttention(TypedModule):
     def _block(
         self, inputs: AttentionInputs, rows: slice, need_weights: bool, observe: Observe | None = None
     ) -> GeneralAttentionOutput:
-        """Output for some queries."""
         query, key, messages, mask, bias, gain = inputs
         multidim = self.score.multidim
         if isinstance(mask, MaskPattern):

@@ -7,7 +7,7 @@ from functools import cache
 import torch
 
 from ..functional.activations import activation_name
-from ..functional.checks import dispatches, is_exporting
+from ..functional.checks import dispatches
 from ..functional.relational.asked_for import KERNEL_DTYPES, gains_by_c
 from ..functional.relational.dense import reason_for_dense
 from ..functional.relational.inputs import RelationalAttentionOutput, RelationalInputs, obstacle_to_operations
@@ -41,7 +41,7 @@ def _obstacle(x: RelationalInputs) -> str | None:
 
 
 def _suits(x: RelationalInputs) -> Verdict:
-    if not x.q.is_cpu or is_exporting():
+    if not x.q.is_cpu or torch.compiler.is_exporting():
         return UNSUITED
     in_c = kernels.suits(x.q.dtype)
     if reason_for_dense(x, in_bfloat16=multiplies_bfloat16(x.u) and not in_c) is not None:

@@ -134,7 +134,6 @@ class _Heads(_Native):
                 setattr(self, HOOKS[tap], _hooks.HookPoint())
 
     def _taps(self) -> dict[str, nn.Module]:
-        """The taps of these heads, by name."""
         taps: Taps = self.original_component.taps
         return dict(taps.named_children())
 

@@ -114,9 +114,7 @@ def detect(
         else:
             shuffled = _permute_within(labels[counts], examples, ranked.strata, generator)
         null.append(_strength(ranked.auc(shuffled)))
-    each = [
-        _auc_of_example(scores[b][counts[b]], labels[b][counts[b]], strata[b][counts[b]]) for b in range(len(counts))
-    ]
+    each = [RankedScores(scores[b][own], strata[b][own]).auc(labels[b][own]).auc for b, own in enumerate(counts)]
     by_example = torch.stack(each) if each else scores.new_zeros((0, scores.shape[3]), dtype=torch.float64)
     strengths = torch.tensor(null, dtype=torch.float64, device=found.auc.device)
     return Detection(found.auc, by_example, found.positives, found.matched, strengths)
@@ -125,10 +123,6 @@ def detect(
 def _strength(found: MatchedAuc) -> float:
     """Largest |AUC - 1/2|; 0 where a shuffle left nothing to compare."""
     return float((found.auc - 0.5).abs().max()) if found.positives else 0.0
-
-
-def _auc_of_example(scores: Tensor, positive: Tensor, strata: Tensor) -> Tensor:
-    return RankedScores(scores, strata).auc(positive).auc
 
 
 def _permute_objects(labels: Tensor, counts: Tensor, generator: torch.Generator) -> Tensor:
