@@ -54,13 +54,14 @@ class Align(TypedModule, ABC):
     def align(
         self, scores: Tensor, mask: Tensor | None = None, *, bias: Tensor | None = None, dim: int = -1
     ) -> Alignment:
-        """As ``forward``, which here may also be ``forward(scores, mask) -> weights``.
+        """As ``forward``, which here may also give weights alone, or be ``forward(scores, mask) -> weights``.
 
-        That one has the keys on the last axis, biases in its scores, and a boolean mask as large as these, with a key
+        The latter has the keys on the last axis, biases in its scores, and a boolean mask as large as these, with a key
         to see in each row. Hidden keys then get no weight, nor do rows that see nothing.
         """
         if self._takes_bias:
-            return self(scores, mask, bias=bias, dim=dim)
+            found = self(scores, mask, bias=bias, dim=dim)
+            return found if isinstance(found, Alignment) else Alignment(found)
         shown = without_hidden(mask, bias)
         shown = torch.ones_like(scores, dtype=torch.bool) if shown is None else shown.expand(scores.shape)
         scores, shown = (scores if bias is None else scores + bias).movedim(dim, -1), shown.movedim(dim, -1)

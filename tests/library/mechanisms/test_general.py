@@ -7,7 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from dual_attention.functional import Alignment, causal_mask, directional_mask
+from dual_attention.functional import causal_mask, directional_mask
 from dual_attention.mechanisms import (
     Additive,
     Align,
@@ -266,10 +266,10 @@ class Forgetful(Score):
 
 
 class Summed(Align):
-    """A user's alignment that lost the keys."""
+    """A user's alignment that lost the keys, and gives weights alone."""
 
     def forward(self, scores, mask=None, *, bias=None, dim=-1):
-        return Alignment(scores.softmax(dim).sum(dim))
+        return scores.softmax(dim).sum(dim)
 
 
 class Everything(Select):
