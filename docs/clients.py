@@ -229,6 +229,7 @@ for name, packages, command in (
     ("TransformerLens", "transformer-lens", f"{ADAPTERS}/test_transformer_lens.py"),
     ("nnsight", "nnsight", f"{ADAPTERS}/test_other_tools.py -k nnsight"),
     ("captum", "captum", f"{ADAPTERS}/test_other_tools.py -k captum"),
+    ("Opacus", "opacus", f"{PYTEST} tests/library/test_clients.py -k opacus"),
     (
         "nbconvert",
         "nbconvert ipykernel",
