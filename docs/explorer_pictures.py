@@ -15,11 +15,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import torch
 from PIL import Image
 
 from dat.explorer.dictionaries import made_dictionary
 from dat.explorer.example import EXAMPLES
 from dat.explorer.exporting import Exporter
+from dat.explorer.opening import with_beside
 from dat.explorer.view_state import View
 
 FOLDER = Path(__file__).resolve().parent / "images" / "explorer"
@@ -44,6 +46,7 @@ VIEWS = {
     "generate-light": "page=generate&tokens=40&seed=4&map=4",
     "model-light": "page=model",
 }
+TWO = "beside-light"
 OF_IMAGES = {"vision-light": EXAMPLES["games"].view}
 
 
@@ -67,6 +70,11 @@ def exporters() -> dict[str, Exporter]:
     found = {}
     for name, view in VIEWS.items():
         found[name] = Exporter(session, TEXTS.get(name, TEXT), View.of(view))
+    rounded: Any = replace(EXAMPLES["language"].open(), title="the same with rounded weights")
+    with torch.no_grad():
+        for parameter in rounded.model.parameters():
+            parameter.copy_((16 * parameter).round() / 16)
+    found[TWO] = Exporter(with_beside(session, rounded), TEXT, View.of(f"{VIEWS['relations-light']}&model=2"))
     games = EXAMPLES["games"]
     return {**found, **{name: Exporter(games.open(), games.source, View.of(view)) for name, view in OF_IMAGES.items()}}
 
@@ -74,7 +82,7 @@ def exporters() -> dict[str, Exporter]:
 def main() -> None:
     """Take the pictures that are named, or all."""
     parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join([*VIEWS, *OF_IMAGES])}")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join([*VIEWS, TWO, *OF_IMAGES])}")
     names = parser.parse_args().names
     FOLDER.mkdir(parents=True, exist_ok=True)
     playwright = importlib.import_module("playwright.sync_api")

@@ -3,6 +3,9 @@
 import pytest
 
 from dat.explorer.example import EXAMPLES
+from dat.explorer.opening import with_beside
+from dat.explorer.session import Session
+from dual_attention.generation.tokenizer import ByteTokenizer
 from tests.lab.explorer.conftest import dat, vision
 from tests.support.browser import Visit
 
@@ -17,6 +20,8 @@ PAGES = {
     "writes": "&by=each",
     "card": "&layer=1",
     "interventions": "&off=r1.2",
+    "interventions of two": "&off=beside",
+    "relations of two": "&model=2&i=5&j=2",
     "patching": "&each=1&other=the+dog+sat",
     "dictionary": "&dictionary=1",
     "generate": "&generated=1&tokens=5",
@@ -29,7 +34,7 @@ PAGES = {
 def test_axe_finds_no_barrier(browser, scheme, serve):
     games = EXAMPLES["games"]
     servers = {"vision": serve(vision()), "card of pictures": serve(session=games.open(), text=games.source)}
-    texts = serve(dat())
+    texts = serve(session=with_beside(*(Session(dat(seed), ByteTokenizer(), name) for seed, name in enumerate("AB"))))
     visitor = Visit(browser, scheme)
     visitor.context.close()
     visitor.context = browser.new_context(color_scheme=scheme, bypass_csp=True, viewport={"width": 1360, "height": 860})
