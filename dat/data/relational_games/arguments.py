@@ -34,12 +34,6 @@ def share_of(task: Task, independent_share: float | None) -> float:
     return float(share)
 
 
-def check_shares(shares: tuple[float, float, float]) -> None:
-    """Raises ValueError unless ``shares`` are three positive numbers whose sum is at most 1."""
-    if len(shares) != 3 or min(shares) <= 0 or sum(shares) > 1 + 1e-9:
-        raise ValueError(f"shares: expected three positive numbers with a sum of at most 1, got {shares!r}")
-
-
 def check_layout(task: str, occupied: Tensor) -> None:
     """Check which cells hold objects, (n, 9) bool. Raises ValueError naming the first image that is not of the task."""
     layouts = torch.zeros(len(layouts_of := get_task(task).layouts), occupied.shape[1], dtype=torch.bool)

@@ -23,13 +23,13 @@ from dual_attention._base.files import first_line
 from dual_attention._base.hashing import keys_of
 from dual_attention._base.words import shortened
 
-from .arguments import check_layout, check_shares, split_sizes, to_integer
+from .arguments import check_layout, split_sizes, to_integer
 from .dataset import GameImages
 from .labels import labels_of
 from .objects import OBJECT_SETS, object_set
 from .render import IMAGE_SIZE
 from .scenes import occupied_cells, read_scenes
-from .splits import SHARES, split_mask
+from .splits import split_mask
 from .tasks import get_task
 
 if TYPE_CHECKING:
@@ -144,7 +144,6 @@ def official_splits(
     n_test: int = 10000,
     seed: int,
     n_heldout: int | None = None,
-    shares: tuple[float, float, float] = SHARES,
 ) -> dict[str, GameImages]:
     """Split the official pentomino images, and add the held-out sets whose files are present.
 
@@ -155,7 +154,7 @@ def official_splits(
 
     Args:
         folder, task: see ``load_official``.
-        n_train, n_val, n_test, seed, shares: see ``make_splits``.
+        n_train, n_val, n_test, seed: see ``make_splits``.
         n_heldout: images from the beginning of each held-out file; None for all.
 
     Returns:
@@ -170,19 +169,17 @@ def official_splits(
     if n_heldout is not None:
         n_heldout = to_integer("n_heldout", n_heldout, minimum=0)
     seed = to_integer("seed", seed)
-    check_shares(shares)
     pool = load_official(folder, task, "pentominoes")
     keys = _image_keys(pool.images)
     order = torch.randperm(len(keys), generator=torch.Generator().manual_seed(stream_seed("official", seed)))
     made: dict[str, GameImages] = {}
     for name, size in sizes.items():
-        belongs = split_mask(keys, name, seed, shares)
+        belongs = split_mask(keys, name, seed)
         rows = order[belongs[order]]
         if size > len(rows):
             raise ValueError(
                 f"n_{name}: expected at most {len(rows)}, which is how many of the {len(keys)} images in "
-                f"{official_path(folder, task, 'pentominoes')} belong to the {name} split, got {size}; other shares "
-                f"than {shares} allow more"
+                f"{official_path(folder, task, 'pentominoes')} belong to the {name} split, got {size}"
             )
         rows = rows[:size]
         made[name] = GameImages(pool.images[rows], pool.labels[rows], pool.asked[rows])

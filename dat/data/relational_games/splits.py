@@ -4,7 +4,6 @@ Every image belongs to one split, decided by a hash of the image and the seed. S
 follows the distribution of the task, and none depends on the size of another.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -13,13 +12,16 @@ from torch import Tensor
 from dual_attention._base.digests import stream_seed
 from dual_attention._base.hashing import counter_words, first_occurrences, keys_of, uniform_of
 
-from .arguments import check_shares, check_task_objects, share_of, split_sizes, to_integer
+from .arguments import share_of, split_sizes, to_integer
 from .dataset import GameImages, generate_images
 from .objects import OBJECT_SETS, object_set
 from .render import render
-from .tasks import CELLS, ObjectSource, Task
+from .tasks import CELLS, ObjectSource, Task, get_task
 
 SPLITS = ("train", "val", "test")
+
+TRAINED = "pentominoes"
+"""Object set of these; the others are held out."""
 
 SHARES = (0.35, 0.25, 0.4)
 """Part of all images that belongs to train, val and test."""
@@ -36,11 +38,7 @@ def make_splits(
     n_test: int = 10000,
     n_heldout: int = 10000,
     seed: int,
-    objects: str = "pentominoes",
-    heldout: Sequence[str] = ("hexominoes", "stripes"),
     independent_share: float | None = None,
-    repeats: bool = False,
-    shares: tuple[float, float, float] = SHARES,
 ) -> dict[str, GameImages]:
     """Draw the splits of one experiment.
 
@@ -49,22 +47,18 @@ def make_splits(
     In every split, and in every prefix of train, val and test, class counts differ by at most one (for
     ``colour_and_or_shape`` too), and so do the counts of asked patterns within a class.
 
-    Unless ``repeats`` is set, no image occurs twice within train, val or test either (with the same asked pattern,
-    where there are several). This binds where images are few: ``same`` has 33,300 positive pentomino images, of which
-    ``shares`` gives train about 11,650, so train can hold some 23,300 images. Dropping repeats also makes the rarer
+    No image occurs twice within train, val or test either (with the same asked pattern, where there are several). This
+    binds where images are few: ``same`` has 33,300 positive pentomino images, of which :data:`SHARES` gives train about
+    11,650, so train can hold some 23,300 images. Dropping repeats also makes the rarer
     objects of a nearly exhausted share more frequent than the task has them. Held-out sets are independent draws and
     may repeat images.
 
     Args:
         task: one of ``TASKS`` or ``EXTRA_TASKS``.
         n_train, n_val, n_test: images in each split.
-        n_heldout: images in each held-out set.
+        n_heldout: images in each held-out set; those of object sets that the task does not support are left out.
         seed: any integer; fixes the images and which split they belong to.
-        objects: object set of train, val and test.
-        heldout: further object sets; those that the task does not support are left out.
         independent_share: see ``generate_images``.
-        repeats: allow an image more than once within a split, as the official files do.
-        shares: part of all images that belongs to train, val and test; positive, sum at most 1.
 
     Returns:
         ``{"train": ..., "val": ..., "test": ...}`` and one entry for each held-out set, under its name.
@@ -73,16 +67,14 @@ def make_splits(
         ValueError: an argument is out of range or unknown, or more distinct images are asked for than there are.
         TypeError: a count or the seed is not an integer.
     """
-    definition = check_task_objects(task, objects)
+    definition = get_task(task)
     sizes = split_sizes(n_train, n_val, n_test)
     n_heldout = to_integer("n_heldout", n_heldout, minimum=0)
     seed = to_integer("seed", seed)
-    check_shares(shares)
-    stream = _Stream(task, definition, objects, share_of(definition, independent_share), seed, repeats, shares)
-    heldout = _check_heldout(heldout, objects)
+    stream = _Stream(task, definition, share_of(definition, independent_share), seed)
     made = {name: _draw_split(stream, name, size) for name, size in sizes.items()}
-    for name in heldout:
-        if name in definition.objects:
+    for name in OBJECT_SETS:
+        if name != TRAINED and name in definition.objects:
             held_seed = stream_seed("heldout", seed)
             made[name] = generate_images(
                 task, n_heldout, objects=name, seed=held_seed, independent_share=independent_share
@@ -90,22 +82,11 @@ def make_splits(
     return made
 
 
-def split_mask(keys: Tensor, split: str, seed: int, shares: tuple[float, float, float]) -> Tensor:
+def split_mask(keys: Tensor, split: str, seed: int) -> Tensor:
     """Mask of the images, given by their keys, that belong to a split: (n,) -> (n,) bool."""
     index = SPLITS.index(split)
     position = uniform_of(keys, stream_seed("partition", seed))
-    return (position >= sum(shares[:index])) & (position < sum(shares[: index + 1]))
-
-
-def _check_heldout(heldout: Sequence[str], objects: str) -> tuple[str, ...]:
-    if isinstance(heldout, str):
-        raise TypeError(f"heldout: expected a sequence of names, got the string {heldout!r}")
-    for name in heldout:
-        if name not in OBJECT_SETS:
-            raise ValueError(f"heldout: expected names among {', '.join(OBJECT_SETS)}, got {name!r}")
-        if name == objects:
-            raise ValueError(f"heldout: expected object sets other than the training set, got {name!r}")
-    return tuple(heldout)
+    return (position >= sum(SHARES[:index])) & (position < sum(SHARES[: index + 1]))
 
 
 @dataclass(frozen=True)
@@ -114,17 +95,14 @@ class _Stream:
 
     task: str
     definition: Task
-    objects: str
     independent_share: float
     seed: int
-    repeats: bool
-    shares: tuple[float, float, float]
 
     def take(self, split: str, label: int, asked: int, count: int) -> Tensor:
         """The first ``count`` scenes of the split's sequence, (count, 9)."""
-        name = (split, self.seed, self.task, self.objects, label, asked)
+        name = (split, self.seed, self.task, TRAINED, label, asked)
         generator = torch.Generator().manual_seed(stream_seed("split", *name))
-        source = ObjectSource(object_set(self.objects), generator, self.independent_share)
+        source = ObjectSource(object_set(TRAINED), generator, self.independent_share)
         scenes, keys = torch.empty(0, CELLS, dtype=torch.int64), torch.empty(0, dtype=torch.int64)
         size, fruitless = 2048, 0
         while len(scenes) < count:
@@ -133,12 +111,11 @@ class _Stream:
             labels = torch.full((size,), label)
             drawn = self.definition.rule(labels, torch.full((size,), asked), source)
             drawn_keys = keys_of(drawn)
-            mine = split_mask(drawn_keys, split, self.seed, self.shares)
+            mine = split_mask(drawn_keys, split, self.seed)
             before = len(scenes)
             scenes, keys = torch.cat((scenes, drawn[mine])), torch.cat((keys, drawn_keys[mine]))
-            if not self.repeats:
-                new = first_occurrences(keys)
-                scenes, keys = scenes[new], keys[new]
+            new = first_occurrences(keys)
+            scenes, keys = scenes[new], keys[new]
             fruitless = 0 if len(scenes) > before else fruitless + size
             if fruitless >= _PATIENCE:
                 self._refuse(split, label, asked, count, len(scenes))
@@ -150,8 +127,7 @@ class _Stream:
             which += f", asked pattern {self.definition.asked[asked]}"
         raise ValueError(
             f"n_{split}: expected at most about {available} distinct images of task {self.task!r}, {which}, with "
-            f"{self.objects}, which is what belongs to the {split} split, got {count}; other shares than "
-            f"{self.shares} or repeats=True allow more"
+            f"{TRAINED}, which is what belongs to the {split} split, got {count}"
         )
 
 
@@ -167,7 +143,7 @@ def _draw_split(stream: _Stream, split: str, n: int) -> GameImages:
         for question in range(questions):
             rows = of_label[asked[of_label] == question]
             scenes[rows] = stream.take(split, label, question, len(rows))
-    return GameImages(render(scenes, object_set(stream.objects)), labels, asked)
+    return GameImages(render(scenes, object_set(TRAINED)), labels, asked)
 
 
 def _balanced(n: int, values: int, seed: int) -> Tensor:

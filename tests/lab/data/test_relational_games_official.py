@@ -273,6 +273,5 @@ test_what_the_folder_does_not_hold = refused(
     (lambda folder: load_official(folder, "xoccurs", limit=-1), "limit: expected at least 0, got -1"),
     (lambda folder: split_up(folder, n_test=1400), r"n_test: expected at most \d+, .* of the 1500 images .*got 1400"),
     (lambda folder: split_up(folder, n_heldout=-1), "n_heldout: expected at least 0, got -1"),
-    (lambda folder: split_up(folder, shares=(0.5, 0.6, 0.1)), "shares: expected three positive numbers"),
     by=lambda call, *, folder: call(folder),
 )  # fmt: skip
