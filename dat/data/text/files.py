@@ -20,7 +20,7 @@ BLOCK = 1 << 22
 JSON_LINES = (".jsonl", ".ndjson")
 """Suffixes of files with a JSON object in each line, one document each."""
 PARQUET = ".parquet"
-"""Suffix of files with a table, a document in each row; see :mod:`.parquet`."""
+"""Suffix of files with a table, a document in each row; see :mod:`.formats`."""
 TEXTS = (".txt", ".md", ".rst", *JSON_LINES, PARQUET)
 """Suffixes of files of text; what other files of a folder hold is told by how they begin."""
 
