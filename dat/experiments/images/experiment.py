@@ -27,11 +27,10 @@ from ..base_width import scaled_from_base
 from ..vision_model import export_vision_model
 from .config import ImageConfig, ImageDataConfig
 from .examples import AugmentedImages, NormalisedImages, image_loss
-from .grid import ImageGrid
+from .grid import SCALES, ImageGrid
 from .model import build_image_model, empty_image_model
 from .presets import COLOURS, LABELS, LOOKS, PRESETS, VIDAT
 from .published import published_accuracy
-from .scales import SCALES
 
 USES = {"train": "train", "val": "validate", "test": "test"}
 """Use of the pictures of a split, in words."""

@@ -1,11 +1,12 @@
-"""The grid of image classification."""
+"""Grids of image classification, and those for everyone: a look within minutes, and the paper's Tables 1, 3 and 4."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, get_args
 
-from ...data.images import ImageSetName
+from ...data.images import IMAGE_SETS, ImageSetName
+from ...data.images.augmentation import AugmentationName
 from ...data.images.folders import pictures_origin
 from ...data.images.splits import check_image_counts
 from ...sweeps.grid import Cell, GridConfig, crossed
@@ -78,3 +79,42 @@ class ImageGrid(GridConfig):
             loop=self.loop,
             machine=PrecisionMachineConfig(precision=self.precision),
         )
+
+
+EPOCHS, BATCH = 100, 128
+STEPS = -(-IMAGE_SETS["cifar10"].train // BATCH)
+"""Steps of an epoch of CIFAR, in which the last, smaller batch is kept."""
+
+
+def paper_grid(name: str, augmentation: AugmentationName) -> ImageGrid:
+    """Ten trials of the models of a table on both sets, on a GPU.
+
+    The published schedule: Adam, five epochs of warm-up, then the larger part of a cosine, epoch by epoch.
+    """
+    return ImageGrid(
+        out=f"runs/images-{name}",
+        seeds=10,
+        workers=1,
+        device="cuda",
+        datasets=("cifar10", "cifar100"),
+        sizes=(IMAGE_SETS["cifar10"].train,),
+        models=("ViT", "ViDAT", "ViDAT-asym"),
+        data=ImageSources(folder="cifar", augmentation=augmentation),
+        optim=ImageOptimConfig(
+            lr=1e-3,
+            weight_decay=5e-5,
+            warmup_steps=5 * STEPS,
+            min_lr=1e-5,
+            cosine_length=EPOCHS * STEPS,
+            change_every=STEPS,
+        ),
+        loop=LoopConfig(epochs=EPOCHS, batch_size=BATCH, eval_every=0, checkpoint_every=0),
+        precision="bfloat16",
+    )
+
+
+SCALES = {
+    "tiny": ImageGrid(out="runs/images-tiny"),
+    "tables-1-and-3": paper_grid("tables-1-and-3", "cutmix"),
+    "table-4": paper_grid("table-4", "autoaugment"),
+}

@@ -19,11 +19,10 @@ from ..base_width import scaled_from_base
 from .config import LanguageConfig
 from .corpus import Corpus
 from .data import TextSequences, text_digest
-from .grid import LanguageGrid
+from .grid import SCALES, LanguageGrid
 from .presets import PRESETS
 from .problem import TOKENS, PreparedText, build_language_model, language_loss, prepare_text, validated
 from .published import published_perplexity
-from .scales import SCALES
 
 
 class LanguageModelling(SweptExperiment[LanguageConfig, PreparedText]):

@@ -16,7 +16,7 @@ from ...training.problem import Problem
 from ..base_width import scaled_from_base
 from .answers import free_accuracies
 from .config import MathematicsConfig
-from .grid import MathematicsGrid
+from .grid import SCALES, MathematicsGrid
 from .model_keys import PRESETS
 from .problem import (
     QUESTIONS,
@@ -28,7 +28,6 @@ from .problem import (
     prepare_questions,
 )
 from .published import published_interpolation
-from .scales import SCALES
 
 TASKS = {module: module.partition("__")[2].replace("_", " ") for module in MODULES}
 """Modules in words."""

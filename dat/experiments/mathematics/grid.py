@@ -1,14 +1,15 @@
-"""The grid of runs on mathematics."""
+"""Grids of mathematics, and those for everyone: a look within minutes, and the paper's Table 2 and Figure 3."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
-from ...data.mathematics import Module
+from ...data.mathematics import MODULES, Module
 from ...sweeps.grid import Cell, GridConfig, crossed
 from ...training.configs import MOST_EPOCHS, LoopConfig, OptimConfig, PrecisionMachineConfig, check
-from .config import MathematicsConfig, QuestionsConfig, tiny_optim
+from .config import MathematicsConfig, QuestionsConfig, paper_optim, tiny_optim
 from .model_keys import PRESETS, MathematicsModelKeys
+from .published import EPOCHS, published_accuracies
 
 
 @dataclass(frozen=True)
@@ -56,3 +57,30 @@ class MathematicsGrid(GridConfig):
             loop=replace(self.loop, epochs=cell["epochs"], measure_at=measure_at),
             machine=PrecisionMachineConfig(precision=self.precision),
         )
+
+
+SCALES = {
+    "tiny": MathematicsGrid(out="runs/mathematics-tiny"),
+    # Lengths and batches by the logs of the published runs; the paper's text says 50 epochs of batches of 128. The
+    # archive's files as they are: every training question, and padding attended to.
+    "published": MathematicsGrid(
+        out="runs/mathematics-published",
+        seeds=5,
+        device="cuda",
+        workers=1,
+        modules=MODULES,
+        models=tuple(name for name in PRESETS if any(model == name for _, model in published_accuracies())),
+        epochs=(EPOCHS,),
+        precision="bfloat16",
+        optim=paper_optim(),
+        data=QuestionsConfig(
+            n_train=1_999_998,
+            n_val=0,
+            n_test=10_000,
+            n_answered=1_000,
+            padding="attended",
+            official_folder="mathematics_dataset-v1.0",
+        ),
+        loop=LoopConfig(epochs=EPOCHS, batch_size=512, eval_batch_size=500, eval_every=0, checkpoint_every=0),
+    ),
+}

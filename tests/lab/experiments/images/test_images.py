@@ -14,10 +14,10 @@ from dat.data.images.augmentation import Augmentation
 from dat.experiments.images.config import ImageConfig, ImageDataConfig
 from dat.experiments.images.examples import AugmentedImages, NormalisedImages, image_loss
 from dat.experiments.images.experiment import ImageClassification
+from dat.experiments.images.grid import BATCH, EPOCHS, SCALES, STEPS
 from dat.experiments.images.model import empty_image_model
 from dat.experiments.images.presets import LOOKS, PRESETS
 from dat.experiments.images.published import ACCURACIES, published_accuracy
-from dat.experiments.images.scales import BATCH, EPOCHS, SCALES, STEPS
 from dat.sweeps.durations import timing_problem
 from dat.sweeps.grid import cells
 from dat.training.config_io import build_parser, parse_config
