@@ -259,14 +259,16 @@ class RelationalAttention(SymbolHeads):
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Queries and keys of the attention, ``(B, heads, length, width)``; of relations, ``(B, length, R * p)``."""
         # Whom to listen to: alpha^h_ij = softmax_j(<x_i W_q^h, y_j W_k^h> / sqrt(D))
-        wq_attn, wk_attn = (self.wq_attn, self.wk_attn) if selecting is None else selecting
+        own: Any = self._modules  # which is faster than attributes
+        wq_attn, wk_attn = (own["wq_attn"], own["wk_attn"]) if selecting is None else selecting
         q = call.rotate_receivers(split_heads(wq_attn(x), self.n_heads))
         k = call.rotate_senders(split_heads(wk_attn(y), self.n_kv_heads))
 
         # What is compared: r_ij,l = act(<x_i W_q,l^rel, y_j W_k,l^rel> / sqrt(p))
-        wk_rel = self.wq_rel if self.symmetric_rels else self.wk_rel  # the same, but an adapter may be in one's place
+        wq_rel = own["wq_rel"]
+        wk_rel = wq_rel if self.symmetric_rels else own["wk_rel"]  # the same, but an adapter may be in one's place
         w = wk_rel(y)
-        return q, k, w if self.symmetric_rels and y is x else self.wq_rel(x), w
+        return q, k, w if self.symmetric_rels and y is x else wq_rel(x), w
 
     def _factors(self, u: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
         """Relation queries and keys by relation, ``(B, N, R, p)`` and ``(B, M, R, p)``, from their projections."""

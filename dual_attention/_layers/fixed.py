@@ -123,5 +123,4 @@ def tensors_of(cache: Cache) -> Iterator[Tensor]:
             yield from tensors_of(part)
     elif isinstance(cache, FixedCache):
         yield from (cache.steps.place, cache.steps.first, *cache._buffers.values())
-        if cache._made is not None:
-            yield cache._made[1]
+        yield from (made for _, made in cache._made.values())

@@ -121,8 +121,8 @@ class Heads(TypedModule):
         """Output ``(B, N, H * d_h)`` of what the heads attended, ``(B, H, N, d_h)``."""
         if call.observe is not None:
             attended = call.observe("head_output", attended)
-        output: Tensor = self.wo(merge_heads(attended))
-        dropout: Any = self._modules["resid_dropout"]  # which is faster than an attribute
+        own: Any = self._modules  # which is faster than attributes
+        output, dropout = own["wo"](merge_heads(attended)), own["resid_dropout"]
         idle = not dropout.training and type(dropout) is nn.Dropout and not is_watched(dropout)
         return output if idle else dropout(output)
 
