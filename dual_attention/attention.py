@@ -158,12 +158,12 @@ class Attention(Heads):
             k, v = new.values() if cache is None else call.past.append(call.batch, call.n, **new)
             # What stands in a projection's place, an adapter for instance, may return another type or width.
             alike = q.dtype == k.dtype == v.dtype and q.shape[3] == k.shape[3]
-            how = call.how | {"scale": self.attn_scale, "bias": self._bias(call, q, q.dtype)}
+            how = {**call.how(), "scale": self.attn_scale, "bias": self._bias(call, q, q.dtype)}
             builds = need_weights or self.rel_pos_values is not None
             attended, weights = (attend_to_values if alike else attention)(q, k, v, need_weights=builds, **how)
             if self.rel_pos_values is not None and weights is not None:
                 # sum_j alpha_ij a_{clip(j - i)}
-                vectors = self.rel_pos_values(*weights.shape[-2:], offset=call.past.offset)
+                vectors = self.rel_pos_values(*weights.shape[-2:], offset=call.past.offset())
                 attended = attended + torch.einsum("bhnm,nmd->bhnd", weights, vectors)
             if self.wg is not None and self._gate is not None:
                 attended = attended * split_heads(self._gate(self.wg(query)), self.n_heads)
@@ -184,7 +184,7 @@ class Attention(Heads):
             raise ValueError(f"value: expected {key.shape[1]} senders as in key, got {value.shape[1]}")
         past = NO_PAST
         if isinstance(cache, ContextCache):
-            ordered = given.ordered or self.window is not None
+            ordered = given.ordered() or self.window is not None
             past = continue_to_attend(cache, self._kept(), key, ordered=ordered)
         elif cache is not None:
             past = continue_from(cache, self._kept(), window=self.window, given=given)

@@ -116,7 +116,7 @@ class RelationalCrossAttention(SymbolHeads):
 
             # a^h_i = sum_j r^h_ij s_j W_s^h
             kind: dict[str, Any] = {"scale": self.attn_scale, "activation": self.activation}
-            attended, weights = relational_cross_attention(q, k, s, need_weights=need_weights, **kind, **call.how)
+            attended, weights = relational_cross_attention(q, k, s, need_weights=need_weights, **kind, **call.how())
             output = self._output(attended, call)
         return AttentionOutput(output, weights)
 
@@ -218,7 +218,7 @@ class DisentangledRelationalCrossAttention(SymbolHeads):
             # a^h_i = sum_j alpha^h_ij r^h_ij s_j W_s^h
             kind: dict[str, Any] = {"scale": self.attn_scale, "rel_activation": self.rel_activation}
             attended, weights, relations = disentangled_relational_cross_attention(
-                q, k, q_rel, k_rel, s, need_weights=need_weights, **kind, **call.how
+                q, k, q_rel, k_rel, s, need_weights=need_weights, **kind, **call.how()
             )
             output = self._output(attended, call)
         return RelationalAttentionOutput(output, weights, relations)

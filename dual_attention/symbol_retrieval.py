@@ -546,4 +546,4 @@ class RelationalSymbolicAttention(TypedModule):
         steps = torch.maximum(steps, -positions[..., None])
         if segments is not None:  # as many as follow in the sequence, counted from its end
             steps = torch.minimum(steps, positions_from_segments(segments.flip(-1)).flip(-1)[..., None])
-        return past.offset + places[:, None] + steps
+        return past.offset() + places[:, None] + steps

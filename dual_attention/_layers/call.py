@@ -34,7 +34,6 @@ class Given(NamedTuple):
     freqs_cos: Tensor | None = None
     freqs_sin: Tensor | None = None
 
-    @property
     def ordered(self) -> bool:
         """Whether the places of receivers and senders matter."""
         return self.is_causal or (isinstance(self.attn_mask, MaskPattern) and self.attn_mask.ordered)
@@ -65,7 +64,6 @@ class Past(NamedTuple):
     held: int = 0
     cache: TokenCache | ContextCache | None = None
 
-    @property
     def offset(self) -> Any:
         """Place of the first new receiver among the senders held and the new ones: a number, or a tensor ``(1,)``."""
         fixed = None if self.cache is None else self.cache.steps
@@ -176,7 +174,6 @@ class HeadsCall(NamedTuple):
     observe: Observer | None
     steps: Observer | None
 
-    @property
     def how(self) -> dict[str, Any]:
         """The visible pairs, the bias, the rate and the observer, as operations take them."""
         return {"mask": self.pattern, "bias": self.bias, "dropout": self.dropout, "observe": self.steps}

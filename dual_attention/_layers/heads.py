@@ -130,7 +130,7 @@ class Heads(TypedModule):
         """The bias of a call in a type, with the scores of relative positions if these heads have any."""
         bias = call.bias
         if self.rel_pos_keys is not None:
-            scores = self.rel_pos_keys.scores(self.attn_scale * q, call.pattern.m, offset=call.past.offset)
+            scores = self.rel_pos_keys.scores(self.attn_scale * q, call.pattern.m, offset=call.past.offset())
             bias = scores if bias is None else bias + scores
         return None if bias is None else bias.to(dtype)
 

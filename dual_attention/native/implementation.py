@@ -29,7 +29,7 @@ def _obstacle(x: RelationalInputs) -> str | None:
     against = obstacle_to_operations(x)
     if against is not None:
         return against
-    if x.activated:
+    if x.activated():
         return f"needs relations with the activation 'identity', got {activation_name(x.rel_activation)!r}"
     if x.bias is not None:
         return "takes no bias"

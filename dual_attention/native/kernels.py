@@ -90,7 +90,7 @@ def suits(dtype: torch.dtype) -> bool:
 
 def native_relational_attention(x: RelationalInputs) -> RelationalAttentionOutput:
     """Relational attention for the identity activation, without maps or a bias."""
-    return x.output(*_operation(*linear_arguments(x, x.n)))
+    return x.output(*_operation(*linear_arguments(x, x.n())))
 
 
 def threads_with_room(q: Tensor, k: Tensor, u: Tensor, table: Tensor, relative: bool) -> int:

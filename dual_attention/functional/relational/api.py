@@ -133,7 +133,7 @@ def explain_relational_attention(
 def _reference(x: RelationalInputs, observe: reference.Observe = reference.UNOBSERVED) -> RelationalAttentionOutput:
     kind: Any = {"scale": x.scale, "rel_scale": x.rel_scale, "rel_activation": x.rel_activation, "dropout": x.dropout}
     attended, weights, relations = reference.relational_attention(
-        x.q, x.k, x.u, x.w, x.symbols, x.w_r, mask=x.mask, bias=x.bias, observe=observe, **kind
+        x.q, x.k, x.u, x.w, x.symbols, x.w_r, mask=x.mask(), bias=x.bias, observe=observe, **kind
     )
     if not x.need_weights:
         return RelationalAttentionOutput(attended)

@@ -21,7 +21,7 @@ def gains_by_c(x: RelationalInputs) -> bool:
     1.52 beyond that number, 1.22 in the mean, and 0.94 to 1.12 up to it, 1.03 in the mean.
     """
     fewest = x.q.shape[1] * max(x.q.shape[3], x.u.shape[3])
-    return is_open(x.n, x.m) or (x.n >= FEWEST_RECEIVERS and x.m > fewest)
+    return is_open(x.n(), x.m()) or (x.n() >= FEWEST_RECEIVERS and x.m() > fewest)
 
 
 def _obstacle(x: RelationalInputs) -> str | None:
@@ -30,7 +30,7 @@ def _obstacle(x: RelationalInputs) -> str | None:
 
 def _suits(x: RelationalInputs) -> Verdict:
     """Never, but the reason mentions the kernels where they would help."""
-    computes = x.q.is_cpu and x.q.dtype in KERNEL_DTYPES and not x.activated and x.bias is None
+    computes = x.q.is_cpu and x.q.dtype in KERNEL_DTYPES and not x.activated() and x.bias is None
     if not computes or not gains_by_c(x) or reason_for_dense(x, in_bfloat16=False) is not None:
         return UNSUITED
     return Verdict(False, f"{HOW} offers C kernels")

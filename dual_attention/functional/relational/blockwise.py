@@ -48,15 +48,15 @@ def blockwise_relational_attention(x: RelationalInputs) -> RelationalAttentionOu
 
     tensors = (x.q, x.k, x.u, x.w, symbol_table(x.symbols), x.bias)
     blocks = [
-        checkpoint(block, slice(start, min(start + BLOCK, x.n)), *tensors, use_reentrant=False)
-        for start in range(0, max(x.n, 1), BLOCK)  # without receivers there is an empty block
+        checkpoint(block, slice(start, min(start + BLOCK, x.n())), *tensors, use_reentrant=False)
+        for start in range(0, max(x.n(), 1), BLOCK)  # without receivers there is an empty block
     ]
     attended_symbols, attended_relations = (torch.cat(parts, dim=2) for parts in zip(*blocks, strict=True))
     return x.output(attended_symbols, attended_relations)
 
 
 def _suits(x: RelationalInputs) -> Verdict:
-    if not x.activated:
+    if not x.activated():
         return UNSUITED
     return Verdict(True, "activated relations of so many pairs are built a block at a time")
 

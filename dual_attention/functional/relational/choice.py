@@ -39,7 +39,7 @@ def run_chosen(x: RelationalInputs, impl: str = "auto", observe: Observe | None 
     told = not torch.compiler.is_compiling() and _LOG.isEnabledFor(logging.DEBUG)
     choice = choose(x, impl, told=told)
     if told:
-        _LOG.debug("%s (q %s, %d senders)", choice, tuple(x.q.shape), x.m)
+        _LOG.debug("%s (q %s, %d senders)", choice, tuple(x.q.shape), x.m())
     implementation = IMPLEMENTATIONS[choice.name]
     if x.pattern.padding is not None and not implementation.takes_padded:
         x = x.zeroed()
@@ -64,7 +64,7 @@ def choose(x: RelationalInputs, impl: str = "auto", *, told: bool = True) -> Cho
         return _named(x, impl)
     if leaves_pytorch():
         return Choice("dense", "operations of this library are not known where ONNX or a trace runs")
-    if are_taken_otherwise() and x.needs_plain:
+    if are_taken_otherwise() and x.needs_plain():
         return Choice("dense", "derivatives by torch.func, and forward ones, need plain operations")
     passed_over, fused = "", prefers_fused(x.q)
     for name, candidate in IMPLEMENTATIONS.items():

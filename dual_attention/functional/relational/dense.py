@@ -42,9 +42,9 @@ def dense_relational_attention(
     """Relational attention, maps included if they are asked for; an observer may replace each step."""
     mask = x.pattern.dense(x.q.device)
     if observe is not None:
-        mask = reference.visible_pairs(observe, mask, x.bias, (x.n, x.m), x.q.device)
+        mask = reference.visible_pairs(observe, mask, x.bias, (x.n(), x.m()), x.q.device)
     how: dict[str, Any] = {"mask": mask, "bias": x.bias}
-    if mask is not None and x.bias is None and observe is None and not x.q.is_cpu and is_certain(x.n == 1):
+    if mask is not None and x.bias is None and observe is None and not x.q.is_cpu and is_certain(x.n() == 1):
         how = {"opened": opened_once(x.pattern, x.q)}
     alpha = attention_weights(x.q, x.k, scale=x.scale, **how)
     if observe is not None:
@@ -52,7 +52,7 @@ def dense_relational_attention(
     if x.dropout:
         alpha = F.dropout(alpha, x.dropout)
     relate = None
-    if x.activated or x.need_weights or (observe is not None and observe.watches("relations")):
+    if x.activated() or x.need_weights or (observe is not None and observe.watches("relations")):
         u, w = map(reference.not_half, (x.u, x.w))
         relate = partial(
             reference.relations, u, w, scale=x.rel_scale, activation=x.rel_activation, mask=mask, bias=x.bias
@@ -70,10 +70,10 @@ def reason_for_dense(x: RelationalInputs, *, in_bfloat16: bool) -> str | None:
         return "weights and relations were asked for, and are built whole"
     (batch, heads, n, _), m = x.q.shape, x.k.shape[2]
     if is_open(n, m):
-        few = "an export leaves lengths open, and relations are activated" if x.activated else None
+        few = "an export leaves lengths open, and relations are activated" if x.activated() else None
     else:
         known, p = 1 if isinstance(batch, torch.SymInt) else batch, x.u.shape[3]
-        few = few_pairs(known, heads, n, m, p, on_cpu=x.q.is_cpu, activated=x.activated, in_bfloat16=in_bfloat16)
+        few = few_pairs(known, heads, n, m, p, on_cpu=x.q.is_cpu, activated=x.activated(), in_bfloat16=in_bfloat16)
     if few is None and has_symbol_per_pair(x.symbols, n, m):
         return "relative symbols have about a row for each pair"
     return few

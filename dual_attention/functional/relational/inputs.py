@@ -51,6 +51,8 @@ class RelationalAttentionOutput(NamedTuple):
 class RelationalInputs(NamedTuple):
     """Inputs of one call, checked: by :func:`check_inputs`, or by the layer whose projections they are.
 
+    It has no properties, which ``torch.compile`` of PyTorch 2.7 and 2.8 does not follow in a tuple.
+
     Attributes:
         q, k, u, w, symbols, w_r, scale, rel_scale, rel_activation, dropout, need_weights: as in
             :func:`.relational_attention`; padded senders are as they were given until :meth:`zeroed`.
@@ -74,27 +76,22 @@ class RelationalInputs(NamedTuple):
     need_weights: bool
     given_w: Tensor | None = None
 
-    @property
     def n(self) -> int:
         """Receivers."""
         return self.q.shape[2]
 
-    @property
     def m(self) -> int:
         """Senders."""
         return self.k.shape[2]
 
-    @property
     def activated(self) -> bool:
         """Whether relations are more than inner products, which keeps sums over senders from moving inside them."""
         return self.rel_activation != "identity"
 
-    @property
     def needs_plain(self) -> bool:
         """Whether derivatives are taken in ways that only plain operations know."""
         return needs_plain(self.q, self.k, self.u, self.w, symbol_table(self.symbols), self.bias)
 
-    @property
     def mask(self) -> Tensor | None:
         """The whole mask, broadcastable to ``(B, H, N, M)``; None if nothing is hidden."""
         return self.pattern.dense(self.q.device)
@@ -129,7 +126,7 @@ class RelationalInputs(NamedTuple):
         if self.given_w is None or self.pattern.padding is None:
             return relations
         given = reference.relations(
-            self.u, self.given_w, scale=self.rel_scale, activation=self.rel_activation, mask=self.mask, bias=self.bias
+            self.u, self.given_w, scale=self.rel_scale, activation=self.rel_activation, mask=self.mask(), bias=self.bias
         )
         return relations.where(self.pattern.padding[:, None, :, None], given)
 
@@ -197,7 +194,7 @@ def _check_shapes(q: Tensor, k: Tensor, u: Tensor, w: Tensor, symbols: Tensor | 
 
 def obstacle_to_operations(x: RelationalInputs) -> str | None:
     """Why an operation of this library that builds no maps cannot compute this; None if it can."""
-    if x.needs_plain:
+    if x.needs_plain():
         return "has no derivatives by torch.func, and no forward ones: they need impl='dense'"
     if x.need_weights:
         return "builds neither weights nor relations whole: it needs need_weights=False"
@@ -207,9 +204,9 @@ def obstacle_to_operations(x: RelationalInputs) -> str | None:
 def obstacle_to_blocks(x: RelationalInputs) -> str | None:
     """The same for one that sums the weights of pairs with the same relative symbol, in blocks."""
     against = obstacle_to_operations(x)
-    if against is None and isinstance(x.symbols, RelativeSymbols) and has_symbol_per_pair(x.symbols, x.n, x.m):
+    if against is None and isinstance(x.symbols, RelativeSymbols) and has_symbol_per_pair(x.symbols, x.n(), x.m()):
         return (
-            f"needs a library of relative symbols with at most 2 (N + M) = {2 * (x.n + x.m)} rows, "
+            f"needs a library of relative symbols with at most 2 (N + M) = {2 * (x.n() + x.m())} rows, "
             f"got {x.symbols.library.shape[0]}"
         )
     return against

@@ -44,7 +44,7 @@ def linear_relational_attention(x: RelationalInputs) -> RelationalAttentionOutpu
     Dropout depends on a seed drawn from the global generator, and is drawn again, not kept, in the backward pass.
     A second derivative builds all weights, see :mod:`..derivatives`.
     """
-    return x.output(*_operation(*linear_arguments(x, block_size(x.q.shape[1], x.m))))
+    return x.output(*_operation(*linear_arguments(x, block_size(x.q.shape[1], x.m()))))
 
 
 def block_size(heads: int, m: int) -> int:
@@ -117,15 +117,15 @@ _operation = registered("linear_relational_attention", forward=_forward, backwar
 
 
 def _instead(x: RelationalInputs) -> Choice | None:
-    if not x.activated:
+    if not x.activated():
         return None
     return Choice("blockwise", "impl='linear' was asked for, and activated relations must be built, block by block")
 
 
 def _suits(x: RelationalInputs) -> Verdict:
-    if x.activated:
+    if x.activated():
         return UNSUITED
-    if is_open(x.n, x.m):
+    if is_open(x.n(), x.m()):
         return Verdict(True, "an export leaves lengths open, and linear suits long ones")
     sizes, form = (x.q.shape[1], x.u.shape[3]), ""
     if multiplies_bfloat16(x.u) and prefers_tiles(*sizes) and not prefers_tiles(*sizes, in_bfloat16=True):

@@ -52,7 +52,7 @@ def sdpa_relational_attention(x: RelationalInputs) -> RelationalAttentionOutput:
 
 
 def _obstacle(x: RelationalInputs) -> str | None:
-    if not (x.need_weights or x.dropout or x.activated or isinstance(x.symbols, RelativeSymbols)):
+    if not (x.need_weights or x.dropout or x.activated() or isinstance(x.symbols, RelativeSymbols)):
         return None
     return (
         "needs need_weights=False, dropout=0 (its calls would draw different masks), relations with the activation "
@@ -63,7 +63,7 @@ def _obstacle(x: RelationalInputs) -> str | None:
 
 def _suits(x: RelationalInputs) -> Verdict:
     causal_at_most = x.bias is None and (x.pattern.only_causal or x.pattern.hides_nothing)
-    if not causal_at_most or is_open(x.n, x.m) or _obstacle(x) is not None:
+    if not causal_at_most or is_open(x.n(), x.m()) or _obstacle(x) is not None:
         return UNSUITED
     return Verdict(True, "SDPA has a fused kernel for causal masks only")
 

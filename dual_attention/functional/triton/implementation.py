@@ -15,14 +15,14 @@ def _run(x: RelationalInputs) -> RelationalAttentionOutput:
 
 
 def _obstacle(x: RelationalInputs) -> str | None:
-    if x.needs_plain:
+    if x.needs_plain():
         return "has no derivatives by torch.func, and no forward ones: they need impl='dense'"
     against = support.obstacle(x)
     return None if against is None else f"cannot compute this: {against}"
 
 
 def _suits(x: RelationalInputs) -> Verdict:
-    if x.pattern.offset and x.n < FEWEST_RECEIVERS:
+    if x.pattern.offset and x.n() < FEWEST_RECEIVERS:
         return Verdict(False, "in a step of decoding one program for each head would walk all senders")
     against = support.obstacle(x)
     if against is not None:

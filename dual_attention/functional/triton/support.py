@@ -67,7 +67,7 @@ def obstacle(x: RelationalInputs) -> str | None:
     q, symbols = x.q, x.symbols
     if x.need_weights:
         return "it never builds weights or relations whole: it needs need_weights=False"
-    if x.activated:
+    if x.activated():
         return f"relations must have the activation 'identity', got {x.rel_activation!r}"
     if x.dropout:
         return f"it knows no dropout of the weights, got dropout={x.dropout}"
