@@ -58,7 +58,7 @@ def explore(
     >>> lm = TransformerLM(vocab_size=257, d_model=32, n_layers=1, n_heads=2, max_block_size=32)
     >>> explore(lm, "a cat").save("cat.html")
     """
-    with evaluating(model), nullcontext() if beside is None else evaluating(beside):
+    with evaluating(model), evaluating(beside) if isinstance(beside, nn.Module) else nullcontext():
         page = _page_of(model, text_or_image, tokenizer, view, beside)
     if not _in_notebook():
         folder = Path(tempfile.mkdtemp(prefix="dat-explore-"))

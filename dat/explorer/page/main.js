@@ -275,6 +275,7 @@ export class Explorer {
     const { names } = this;
     if (/^[1-9]$/.test(event.key) && names[event.key - 1]) return this.set({ page: names[event.key - 1] }), true;
     if (event.key === "d") return this.set({ theme: nextOf(THEMES, this.state.theme) }), true;
+    if (event.key === "m" && this.recordings.length > 1) return this.set({ model: nextOf([0, 1, 2], this.state.model) }), true;
     if (event.key === "?") return get("help").showModal(), true;
     const page = this.pages[this.page];
     return Boolean(page.key && page.key(event));
