@@ -78,7 +78,7 @@ def draw(command: str, shown: str, path: Path) -> None:
     console.print(Text.from_ansi(shown))
     path.parent.mkdir(parents=True, exist_ok=True)
     text = console.export_svg(title="", code_format=FORMAT, unique_id=path.stem)
-    path.write_text("".join(f"{line.rstrip()}\n" for line in text.splitlines()), encoding="utf-8")
+    path.write_text(f"{' '.join(text.split())}\n", encoding="utf-8")  # spaces that are seen are written as &#160;
 
 
 if __name__ == "__main__":
