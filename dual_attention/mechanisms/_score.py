@@ -84,6 +84,12 @@ class Score(TypedModule, ABC):
         return ", ".join(f"{name}={value}" for name, value in shown.items() if value is not None)
 
 
+def check_kind_made(name: str, part: object, made: object, kind: type, such_as: str) -> None:
+    """Raise ``TypeError`` unless a part, perhaps a user's own, made an object of that kind."""
+    if not isinstance(made, kind):
+        raise TypeError(f"{name}: expected {type(part).__name__} to give {such_as}, got {type(made).__name__}")
+
+
 def check_made(name: str, part: object, made: object, axes: str, shape: tuple[int | None, ...]) -> None:
     """Raise ``TypeError`` or ``ValueError`` unless a part, perhaps a user's own, made a tensor of that shape; another
     one may mix examples.

@@ -19,10 +19,10 @@ from .._layers.inputs import check_dropout, check_kind, check_like, check_one_de
 from ..functional.checks import MaybeNone, check_tensor, in_transform
 from ..functional.masks import MaskPattern, causal_mask, require_boolean
 from ..functional.reference import Observe, visible_pairs, without_hidden
-from ._score import check_made
+from ._score import check_kind_made, check_made
 from .alignments import Align, Hard, Softmax
 from .fused import AttentionInputs, fused_context
-from .messages import Message, ValueMessage
+from .messages import Message, Messages, ValueMessage
 from .relations import RelationalMessages
 from .scores import Score
 from .selections import Select, Selection
@@ -142,6 +142,7 @@ class GeneralAttention(TypedModule):
         )
         query, key = self.queries_and_keys(query, key)
         messages = self.message(query, key, value)
+        check_kind_made("message", self.message, messages, Messages, "messages such as SharedValues(values)")
         scores_shape = self.scores_shape(query, key)
         mask = resolve_mask(attn_mask, padding_mask, is_causal, scores_shape, key.device)
         bias = check_scores_like("attn_bias", attn_bias, scores_shape)
@@ -205,6 +206,7 @@ class GeneralAttention(TypedModule):
         selection = None
         if self.select is not None and query is not None:
             selection = self.select(query, key, padding_mask)
+            check_kind_made("select", self.select, selection, Selection, "a Selection(mask)")
             shape = self.scores_shape(query, key)
             for name, x in (("mask", selection.mask), ("gain", selection.gain), ("bias", selection.bias)):
                 if x is not None and not _broadcasts(x, shape):

@@ -290,6 +290,35 @@ class Pooled(Message):
         return Values(key)
 
 
+class BareMask(Select):
+    """A user's selection that is no more than a mask."""
+
+    def forward(self, query, key, padding_mask=None):
+        return Everything()(query, key).mask
+
+
+class BareValues(Message):
+    """A user's message that is no more than values."""
+
+    def forward(self, query, key, value=None):
+        return key
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ({"select": BareMask()}, r"select: expected BareMask to give a Selection\(mask\), got Tensor"),
+        (
+            {"message": BareValues()},
+            r"message: expected BareValues to give messages such as SharedValues\(v.*, got Tensor",
+        ),
+    ],
+)
+def test_what_a_part_of_ones_own_makes_has_its_kind(parts, message):
+    with pytest.raises(TypeError, match=message):
+        GeneralAttention(Additive(8, 8), **parts)(torch.randn(2, 9, 8))
+
+
 @pytest.mark.parametrize("batch", [2, 9])  # as many examples as objects, too
 @pytest.mark.parametrize(
     ("parts", "message"),
