@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from .._base.words import suggestion
 from ..functional.checks import check_dropout as check_dropout
-from ..functional.checks import check_floating, check_same_device, check_tensor, is_autocast, is_number
+from ..functional.checks import check_floating, check_like, check_same_device, check_tensor, is_number
 
 LARGEST_SIZE = 100_000_000
 """Largest axis accepted. PyTorch would only report a failed allocation."""
@@ -84,33 +84,6 @@ def check_depth(least: int = 1, /, **depths: int) -> None:
         if is_number(depth) and depth > LARGEST_DEPTH:
             raise ValueError(f"{name}: expected at most {LARGEST_DEPTH} layers, got {depth}")
         (check_positive if least else check_not_negative)(**{name: depth})
-
-
-def check_like(name: str, x: Tensor, layer: nn.Module | None) -> None:
-    """Raise ``TypeError`` or ``ValueError`` unless a layer can take the floating-point tensor ``x``.
-
-    Its device and, unless under autocast, its dtype must be those of the layer's weight.
-    """
-    weight = getattr(layer, "weight", None)
-    # Layers that took the place of linear ones may hold other types (quantised) or nothing yet (offloaded).
-    if not isinstance(weight, Tensor) or not weight.is_floating_point() or _is_fetched(layer, weight):
-        check_floating(name, x)
-        return
-    if weight.is_meta and not x.is_meta:
-        raise ValueError(f"{name}: the parameters on meta have no values; .to_empty() and a state dict give them some")
-    if x.device != weight.device:
-        raise ValueError(f"{name}: expected a tensor on {weight.device} as the parameters, got one on {x.device}")
-    if is_autocast(x):
-        check_floating(name, x)
-    elif x.dtype != weight.dtype:
-        raise TypeError(f"{name}: expected dtype {weight.dtype} as the parameters, got {x.dtype}")
-
-
-def _is_fetched(layer: nn.Module | None, weight: Tensor) -> bool:
-    """Whether something fetches the weight when the layer is called: a hook, or another ``forward``."""
-    if not weight.is_meta or layer is None:
-        return False
-    return bool(layer._forward_pre_hooks) or "forward" in vars(layer)
 
 
 def check_sequence(

@@ -11,12 +11,12 @@ import torch
 from torch import Tensor, nn
 
 from ..functional import RelativeSymbols
-from ..functional.checks import check_same_device
+from ..functional.checks import check_like, check_same_device
 from ..functional.symbols import check_index
 from .cache import Cache
 from .call import NO_PAST, Given, HeadsCall, Past, continue_from
 from .heads import Heads, split_heads
-from .inputs import check_boolean, check_like, check_no_values, check_sequence
+from .inputs import check_boolean, check_no_values, check_sequence
 from .taps import Observer
 
 Symbols = Tensor | RelativeSymbols

@@ -17,11 +17,11 @@ import torch.nn.functional as F
 from einops.layers.torch import Rearrange
 from torch import Tensor, nn
 
-from .._layers.inputs import check_choice, check_depth, check_dropout, check_like, check_not_negative, check_positive
+from .._layers.inputs import check_choice, check_depth, check_dropout, check_not_negative, check_positive
 from ..configs import ImagePool, PatchPositions, VisionConfig
 from ..dual_attention import DualAttentionOutput
 from ..functional import MaskPattern
-from ..functional.checks import check_tensor
+from ..functional.checks import check_like, check_tensor
 from ..functional.rotary import axial_rotary_tables
 from ..positional_encoding import RelativePositionalEncoding
 from ..symbol_retrieval import PositionalSymbolRetriever, PositionRelativeSymbolRetriever2D

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from .._layers.calls import TypedBlock, TypedModule
-from .._layers.inputs import check_depth, check_kind, check_like, check_members, check_positive, check_sequence
+from .._layers.inputs import check_depth, check_kind, check_members, check_positive, check_sequence
 from .._models.vision import checked_sizes
-from ..functional.checks import MaybeNone, check_tensor
+from ..functional.checks import MaybeNone, check_like, check_tensor
 from ..transformer_blocks import FeedForwardBlock
 from .factored import OCRA, SlotAbstractor
 from .slot_attention import SlotAttention, SlotInit

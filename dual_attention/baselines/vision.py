@@ -15,11 +15,11 @@ import torch
 from torch import Tensor, nn
 
 from .._layers.calls import TypedModule
-from .._layers.inputs import check_choice, check_like, check_not_negative, check_positive
+from .._layers.inputs import check_choice, check_not_negative, check_positive
 from .._layers.options import arguments_of
 from .._models.vision import checked_sizes, patch_embedding, patch_grid
 from ..functional.activations import Activation
-from ..functional.checks import check_tensor
+from ..functional.checks import check_like, check_tensor
 from .abstractor import Abstractor, AbstractorSymbols
 from .corelnet import CoRelNet
 from .esbn import ESBN

@@ -8,7 +8,7 @@ from numbers import Real
 from typing import Any, TypeAlias
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd import forward_ad
 from torch.torch_version import TorchVersion
 
@@ -69,6 +69,33 @@ def check_floating(name: str, x: Any) -> None:
         check_tensor(name, x)
     if not x.is_floating_point():
         raise TypeError(f"{name}: expected a floating-point tensor, got dtype {x.dtype}")
+
+
+def check_like(name: str, x: Tensor, layer: nn.Module | None) -> None:
+    """Raise ``TypeError`` or ``ValueError`` unless a layer can take the floating-point tensor ``x``.
+
+    Its device and, unless under autocast, its dtype must be those of the layer's weight.
+    """
+    weight = getattr(layer, "weight", None)
+    # Layers that took the place of linear ones may hold other types (quantised) or nothing yet (offloaded).
+    if not isinstance(weight, Tensor) or not weight.is_floating_point() or _is_fetched(layer, weight):
+        check_floating(name, x)
+        return
+    if weight.is_meta and not x.is_meta:
+        raise ValueError(f"{name}: the parameters on meta have no values; .to_empty() and a state dict give them some")
+    if x.device != weight.device:
+        raise ValueError(f"{name}: expected a tensor on {weight.device} as the parameters, got one on {x.device}")
+    if is_autocast(x):
+        check_floating(name, x)
+    elif x.dtype != weight.dtype:
+        raise TypeError(f"{name}: expected dtype {weight.dtype} as the parameters, got {x.dtype}")
+
+
+def _is_fetched(layer: nn.Module | None, weight: Tensor) -> bool:
+    """Whether something fetches the weight when the layer is called: a hook, or another ``forward``."""
+    if not weight.is_meta or layer is None:
+        return False
+    return bool(layer._forward_pre_hooks) or "forward" in vars(layer)
 
 
 def check_rows(name: str, x: Any) -> None:

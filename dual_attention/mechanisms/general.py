@@ -15,8 +15,8 @@ from torch.utils.checkpoint import checkpoint
 
 from .._base.words import repr_of_shapes
 from .._layers.calls import TypedModule
-from .._layers.inputs import check_dropout, check_kind, check_like, check_one_device, check_positive
-from ..functional.checks import MaybeNone, check_tensor, in_transform
+from .._layers.inputs import check_dropout, check_kind, check_one_device, check_positive
+from ..functional.checks import MaybeNone, check_like, check_tensor, in_transform
 from ..functional.masks import MaskPattern, causal_mask, require_boolean
 from ..functional.reference import Observe, visible_pairs, without_hidden
 from ._score import check_kind_made, check_made
