@@ -1,11 +1,13 @@
 """Image classification: the paper's models, batches and losses, and runs through the command line."""
 
+import csv
 import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+from PIL import Image
 from torch.nn.functional import cross_entropy
 
 from dat.cli.main import main
@@ -174,6 +176,20 @@ def test_the_tiny_scale_leaves_a_table_and_a_figure(capsys, monkeypatch):
     assert Path("grid/figures/accuracy.png").stat().st_size > 10_000
     assert main(["reproduce", "images", "--scale", "tiny", "--out=grid", *fewer]) == 0
     assert "4 cells, 4 done, 0 to run" in capsys.readouterr().out
+
+
+def test_a_grid_on_pictures_of_ones_own(capsys, monkeypatch):
+    """A table of both models over a folder of pictures by class, which no published number stands beside."""
+    fork_workers(monkeypatch)
+    for number in range(12):
+        place = Path("pets", ("cat", "dog")[number % 2], f"{number}.png")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        Image.effect_noise((8, 8), 20 * number).save(place)
+    own = ["--data.dataset=folder", "--data.folder=pets", "--data.image_size=8", "--sizes=[8]", "--seeds=1"]
+    assert main(["reproduce", "images", "--scale", "tiny", "--out=grid", "--quiet", *own, "--loop.epochs=1"]) == 0
+    rows = list(csv.DictReader(Path("grid/results.csv").read_text().splitlines()))
+    assert {row["benchmark"] for row in rows} == {"folder-shift"} and len({row["model"] for row in rows}) == 2
+    assert "published" not in Path("grid/comparison.md").read_text()
 
 
 def test_published_numbers_stand_beside_measured_ones(tmp_path):
