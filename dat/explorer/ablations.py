@@ -3,7 +3,7 @@
 Shapes: B examples of a batch, all of them the same one; P places of a prediction; V tokens or classes.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -230,12 +230,15 @@ def _losses(log_probs: Tensor, answers: Tensor) -> Tensor | None:
 
 
 def ablated(session: Explored, request: Mapping[str, Any], *given: Any) -> Json:
-    """All that :func:`ablations` yields, in one object as a page keeps it.
+    """All that :func:`ablations` yields, in one object as a page keeps it, see :func:`joined_batches`."""
+    return joined_batches(ablations(session, request, *given))
 
-    Returns:
-        The first item, and ``effects`` and ``controls`` of each part: the effect, and those of random directions.
+
+def joined_batches(found: Iterable[Json]) -> Json:
+    """The first item of :func:`ablations`, and ``effects`` and ``controls`` of each part: the effect, and those of
+    random directions.
     """
-    begin, *batches = ablations(session, request, *given)
+    begin, *batches = found
     effects: list[Any] = [None] * len(begin["parts"])
     controls: list[list[Any]] = [[] for _ in effects]
     for batch in batches:

@@ -1,6 +1,6 @@
 """The answers of a session to what its pages ask, by path."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from ..description import OPTIMISED_IN, describe, sections_of
 from .ablations import ABLATED, ablations
@@ -35,6 +35,8 @@ def answers_of(session: Explored) -> Mapping[str, Answer]:
         found = {**found, "/ablate": Answer(lambda request: ablations(session, request), most)}
     if session.corpus is not None:
         found = {**found, "/fires": Answer(lambda asked: session.fires(asked.get("layer"), asked.get("relation")))}
+    if session.run is not None:
+        found = {**found, "/measure-corpus": Answer(lambda _: _measured_corpus(session))}
     if session.checkpoint is not None:
         found = {**found, "/model": Answer(lambda _: model_facts(session))}
     others = {} if session.beside is None else answers_of(session.beside)
@@ -42,8 +44,9 @@ def answers_of(session: Explored) -> Mapping[str, Answer]:
 
 
 def offers_of(session: Explored) -> Json:
-    """Paths that a page of a session may ask, and samples of images."""
+    """Paths that a page of a session may ask, samples of images, and a run over a corpus that it may start."""
     offers: Json = {"paths": sorted(path.removeprefix("/") for path in answers_of(session))}
+    offers |= {"run": session.run.about} if session.run else {}
     return {**offers, "samples": session.samples} if isinstance(session, ImageSession) else offers
 
 
@@ -69,6 +72,19 @@ def model_facts(session: Explored) -> Json:
             for name in dict.fromkeys([*counts, *flops])
         ],
     }
+
+
+def _measured_corpus(session: Explored) -> Iterator[Json]:
+    """Texts ``finished`` of all ``texts`` after each batch of a session's run, which goes on where it was stopped; then
+    what its pages have of a corpus.
+    """
+    run, corpus = session.run, session.corpus
+    assert corpus is not None
+    yield {"finished": len(run.texts) - len(run.left), "texts": len(run.texts)}
+    for _ in run.steps():
+        yield {"finished": len(run.texts) - len(run.left), "texts": len(run.texts)}
+    corpus.update(run.json)
+    yield session.kept
 
 
 def _recorded(session: TextSession | QuestionSession, request: Json) -> Json:

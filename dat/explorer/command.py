@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from dual_attention._base.extras import require
-from dual_attention._base.words import counted, printable
+from dual_attention._base.words import printable
 from dual_attention.model_analysis.sites import LayerChoice
 
 from .._native import use_native
 from .._terminal import tell
 from ..checkpoints import CHECKPOINT
 from ..data.text.files import standard_input
-from ..estimate.units import duration, nbytes
+from ..estimate.units import nbytes
 from ..experiments.files import run_given, takes_file
 from ..training.config_io import option_parser, parse_options
 from .ablations import ABLATED
@@ -67,6 +67,8 @@ def _parser_of(prog: str) -> Any:
     )
     add("--corpus", type=str, metavar="PATH", help=f"{about}in each line, or a folder of pictures. Long texts are cut.")
     about = "Folder of finished texts, with which a run over a corpus goes on (default: PATH.effects)."
+    about = "With --corpus: open the page at once, where a button of What matters measures, stops, and goes on."
+    add("--later", action="store_true", help=about)
     add("--results", type=str, metavar="FOLDER", help=about)
     add(
         "--export",
@@ -93,10 +95,11 @@ def run_explorer(prog: str, arguments: Sequence[str]) -> int:
     out = None if options.export is None else checked_export(options.export)
     text = standard_input("text") if options.text == "-" else options.text
     view = view_of(options, example, text)
-    session, commands = with_corpus(session_of(options), options), commands_of(options)
+    session, commands = session_of(options), commands_of(options)
+    use_native(session.model)
+    session = with_corpus(session, options)
     if options.corpus is not None and not options.view:
         view = View(page="effects", corpus=1)
-    use_native(session.model)
     view.check_weights(session.facts.get("weights"), session.beside and session.beside.facts.get("weights"))
     if text is None and options.image is None and (view.text or view.own):
         if view.own:
@@ -134,7 +137,7 @@ def what_is_read(session: Explored) -> str:
 
 
 def with_corpus(session: Explored, options: Any) -> Explored:
-    """The session with what matters over the corpus of the options, if they name one.
+    """The session with what matters over the corpus of the options, if they name one, or with the run for later.
 
     Raises:
         OSError, ValueError: as :func:`~.corpus.read_corpus`, before anything is measured; for a model that predicts
@@ -151,13 +154,10 @@ def with_corpus(session: Explored, options: Any) -> Explored:
     if folder.is_relative_to(corpus):
         raise ValueError(f"results: expected a folder outside the corpus, where they would be texts, got {folder}")
     run = CorpusRun(session, corpus.name, read_corpus(session, str(corpus)), folder)
-    left, copies = len(run.left), sum(one.copies for one in run.texts)
-    texts = counted(len(run.texts), "text") + f" without {counted(copies, 'copy', 'copies')} of them" * bool(copies)
-    about = f"{counted(run.passes, 'forward pass', 'forward passes')} each" + (
-        f", about {duration(run.seconds())}" * bool(left)
-    )
-    tell(f"corpus: {texts}, {left} to be measured: {about}; finished ones are kept in {folder}")
-    with waiting("measuring the corpus", left) as step:
+    tell(f"corpus: {run.about}; finished ones are kept in {folder}")
+    if options.later and run.left:
+        return replace(session, corpus={}, run=run)
+    with waiting("measuring the corpus", len(run.left)) as step:
         for _ in run.measure():
             step()
     tell(f"corpus: the table is {folder / TABLE}")
@@ -196,6 +196,8 @@ def check_options(options: Any) -> None:
         raise ValueError("image: give a text or an image, not both")
     if options.export is not None and (options.share or options.host is not None):
         raise ValueError("export: a file needs no server; leave out --host and --share")
+    if options.later and (options.corpus is None or options.export is not None):
+        raise ValueError("later: a page starts it over a corpus; give --corpus, and no --export")
 
 
 def layers_of(text: str | None) -> LayerChoice:

@@ -8,9 +8,10 @@ Shapes: N receivers, M senders, P pairs that count, R relations.
 import hashlib
 import json
 import os
+import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -28,8 +29,9 @@ from dual_attention.model_analysis.interventions import Effect, PartEffect
 
 from ..data.images.folders import SUFFIXES
 from ..data.text.files import JSON_LINES, find_files, read_json_lines, read_pieces
+from ..estimate.units import duration
 from ..sweeps.results import to_csv
-from .ablations import Subject, ablated, subject_of, subject_of_tokens, switched_parts
+from .ablations import Subject, ablations, joined_batches, subject_of, subject_of_tokens, switched_parts
 from .cards import MOST_TOKENS, PAIRS
 from .dictionaries import windows
 from .images import ImageSession
@@ -135,6 +137,7 @@ class CorpusRun:
     folder: Path
     draws: int = CONTROLS
     found: dict[str, Json] = field(default_factory=dict)
+    _lock: Any = field(default_factory=threading.Lock, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Read what is finished; ``ValueError`` if it is of another model, or of other settings."""
@@ -195,19 +198,36 @@ class CorpusRun:
             first.subject.logits(model, 1)
         return (time.perf_counter() - begin) / first.tokens * self.passes * sum(sizes)
 
+    @property
+    def about(self) -> str:
+        """Size of the run, and for what is left the time, about."""
+        left, copies = len(self.left), sum(one.copies for one in self.texts)
+        texts = counted(len(self.texts), "text") + f" without {counted(copies, 'copy', 'copies')} of them" * bool(
+            copies
+        )
+        time_left = f", about {duration(self.seconds())}" * bool(left)
+        return (
+            f"{texts}, {left} to be measured: {counted(self.passes, 'forward pass', 'forward passes')} each{time_left}"
+        )
+
     def measure(self) -> Iterator[CorpusText]:
         """Measure what is left; each text once it is kept."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        file = self.folder / FINISHED
-        if not file.is_file() or not file.stat().st_size:
-            write_atomically(file, json_text(self.settings) + "\n")
-        for one in self.left:
-            found = self._measured(one)
-            with open(file, "a", encoding="utf-8") as lines:
-                lines.write(json_text(found) + "\n")
-            self.found[one.digest] = found
-            yield one
-        write_atomically(self.folder / TABLE, to_csv([one.row for one in self.effects]))
+        return (one for one in self.steps() if one is not None)
+
+    def steps(self) -> Iterator[CorpusText | None]:
+        """Measure what is left: None after each batch, and each text once it is kept; others who ask wait meanwhile."""
+        with self._lock:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            file = self.folder / FINISHED
+            if not file.is_file() or not file.stat().st_size:
+                write_atomically(file, json_text(self.settings) + "\n")
+            for one in self.left:
+                found = yield from self._measured(one)
+                with open(file, "a", encoding="utf-8") as lines:
+                    lines.write(json_text(found) + "\n")
+                self.found[one.digest] = found
+                yield one
+            write_atomically(self.folder / TABLE, to_csv([one.row for one in self.effects]))
 
     def _pieces(self, one: CorpusText) -> list["_Piece"]:
         """A text in windows of what the model reads, which are seldom more than one; a picture or question as it is."""
@@ -224,9 +244,14 @@ class CorpusRun:
             return [_Piece(1, subject_of(session, request), lambda: session.record(pixels)[0])]
         return [_Piece(1, subject_of(session, {"text": source}), partial(session.record, source))]
 
-    def _measured(self, one: CorpusText) -> Json:
-        pieces, asked = self._pieces(one), {"draws": self.draws}
-        found = [ablated(self.session, asked, self.parts, piece.subject) for piece in pieces]
+    def _measured(self, one: CorpusText) -> Generator[None, None, Json]:
+        pieces, found = self._pieces(one), []
+        for piece in pieces:
+            batches = []
+            for batch in ablations(self.session, {"draws": self.draws}, self.parts, piece.subject):
+                batches.append(batch)
+                yield
+            found.append(joined_batches(batches))
         weights = torch.tensor([piece.tokens for piece in pieces], dtype=torch.float64)
 
         def mean(name: str) -> Any:

@@ -42,7 +42,8 @@ class ModelSession:
         bits: of factors, see :func:`~dat.explorer.packing.pack`.
         layers: those that are recorded; by default all.
         checkpoint: what was opened.
-        corpus: effects over a corpus, as of :attr:`~.corpus.CorpusRun.json`.
+        corpus: effects over a corpus, as of :attr:`~.corpus.CorpusRun.json`; empty until a page has had them measured.
+        run: over that corpus, a :class:`~.corpus.CorpusRun`, if pages start it.
         beside: session of a second model, of which pages show the same text; see :func:`~.opening.with_beside`.
     """
 
@@ -51,13 +52,14 @@ class ModelSession:
     layers: LayerChoice = None
     checkpoint: Checkpoint | None = None
     corpus: Json | None = field(default=None, repr=False)
+    run: Any = field(default=None, repr=False)
     beside: Any = field(default=None, repr=False)
     _lock: Any = field(default_factory=threading.Lock, repr=False, compare=False)
 
     @property
     def kept(self) -> Json:
         """Answers that its pages have from the beginning: of the corpus, all but where each relation fires."""
-        if self.corpus is None:
+        if not self.corpus:
             return {}
         return {"corpus": {name: value for name, value in self.corpus.items() if name != "fires"}}
 

@@ -20,6 +20,7 @@ export class EffectsPage extends AnswerPage {
   /** @param {Explorer} explorer */
   constructor(explorer) {
     super(explorer, "effects", "ablate");
+    this.ofCorpus = new AnswerPage(explorer, "corpus", "measure-corpus");
     fillOptions(get("effects-change"), Object.entries(REMOVALS), "zero");
     fillOptions(get("measure"), Object.entries(MEASURES), "kl");
     get("effects-change").addEventListener("change", () => explorer.set({ ablated: 0, change: get("effects-change").value }));
@@ -28,7 +29,10 @@ export class EffectsPage extends AnswerPage {
     get("effects-over").addEventListener("change", () => explorer.set({ corpus: Number(get("effects-over").value) }));
     get("measure").addEventListener("change", () => explorer.set({ measure: get("measure").value }));
     get("ablate").addEventListener("click", () => this.start());
-    get("stop-ablating").addEventListener("click", () => this.running && this.running.abort());
+    get("measure-corpus").addEventListener("click", () => this.measureCorpus());
+    get("stop-ablating").addEventListener("click", () => {
+      for (const { running } of [this, this.ofCorpus]) if (running) running.abort();
+    });
     get("effects-page").addEventListener("click", (event) => {
       const button = event.target.closest("button[data-part]");
       if (button) this.open(this.parts[button.dataset.part]);
@@ -92,6 +96,26 @@ export class EffectsPage extends AnswerPage {
     });
   }
 
+  // Over the corpus of the command, on from the texts that are finished, whatever text is shown meanwhile.
+  async measureCorpus() {
+    const { explorer } = this, { kept } = explorer;
+    await this.ofCorpus.follow({}, (part) => {
+      if (part.corpus) {
+        kept.corpus = part.corpus;
+        explorer.state.corpus = 1;
+      } else this.soFar = part;
+      this.showSoon();
+    }, () => {});
+    explorer.set({});
+  }
+
+  // What there is to be measured over a corpus, or how far it is.
+  get ofRun() {
+    const { server, kept } = this.explorer, { soFar } = this;
+    if (kept.corpus || !server?.has("measure-corpus")) return "";
+    return ` Over the corpus: ${soFar ? `${soFar.finished} of ${soFar.texts} texts are finished${this.ofCorpus.running ? "" : ", with which it goes on"}` : server.run}.`;
+  }
+
   // Effects come faster than they are drawn.
   showSoon() {
     this.soon ||= setTimeout(() => {
@@ -128,7 +152,7 @@ export class EffectsPage extends AnswerPage {
     if (kept.corpus) fillOptions(get("effects-over"), [[0, `this ${this.recording.image ? "image" : "text"}`], [1, kept.corpus.source]], state.corpus ? 1 : 0);
     if (!this.listed) this.list();
     if (!found && server && state.ablated && !this.running) this.start();
-    const busy = Boolean(this.running);
+    const { ofRun, soFar, ofCorpus } = this, busy = Boolean(this.running || ofCorpus.running);
     const change = state.change in REMOVALS ? state.change : "zero", passes = this.parts.length * (1 + state.draws) + 1;
     get("effects-tools").hidden = !server || Boolean(corpus);
     get("effects-change").value = change;
@@ -136,21 +160,23 @@ export class EffectsPage extends AnswerPage {
     get("effects-factor").value = state.factor;
     get("draws").value = state.draws;
     get("measure").value = this.measure;
-    for (const id of ["effects-change", "effects-factor", "draws", "ablate"]) get(id).disabled = busy;
+    get("measure-corpus").hidden = !ofRun;
+    if (ofCorpus.running && soFar) [get("effects-busy").max, get("effects-busy").value] = [soFar.texts, soFar.finished];
+    for (const id of ["effects-change", "effects-factor", "draws", "ablate", "measure-corpus"]) get(id).disabled = busy;
     get("stop-ablating").disabled = !busy;
     get("effects-busy").hidden = !busy;
     const count = (number) => number.toLocaleString("en"), { length } = this.parts;
-    const more = server?.command && !kept.corpus ? ` The same over many texts, with intervals: ${server.command} --corpus PATH.` : "";
+    const more = ofRun || (server?.command && !kept.corpus ? ` The same over many texts, with intervals: ${server.command} --corpus PATH.` : "");
     get("effects-cost").textContent = server && !corpus
       ? `${count(passes)} forward passes: one of the model as it is, ${count(length)} each without a part, and ${count(length * state.draws)} with random directions.${more}` : "";
     get("effects-found").hidden = !found;
-    if (found) this.showFound(found, busy);
+    if (found) this.showFound(found, Boolean(this.running));
     else get("effects-note").textContent = "Which head, relation or symbol path matters for this example? Press Start to remove each in turn.";
   }
 
   showFound(found, busy) {
     const { done, sorted, measure, spreads } = this, { look } = this.explorer;
-    [get("effects-busy").max, get("effects-busy").value] = [found.passes, done];
+    if (!this.ofCorpus.running) [get("effects-busy").max, get("effects-busy").value] = [found.passes, done];
     const scale = { most: Math.max(1e-9, ...sorted.map((row) => Math.abs(row.value))), diverging: measure === "loss" }, seen = { ...look, scale: "root", gain: 1 };
     get("measure").querySelector("option[value=loss]").disabled = found.loss === null;
     if (!busy) get("effects-note").textContent = this.said(found, sorted);

@@ -7,7 +7,7 @@ import { get } from "./tables.js";
 const GONE = "The server does not answer; dat explore may have been stopped.";
 
 export class Server {
-  token; paths; samples; command;
+  token; paths; samples; command; run;
   prefix = ""; // of the model that is asked
 
   constructor(own) {

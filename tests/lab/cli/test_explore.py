@@ -62,6 +62,7 @@ def test_what_matters_over_a_corpus(run, capsys, tmp_path):
     assert "2 texts, 0 to be measured" in " ".join(capsys.readouterr().err.split())
     (tmp_path / "texts.txt").write_text("", encoding="utf-8")
     assert "got none in texts.txt:1" in fails(capsys, *words, "--export", "other.html")
+    assert "later: a page starts it over a corpus" in fails(capsys, *words, "--later", "--export", "other.html")
     assert "results: they are of a corpus; give --corpus, too" in fails(
         capsys, "explore", str(run), "--results", "x", "--export", "other.html"
     )

@@ -1,5 +1,7 @@
 """What matters over a corpus: means of single texts, kept as they are finished, and what is wrong with a corpus."""
 
+import json
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -7,7 +9,8 @@ import pytest
 import torch
 
 from dat.explorer import corpus
-from dat.explorer.ablations import ablated
+from dat.explorer.ablations import ablated, ablations
+from dat.explorer.answers import answers_of
 from dat.explorer.command import with_corpus
 from dat.explorer.corpus import FINISHED, TABLE, CorpusRun, fires, read_corpus
 from dat.explorer.exporting import Exporter
@@ -19,6 +22,7 @@ from dual_attention.model_analysis.interventions import Effect
 from tests.lab.explorer.conftest import dat, rows_of, saved, vision
 from tests.lab.explorer.test_page import maps_of
 from tests.lab.explorer.test_questions import QUESTION, model_of
+from tests.lab.explorer.test_server import ask
 
 TEXTS = {"a.txt": "the cat sat on the mat", "b/c.txt": "a dog and a log", "z.md": "the log sat on the cat"}
 
@@ -37,6 +41,11 @@ def folder(tmp_path):
 
 def run_of(session, folder, results, **options):
     return CorpusRun(session, folder.name, read_corpus(session, str(folder)), results, **{"draws": 2, **options})
+
+
+def opened(session, folder, results, later=False):
+    """The session of a command."""
+    return with_corpus(session, SimpleNamespace(corpus=str(folder), results=results and str(results), later=later))
 
 
 @pytest.fixture
@@ -114,12 +123,45 @@ def test_folders_of_the_command(session, folder, monkeypatch, capsys):
     monkeypatch.chdir(folder)
     (folder / "a copy.txt").write_text(TEXTS["a.txt"], encoding="utf-8")
     for number, (name, results) in enumerate([("~/texts", None), (".", None), ("../texts/", "~/texts.effects")]):
-        found = with_corpus(session, SimpleNamespace(corpus=name, results=results)).corpus
+        found = opened(session, name, results).corpus
         assert found["source"] == "texts: 3 texts" and (folder.parent / "texts.effects" / TABLE).is_file()
         said = f"3 texts without 1 copy of them, {0 if number else 3} to be measured"
         assert said in " ".join(capsys.readouterr().err.split())
     with pytest.raises(ValueError, match="results: expected a folder outside the corpus"):
-        with_corpus(session, SimpleNamespace(corpus=".", results="results"))
+        opened(session, ".", "results")
+
+
+def test_what_a_page_starts_is_what_the_command_measures(serve, session, folder, tmp_path):
+    """Exactly, by two pages at a time, and of no other folder than that of the command."""
+    command = opened(session, folder, tmp_path / "by command")
+    server = serve(session=opened(session, folder, tmp_path / "by page", later=True))
+    body, seen = json.dumps({"corpus": "/etc", "results": "/etc"}), set()
+    with ThreadPoolExecutor() as pool:
+        for asked in [pool.submit(ask, server, body, path="/measure-corpus") for _ in range(2)]:
+            status, lines, _ = asked.result()
+            *so_far, last = map(json.loads, lines.splitlines())
+            assert status == 200 and last == command.kept
+            seen.update(one["finished"] for one in so_far)
+    assert server.session.corpus == command.corpus and seen == {0, 1, 2, 3}
+    for name in (FINISHED, TABLE):
+        assert (tmp_path / "by page" / name).read_bytes() == (tmp_path / "by command" / name).read_bytes()
+
+
+def test_what_a_page_stopped_goes_on(session, folder, tmp_path, monkeypatch):
+    """In the same server, and in the next one; a text of which some batches are missing is measured again."""
+    measured = []
+    monkeypatch.setattr(corpus, "ablations", lambda *given: measured.append(1) or ablations(*given))
+    for begun, finished in ((2, 0), (4, 1)):
+        later = opened(session, folder, tmp_path / "results", later=True)
+        stream = answers_of(later)["/measure-corpus"].answer({})
+        assert next(stream) == {"finished": finished, "texts": 3}
+        while len(measured) < begun:
+            next(stream)
+        stream.close()
+        assert len(later.run.left) == 2 - finished and not later.kept
+    *_, last = answers_of(later)["/measure-corpus"].answer({})
+    assert len(measured) == 5 and last == later.kept
+    assert later.corpus == opened(session, folder, tmp_path / "whole").corpus
 
 
 def test_line_breaks_of_windows_end_lines(session, tmp_path):
@@ -130,7 +172,7 @@ def test_line_breaks_of_windows_end_lines(session, tmp_path):
 
 def test_a_run_goes_on_where_it_stopped(session, folder, tmp_path, monkeypatch):
     measured = []
-    monkeypatch.setattr(corpus, "ablated", lambda *given: measured.append(1) or ablated(*given))
+    monkeypatch.setattr(corpus, "ablations", lambda *given: measured.append(1) or ablations(*given))
     begun = run_of(session, folder, tmp_path / "results")
     next(begun.measure())
     with open(tmp_path / "results" / FINISHED, "a", encoding="utf-8") as file:
@@ -251,3 +293,23 @@ def test_the_page_of_a_corpus(visit, serve, session, done, tmp_path):
     assert file.inner_text("#card-corpus") == page.inner_text("#card-corpus")
     file.click("#tab-effects")
     assert "with 95 % intervals" in file.inner_text("#effects-note")
+
+
+@pytest.mark.slow
+def test_a_page_starts_stops_and_shows_a_run(visit, serve, session, folder, tmp_path):
+    later = opened(session, folder, tmp_path / "results", later=True)
+    page = visit().open(f"{serve(session=later).address}#page=effects&corpus=1")
+    assert "Over the corpus: 3 texts, 3 to be measured: 121 forward passes each" in page.inner_text("#effects-cost")
+    with later.run._lock:  # so that it waits
+        page.click("#measure-corpus")
+        page.wait_for_selector("#effects-cost:has-text('0 of 3 texts are finished.')")
+        page.click("#stop-ablating")
+        page.wait_for_selector("#measure-corpus:enabled")
+        assert "0 of 3 texts are finished, with which it goes on" in page.inner_text("#effects-cost")
+    page.click("#measure-corpus")
+    page.wait_for_selector("#effects-found:not([hidden])")
+    said = page.inner_text("#effects-note")
+    assert "Means over texts: 3 texts, with 95 % intervals" in said and page.locator("#measure-corpus").is_hidden()
+    page.reload()
+    page.wait_for_selector("#effects-found:not([hidden])")
+    assert page.inner_text("#effects-note") == said
