@@ -66,9 +66,9 @@ def _parser_of(prog: str) -> Any:
         "Measure What matters over a corpus first, and show that: a folder with a text in each file, a file with one "
     )
     add("--corpus", type=str, metavar="PATH", help=f"{about}in each line, or a folder of pictures. Long texts are cut.")
-    about = "Folder of finished texts, with which a run over a corpus goes on (default: PATH.effects)."
     about = "With --corpus: open the page at once, where a button of What matters measures, stops, and goes on."
     add("--later", action="store_true", help=about)
+    about = "Folder of finished texts, with which a run over a corpus goes on (default: PATH.effects)."
     add("--results", type=str, metavar="FOLDER", help=about)
     add(
         "--export",

@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -187,28 +187,30 @@ class CorpusRun:
 
     def seconds(self) -> float:
         """Time for what is left, about: by a forward pass of the first of it."""
-        if not self.left:
-            return 0.0
-        first, sizes = self._pieces(self.left[0])[0], [1] * len(self.left)
+        return self.passes * sum(self._costs[one.digest] for one in self.left)
+
+    @cached_property
+    def _costs(self) -> dict[str, float]:
+        """Seconds that a forward pass of each text takes."""
+        first, sizes = self._pieces(self.left[0])[0], [1] * len(self.texts)
         if isinstance(self.session, Session):
-            sizes = [len(self.session.tokenizer.encode(one.source)) for one in self.left]
+            sizes = [len(self.session.tokenizer.encode(one.source)) for one in self.texts]
         with self.session.reserved() as model, evaluating(model):
             first.subject.logits(model, 1)
             begin = time.perf_counter()
             first.subject.logits(model, 1)
-        return (time.perf_counter() - begin) / first.tokens * self.passes * sum(sizes)
+        cost = (time.perf_counter() - begin) / first.tokens
+        return {one.digest: cost * size for one, size in zip(self.texts, sizes, strict=True)}
 
     @property
     def about(self) -> str:
         """Size of the run, and for what is left the time, about."""
         left, copies = len(self.left), sum(one.copies for one in self.texts)
-        texts = counted(len(self.texts), "text") + f" without {counted(copies, 'copy', 'copies')} of them" * bool(
-            copies
-        )
+        texts = counted(len(self.texts), "text")
+        texts += f" without {counted(copies, 'copy', 'copies')} of them" * bool(copies)
+        passes = counted(self.passes, "forward pass", "forward passes")
         time_left = f", about {duration(self.seconds())}" * bool(left)
-        return (
-            f"{texts}, {left} to be measured: {counted(self.passes, 'forward pass', 'forward passes')} each{time_left}"
-        )
+        return f"{texts}, {left} to be measured: {passes} each{time_left}"
 
     def measure(self) -> Iterator[CorpusText]:
         """Measure what is left; each text once it is kept."""

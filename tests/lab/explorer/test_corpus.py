@@ -4,6 +4,7 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -153,7 +154,7 @@ def test_what_a_page_stopped_goes_on(session, folder, tmp_path, monkeypatch):
     monkeypatch.setattr(corpus, "ablations", lambda *given: measured.append(1) or ablations(*given))
     for begun, finished in ((2, 0), (4, 1)):
         later = opened(session, folder, tmp_path / "results", later=True)
-        stream = answers_of(later)["/measure-corpus"].answer({})
+        stream: Any = answers_of(later)["/measure-corpus"].answer({})
         assert next(stream) == {"finished": finished, "texts": 3}
         while len(measured) < begun:
             next(stream)
