@@ -41,7 +41,7 @@ def makers_of_docs() -> dict[str, str]:
         **{f"{IMAGES}/gallery/{name}.png": "make gallery" for name in gallery.PICTURES},
         **{
             f"{IMAGES}/explorer/{name}.webp": "python docs/explorer_pictures.py"
-            for name in (*explorer.VIEWS, *explorer.OF_IMAGES)
+            for name in (*explorer.VIEWS, explorer.TWO, *explorer.OF_IMAGES)
         },
         **{f"{IMAGES}/relations/{name}.png": "python docs/relation_pictures.py" for name in relations.NAMES},
         **{f"{IMAGES}/terminal/{name}.svg": "python docs/terminal_pictures.py" for name in terminal.COMMANDS},

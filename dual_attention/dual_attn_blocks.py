@@ -63,8 +63,16 @@ class DualAttnEncoderBlock(EncoderSteps):
         super().__init__(dropout_rate, norm_first, causal)
         self.post_norm_dropout = post_norm_dropout
         self.norm1 = create_norm(d_model, norm_type)
-        kinds = {"share_attn_params": share_attn_params, "ra_type": ra_type}
-        self.dual_attn = DualAttention(d_model, n_heads_sa, n_heads_ra, dropout_rate, sa_kwargs, ra_kwargs, **kinds)
+        self.dual_attn = DualAttention(
+            d_model,
+            n_heads_sa,
+            n_heads_ra,
+            dropout=dropout_rate,
+            sa_kwargs=sa_kwargs,
+            ra_kwargs=ra_kwargs,
+            share_attn_params=share_attn_params,
+            ra_type=ra_type,
+        )
         self.norm2 = create_norm(d_model, norm_type)
         self.ff_block = FeedForwardBlock(d_model, dff, activation, use_bias=bias)
 
@@ -139,8 +147,16 @@ class DualAttnDecoderBlock(DecoderSteps):
         super().__init__(dropout_rate, norm_first, causal)
         self.ff_dropout = ff_dropout
         self.norm1 = create_norm(d_model, norm_type)
-        kinds = {"share_attn_params": share_attn_params, "ra_type": ra_type}
-        self.dual_attn = DualAttention(d_model, n_heads_sa, n_heads_ra, dropout_rate, sa_kwargs, ra_kwargs, **kinds)
+        self.dual_attn = DualAttention(
+            d_model,
+            n_heads_sa,
+            n_heads_ra,
+            dropout=dropout_rate,
+            sa_kwargs=sa_kwargs,
+            ra_kwargs=ra_kwargs,
+            share_attn_params=share_attn_params,
+            ra_type=ra_type,
+        )
         self.norm2 = create_norm(d_model, norm_type)
         cross = checked_options("cross_kwargs", cross_kwargs, Attention, taken=("d_model", "n_heads"))
         self.cross_attn = Attention(d_model, n_heads_cross, **{"dropout": dropout_rate, **cross})

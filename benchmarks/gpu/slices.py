@@ -65,7 +65,11 @@ def measure(setting: Setting, work: Work, way: str, width: int = 0) -> Result:
     yardstick = Work(work.subject, work.kwargs, work.inputs, impl="linear")
     wanted = Runner(yardstick, setting.settings, tensors).values("step")
     impl = way if way in IMPLS else "sdpa"
-    own = [mock.patch.object(sdpa, "COLUMNS", width), mock.patch.object(sdpa, "attention", sliced)] if width else []
+    own = (
+        [mock.patch.object(sdpa, "COLUMNS", width), mock.patch.object(sdpa, "attend_to_values", sliced)]
+        if width
+        else []
+    )
     runner = Runner(Work(work.subject, work.kwargs, work.inputs, impl=impl), setting.settings, tensors)
     with contextlib.ExitStack() as stack:
         for patch in (library_attention("default" if way in IMPLS else way), *own):

@@ -122,7 +122,7 @@ def test_an_implementation_of_ones_own(monkeypatch):
         "ones",
         run=lambda x: x.output(x.q.new_ones(*x.q.shape[:3], x.w_r.shape[1]), x.q.new_zeros(*x.q.shape[:3], 3)),
         obstacle=lambda x: "takes no bias" if x.bias is not None else None,
-        suits=lambda x: Verdict(x.n == 20, "there are twenty" if x.n == 20 else "there are not twenty"),
+        suits=lambda x: Verdict(x.n() == 20, "there are twenty" if x.n() == 20 else "there are not twenty"),
         priority=70,
     )
     try:
