@@ -44,7 +44,8 @@ def split_heads(x: Tensor, heads: int) -> Tensor:
 
 def merge_heads(x: Tensor) -> Tensor:
     """``(B, H, L, D) -> (B, L, H * D)``."""
-    return x.transpose(1, 2).flatten(2)
+    batch, heads, n, width = x.shape
+    return x.transpose(1, 2).reshape(batch, n, heads * width)  # faster than flatten
 
 
 class Heads(TypedModule):

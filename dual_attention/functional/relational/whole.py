@@ -141,7 +141,7 @@ def _sum_over_senders(weights: Tensor, values: Tensor, receivers: int) -> Tensor
         senders = weights.shape[-1]
         if is_certain(senders % SENDERS_OF_SPLIT == 0) and is_certain(senders > SENDERS_OF_SPLIT):
             return sum_in_splits(weights, values, senders // SENDERS_OF_SPLIT)
-    return weights @ values
+    return torch.bmm(weights, values) if weights.dim() == 3 else weights @ values
 
 
 def attend_to_symbols(
