@@ -41,6 +41,7 @@ def test_a_raw_error_is_a_finding():
     assert dat("train", "lan").status == 2
 
 
+@pytest.mark.slow
 def test_some_places(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "text.txt").write_text(TEXT, encoding="utf-8")
@@ -51,6 +52,7 @@ def test_some_places(tmp_path, monkeypatch):
         assert in_a_process(trials[name]) is None, name
 
 
+@pytest.mark.slow
 def test_some_links_and_a_run_that_is_only_read(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "text.txt").write_text(TEXT, encoding="utf-8")

@@ -141,7 +141,8 @@ def _sum_over_senders(weights: Tensor, values: Tensor, receivers: int) -> Tensor
         senders = weights.shape[-1]
         if is_certain(senders % SENDERS_OF_SPLIT == 0) and is_certain(senders > SENDERS_OF_SPLIT):
             return sum_in_splits(weights, values, senders // SENDERS_OF_SPLIT)
-    return torch.bmm(weights, values) if weights.dim() == 3 else weights @ values
+    alike = weights.dim() == 3 and weights.shape[0] == values.shape[0]
+    return torch.bmm(weights, values) if alike else weights @ values
 
 
 def attend_to_symbols(

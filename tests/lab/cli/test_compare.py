@@ -226,6 +226,7 @@ def test_models_are_of_one_size_and_one_has_heads_of_the_users(build):
     assert not any(isinstance(part, Attention) for part in own.modules())
 
 
+@pytest.mark.slow
 def test_heads_of_the_users_are_compared_in_processes_of_their_own(monkeypatch, capsys):
     monkeypatch.setattr(reproduce, "run_cells", run_cells)
     write("t.csv", rows_of(60))
