@@ -108,8 +108,8 @@ def test_a_frame_in_an_exported_notebook_shows_the_page_without_a_network(tmp_pa
     with launched() as browser:
         visit = Visit(browser)
         page = visit.open(file.as_uri())
-        frame = page.frames[1]
-        frame.wait_for_selector("text=head 0")
+        frame = page.wait_for_selector("iframe").content_frame()
+        frame.wait_for_selector("text=head 0", timeout=90_000)  # beside other tests, a browser may wait long
         assert "GPT2LMHeadModel" in frame.inner_text("body") and visit.inside(file.as_uri())
         assert not [text for text in visit.complaints if "autofocus" not in text]
         visit.close()
