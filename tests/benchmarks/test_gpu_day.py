@@ -217,7 +217,7 @@ def test_decode():
 def test_a_dry_run_and_the_same_command_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    """The second measures nothing: its files are the same but for the time spent."""
+    """A second run finds all results and measures nothing; only the recorded time changes."""
     item = items("parts")["projections, one product"]
     monkeypatch.setattr(parts, "STEP", replace(parts.STEP, phases=lambda _: [Phase([item])]))
     arguments = [*DRY_RUN, "--steps", "decode,parts", "--out", str(tmp_path)]

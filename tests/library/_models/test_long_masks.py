@@ -47,7 +47,7 @@ def test_peak_of_a_call(impl: str, whole: bool, gradients: bool):
 
 
 def peaks(impl: str, whole: bool, gradients: bool) -> list[int]:
-    """Of a call without a mask, with padding and of packed sequences."""
+    """Peak memory of a call: without a mask, with padding, and with packed sequences."""
     torch.set_num_threads(1)
     if impl == "native":
         native.enable()
