@@ -14,10 +14,12 @@ from ._layers.cache import Cache, ContextCache
 from ._layers.call import NO_PAST, Given, HeadsCall, continue_from, continue_to_attend, transaction
 from ._layers.heads import Heads, split_heads
 from ._layers.inputs import check_boolean, check_sequence
+from ._layers.packed import are_plain
 from .functional.activations import Activation, activation_function
 from .functional.attention import attend_to_values, attention
 from .functional.checks import MaybeNone, check_same_device
 from .functional.masks import MaskPattern, Segments
+from .functional.padding import zero_padding
 from .positional_encoding import RelativePositionalEncoding
 
 __all__ = ["Attention", "AttentionOutput"]
@@ -158,6 +160,9 @@ class Attention(Heads):
             k, v = new.values() if cache is None else call.past.append(call.batch, call.n, **new)
             # What stands in a projection's place, an adapter for instance, may return another type or width.
             alike = q.dtype == k.dtype == v.dtype and q.shape[3] == k.shape[3]
+            if alike and call.pattern.padding is not None:
+                owned = cache is None and are_plain(self.wk, self.wv)
+                k, v = zero_padding(call.pattern, k, v, owned=owned)
             how = {**call.how(), "scale": self.attn_scale, "bias": self._bias(call, q, q.dtype)}
             builds = need_weights or self.rel_pos_values is not None
             attended, weights = (attend_to_values if alike else attention)(q, k, v, need_weights=builds, **how)

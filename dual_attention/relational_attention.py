@@ -17,6 +17,7 @@ from ._layers.cache import Cache
 from ._layers.call import Given, HeadsCall, transaction
 from ._layers.heads import split_heads
 from ._layers.inputs import check_boolean, check_choice, check_positive
+from ._layers.packed import are_plain
 from ._layers.relation_size import initial_variation, wr_bound
 from ._layers.symbols import SymbolHeads, Symbols, kept_symbols
 from .configs import RelationInit, RelationScore
@@ -246,7 +247,10 @@ class RelationalAttention(SymbolHeads):
             # a^h_i = sum_j alpha^h_ij (W_r^h r_ij + s_j W_s^h)
             kind = self.attn_scale, self.rel_scale, self.rel_activation
             how = call.pattern, self._bias(call, q, u.dtype), call.dropout, need_weights
-            inputs = RelationalInputs(q, k, u, w, s, self.wr, *kind, *how)
+            seen = need_weights or call.observe is not None or self.symmetric_rels  # by whom padding may not be cleared
+            owned = call.pattern.padding is not None and cache is None and not seen
+            owned = owned and are_plain((projections or self.selecting())[1], self.wk_rel, self.wv)
+            inputs = RelationalInputs(q, k, u, w, s, self.wr, *kind, *how, owned)
             if u.dtype == q.dtype:
                 attended, weights, relations = run_chosen(inputs.agreeing(), observe=call.steps)
             else:

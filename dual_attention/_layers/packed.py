@@ -22,6 +22,11 @@ def is_watched(module: nn.Module) -> bool:
     return bool(hooks or "forward" in own or of_all or ALL._global_backward_hooks or ALL._global_backward_pre_hooks)
 
 
+def are_plain(*layers: nn.Module) -> bool:
+    """Whether each layer is ``nn.Linear`` and nobody watches: what it returns is new, and held by its caller alone."""
+    return all(type(layer) is nn.Linear and not is_watched(layer) for layer in layers)
+
+
 def project_at_once(
     x: Tensor, layers: Sequence[nn.Module], once: Callable[[Callable[[], Tensor]], Tensor] = lambda make: make()
 ) -> Tensor | None:

@@ -90,6 +90,7 @@ def attention(
     """
     mask, bias = checked_attention(q, k, v, mask, bias, scale, dropout)
     options = {"dropout": dropout, "need_weights": need_weights, "observe": observe}
+    k, v = zero_padding(mask, k, v)
     return attend_to_values(q, k, v, scale=scale, mask=mask, bias=bias, **options)
 
 
@@ -105,9 +106,7 @@ def attend_to_values(
     need_weights: bool = False,
     observe: reference.Observe | None = None,
 ) -> tuple[Tensor, Tensor | None]:
-    """As :func:`attention`, of what has been checked; the bias is of the type of ``q``."""
-    if mask.padding is not None:
-        k, v = zero_padding(mask, k, v)
+    """As :func:`attention`, of what has been checked; padded senders are zero, and the bias is of the type of ``q``."""
     if need_weights or observe is not None or (are_taken_otherwise() and needs_plain(q, k, v, bias)):
         whole, seen = mask.dense(q.device), observe or reference.UNOBSERVED
         out, weights = reference.attention(q, k, v, scale=scale, mask=whole, bias=bias, dropout=dropout, observe=seen)
@@ -183,15 +182,19 @@ def _by_kernels(
 
 
 def _joined(blocks: Iterator[Tensor], n: int) -> Tensor:
-    """Blocks of receivers, N in all, in one tensor; unless gradients need it, none is kept until the last is there."""
+    """Blocks of receivers, N in all, in one tensor; unless gradients need it, none is kept until the last is there.
+
+    As PyTorch's kernels have it, the heads of a receiver lie side by side: they are merged without a copy.
+    """
+    of_receivers = (block.transpose(1, 2) for block in blocks)
     if torch.is_grad_enabled() or is_traced():
-        return torch.cat([*blocks], dim=2)
-    first, start = next(blocks), 0
-    out = first.new_empty(*first.shape[:2], n, first.shape[3])
-    for part in itertools.chain([first], blocks):
-        out[:, :, start : start + part.shape[2]] = part
-        start += part.shape[2]
-    return out
+        return torch.cat([*of_receivers], dim=1).transpose(1, 2)
+    first, start = next(of_receivers), 0
+    out = first.new_empty(first.shape[0], n, *first.shape[2:])
+    for part in itertools.chain([first], of_receivers):
+        out[:, start : start + part.shape[1]] = part
+        start += part.shape[1]
+    return out.transpose(1, 2)
 
 
 def _block(

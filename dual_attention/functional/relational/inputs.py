@@ -58,6 +58,7 @@ class RelationalInputs(NamedTuple):
             :func:`.relational_attention`; padded senders are as they were given until :meth:`zeroed`.
         pattern: which pairs may be attended.
         bias: of the type of ``q``.
+        owned: whether nobody else holds k, w and symbols, and no maps are wanted.
         given_w: w as it was given, with what padded senders hold, if they are zeros in w.
     """
 
@@ -74,6 +75,7 @@ class RelationalInputs(NamedTuple):
     bias: Tensor | None
     dropout: float
     need_weights: bool
+    owned: bool = False
     given_w: Tensor | None = None
 
     def n(self) -> int:
@@ -115,10 +117,11 @@ class RelationalInputs(NamedTuple):
         """The same with zeros for padded senders."""
         if self.pattern.padding is None:
             return self
-        (k,), (w,) = zero_padding(self.pattern, self.k), zero_padding(self.pattern, self.w, axis=1)
+        (k,) = zero_padding(self.pattern, self.k, owned=self.owned)
+        (w,) = zero_padding(self.pattern, self.w, axis=1, owned=self.owned)
         symbols = self.symbols
         if isinstance(symbols, Tensor):
-            (symbols,) = zero_padding(self.pattern, symbols)
+            (symbols,) = zero_padding(self.pattern, symbols, owned=self.owned)
         return self._replace(k=k, w=w, symbols=symbols, given_w=self.w)
 
     def with_padded(self, relations: Tensor) -> Tensor:

@@ -18,6 +18,7 @@ from .. import reference
 from ..activations import activation_name
 from ..attention import attend_to_values
 from ..checks import is_open
+from ..padding import zero_padding
 from ..symbols import RelativeSymbols, symbol_table
 from .inputs import RelationalAttentionOutput, RelationalInputs
 from .table import UNSUITED, Implementation, Verdict, register_implementation
@@ -36,13 +37,15 @@ def sdpa_relational_attention(x: RelationalInputs) -> RelationalAttentionOutput:
     n_relations, p = x.u.shape[2:]
     width = symbols.shape[-1]
     u = reference.not_half(x.rel_scale * x.u)[:, None]
+    (k,) = zero_padding(x.pattern, x.k, owned=x.owned)
     values: list[Tensor] = [symbols.expand(batch, groups, m, width)]
     first, relations, attended_symbols = 0, [], None
     while first < n_relations:
         room = COLUMNS - (width if first == 0 else 0)
         last = min(first + max(1, room // p), n_relations)
         values.append(x.w[:, None, :, first:last].flatten(3).expand(batch, groups, m, -1))
-        attended, _ = attend_to_values(x.q, x.k, torch.cat(values, dim=-1), scale=x.scale, mask=x.pattern, bias=x.bias)
+        (v,) = zero_padding(x.pattern, torch.cat(values, dim=-1), owned=True)
+        attended, _ = attend_to_values(x.q, k, v, scale=x.scale, mask=x.pattern, bias=x.bias)
         if first == 0:
             attended_symbols, attended = attended[..., :width], attended[..., width:]
         relations.append((attended.unflatten(-1, (last - first, p)) * u[..., first:last, :]).sum(-1).to(x.u.dtype))
