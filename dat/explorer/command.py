@@ -21,7 +21,7 @@ from ..experiments.files import run_given, takes_file
 from ..training.config_io import option_parser, parse_options
 from .ablations import ABLATED
 from .citation import commands_of
-from .corpus import TABLE, CorpusRun, read_corpus
+from .corpus import HELD_OUT, TABLE, CorpusRun, held_out, read_corpus
 from .dictionaries import read_dictionary
 from .example import DEFAULT, EXAMPLES, ExampleModel
 from .exporting import Exporter
@@ -64,8 +64,10 @@ def _parser_of(prog: str) -> Any:
     add("--dictionary", type=str, metavar="PATH", help="Dictionary of relations to show: a file, or its folder.")
     about = (
         "Measure What matters over a corpus first, and show that: a folder with a text in each file, a file with one "
+        f"in each line, a folder of pictures, or {HELD_OUT}: texts or pictures that come with the model, as with our "
+        "examples. Long texts are cut."
     )
-    add("--corpus", type=str, metavar="PATH", help=f"{about}in each line, or a folder of pictures. Long texts are cut.")
+    add("--corpus", type=str, metavar="PATH", help=about)
     about = "With --corpus: open the page at once, where a button of What matters measures, stops, and goes on."
     add("--later", action="store_true", help=about)
     about = "Folder of finished texts, with which a run over a corpus goes on (default: PATH.effects)."
@@ -97,7 +99,7 @@ def run_explorer(prog: str, arguments: Sequence[str]) -> int:
     view = view_of(options, example, text)
     session, commands = session_of(options), commands_of(options)
     use_native(session.model)
-    session = with_corpus(session, options)
+    session = with_corpus(session, options, example)
     if options.corpus is not None and not options.view:
         view = View(page="effects", corpus=1)
     view.check_weights(session.facts.get("weights"), session.beside and session.beside.facts.get("weights"))
@@ -136,7 +138,7 @@ def what_is_read(session: Explored) -> str:
     return "image" if isinstance(session, ImageSession) else "text"
 
 
-def with_corpus(session: Explored, options: Any) -> Explored:
+def with_corpus(session: Explored, options: Any, example: ExampleModel | None = None) -> Explored:
     """The session with what matters over the corpus of the options, if they name one, or with the run for later.
 
     Raises:
@@ -150,10 +152,14 @@ def with_corpus(session: Explored, options: Any) -> Explored:
     if not isinstance(session, ABLATED):
         raise ValueError("corpus: this model predicts nothing, so that nothing can be taken away")
     corpus = Path(options.corpus).expanduser().resolve()
+    brought = options.corpus == HELD_OUT and not corpus.exists()
+    if brought:
+        corpus = corpus.with_name(f"{Path(example.path if example else options.checkpoint).resolve().name}-{HELD_OUT}")
     folder = Path(options.results or f"{corpus}.effects").expanduser().resolve()
     if folder.is_relative_to(corpus):
         raise ValueError(f"results: expected a folder outside the corpus, where they would be texts, got {folder}")
-    run = CorpusRun(session, corpus.name, read_corpus(session, str(corpus)), folder)
+    texts = held_out(session, example.held_out if example else "") if brought else read_corpus(session, str(corpus))
+    run = CorpusRun(session, corpus.name, texts, folder)
     tell(f"corpus: {run.about}; finished ones are kept in {folder}")
     if options.later and run.left:
         return replace(session, corpus={}, run=run)

@@ -8,6 +8,7 @@ Shapes: N receivers, M senders, P pairs that count, R relations.
 import hashlib
 import json
 import os
+import textwrap
 import threading
 import time
 from collections import Counter
@@ -44,6 +45,12 @@ from .switches import CONTROLS
 
 FINISHED, TABLE = "finished.jsonl", "effects.csv"
 """Files of a folder of results."""
+
+HELD_OUT = "held-out"
+"""Name of the corpus that a model brings along."""
+
+PASSAGE = 500
+"""Characters of a passage of it, at most."""
 
 STRONGEST = 100
 """Pairs of a text of which one fires: the strongest."""
@@ -104,6 +111,21 @@ def read_corpus(session: Explored, name: str) -> list[CorpusText]:
             raise ValueError(f"corpus: {one.name}: {error}") from error
     times = Counter(one.digest for one in found)  # equal texts would pass for independent ones
     return [one._replace(copies=times.pop(one.digest) - 1) for one in found if one.digest in times]
+
+
+def held_out(session: Explored, text: str = "") -> list[CorpusText]:
+    """What a model brings along of which it saw nothing in training: pictures, or passages of a text.
+
+    ``ValueError`` if there is none.
+    """
+    if isinstance(session, ImageSession):
+        found = [CorpusText(one, one, _digest(session.pixels(one)[0].numpy().tobytes())) for one in session.held_out]
+    else:
+        passages = textwrap.wrap(text, PASSAGE)
+        found = [CorpusText(f"passage {n}", one, _digest(one.encode())) for n, one in enumerate(passages, 1)]
+    if not found:
+        raise ValueError(f"corpus: this model brings no {HELD_OUT} texts or pictures; give a file or a folder")
+    return found
 
 
 def _digest(data: bytes) -> str:
@@ -181,6 +203,11 @@ class CorpusRun:
         return [self.found[one.digest] for one in self.texts]
 
     @property
+    def kind(self) -> str:
+        """Word for one of them: picture or text."""
+        return "picture" if isinstance(self.session, ImageSession) else "text"
+
+    @property
     def passes(self) -> int:
         """Forward passes of a text, or of each piece of a long one."""
         return 1 + len(self.parts) * (1 + self.draws)
@@ -206,7 +233,7 @@ class CorpusRun:
     def about(self) -> str:
         """Size of the run, and for what is left the time, about."""
         left, copies = len(self.left), sum(one.copies for one in self.texts)
-        texts = counted(len(self.texts), "text")
+        texts = counted(len(self.texts), self.kind)
         texts += f" without {counted(copies, 'copy', 'copies')} of them" * bool(copies)
         passes = counted(self.passes, "forward pass", "forward passes")
         time_left = f", about {duration(self.seconds())}" * bool(left)
@@ -288,11 +315,10 @@ class CorpusRun:
             return [list(pair) for pair in zip(values[::2], values[1::2], strict=True)]
 
         draws = by_part([[draw.mean for draw in one.random] for one in effects])
-        kind = "picture" if isinstance(self.session, ImageSession) else "text"
         cut = sum(one["pieces"] > 1 for one in found)
-        note = f"; {counted(cut, kind)} longer than the model reads, in pieces" if cut else ""
+        note = f"; {counted(cut, self.kind)} longer than the model reads, in pieces" if cut else ""
         return {
-            "source": f"{self.name}: {counted(len(found), kind)}{note}",
+            "source": f"{self.name}: {counted(len(found), self.kind)}{note}",
             "texts": len(found),
             "parts": [part.switch._asdict() for part in self.parts],
             "change": "zero",

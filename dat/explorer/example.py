@@ -26,6 +26,12 @@ class ExampleModel:
     source: str
     view: str = ""
 
+    @property
+    def held_out(self) -> str:
+        """Text that it was not trained on; empty for a model of pictures."""
+        file = self.path / "held-out.txt"
+        return file.read_text(encoding="utf-8") if file.exists() else ""
+
     def open(self, **options: Any) -> Explored:
         """A session of the model; options and errors as of :func:`~.opening.open_session`."""
         return open_session(str(self.path), title=self.title, **options)

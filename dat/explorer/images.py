@@ -6,6 +6,7 @@ Shapes: C channels, height and width of an image in pixels, K classes.
 import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,9 @@ DIGITS = 4
 
 VARIANTS = 8
 """Samples of the task that a model was trained on."""
+
+HELD_OUT = 64
+"""Pictures of a corpus that a model brings along."""
 
 _SEED = 1 << 32  # of pictures of cards, away from those of samples
 
@@ -154,8 +158,13 @@ class ImageSession(ModelSession):
             images, labels = images[:count], labels[:count]
         else:
             assert self.task
-            images, labels, _ = generate_images(self.task, count, seed=_SEED)
+            images, labels = _new_pictures(self.task, count)
         return torch.stack([self._fitting(one) for one in images]), labels
+
+    @property
+    def held_out(self) -> list[str]:
+        """Names of pictures like those of the training, which were not among them; none if they cannot be drawn."""
+        return [f"picture {number}" for number in range(1, HELD_OUT + 1)] if self.pictures_of else []
 
     def check(self, source: str) -> None:
         """Raise ``ValueError`` or ``OSError`` if :meth:`packed` cannot show this."""
@@ -179,7 +188,7 @@ class ImageSession(ModelSession):
 
     def pixels(self, source: str) -> tuple[Tensor, str]:
         """Pixels ``(C, height, width)`` uint8 of a sample or a file, and where they come from; as :meth:`packed`."""
-        if source in self.samples:
+        if source in self.samples or source in self.held_out:
             found, answer = self._sample(source)
             return self._fitting(found), f"sample: {source}, {answer}"
         path = Path(os.path.expanduser(source))
@@ -195,6 +204,9 @@ class ImageSession(ModelSession):
         if kind == "digit":
             images, labels = digit_images(self.digits)
             return images[int(which)], f"a {int(labels[int(which)])}"
+        if kind == "picture":
+            images, labels = self.pictures(HELD_OUT)
+            return images[int(which) - 1], f"of class {int(labels[int(which) - 1])}"
         task, _, number = which.partition(" ")
         place = int(number) - 1 if number else 0
         games = generate_images(task, VARIANTS if number else 1, seed=int(bool(number)))
@@ -256,6 +268,12 @@ class ImageSession(ModelSession):
         names = [str(self.names[number]) if self.names else f"{number}" for number in shares.indices.tolist()]
         classes = list(zip(names, shares.values.tolist(), strict=True))
         return found, Shown(pixels, (rows, columns), len(extra), classes, about)
+
+
+@lru_cache(4)
+def _new_pictures(task: str, count: int) -> tuple[Tensor, Tensor]:
+    """Pictures of a game that no training draws, and their classes."""
+    return generate_images(task, count, seed=_SEED)[:2]
 
 
 def normalisation_of(checkpoint: Checkpoint) -> tuple[Sequence[float], Sequence[float], str | None]:

@@ -13,7 +13,8 @@ from dat.explorer import corpus
 from dat.explorer.ablations import ablated, ablations
 from dat.explorer.answers import answers_of
 from dat.explorer.command import with_corpus
-from dat.explorer.corpus import FINISHED, TABLE, CorpusRun, fires, read_corpus
+from dat.explorer.corpus import FINISHED, TABLE, CorpusRun, fires, held_out, read_corpus
+from dat.explorer.example import EXAMPLES
 from dat.explorer.exporting import Exporter
 from dat.explorer.images import ImageSession
 from dat.explorer.questions import QuestionSession
@@ -228,6 +229,28 @@ def test_pictures_and_questions(tmp_path):
     (tmp_path / "questions.txt").write_text(f"{QUESTION}\nSolve 2*x = 8 for x.\n", encoding="utf-8")
     run = run_of(QuestionSession(model_of(), "x"), tmp_path / "questions.txt", tmp_path / "others", draws=0)
     assert len(list(run.measure())) == 2 and run.json["texts"] == 2
+
+
+def test_what_the_examples_bring_along(monkeypatch, tmp_path):
+    """New pictures, as a card has them, and passages that make up the text; a folder of that name comes first."""
+    monkeypatch.chdir(tmp_path)
+    games, language = (EXAMPLES[name].open() for name in ("games", "language"))
+    assert isinstance(games, ImageSession)
+    pictures = held_out(games)
+    drawn, _ = games.pictures(len(pictures))
+    assert len({one.digest for one in pictures}) == len(pictures) == 64
+    assert all(torch.equal(games.pixels(one.source)[0], pixels) for one, pixels in zip(pictures, drawn, strict=True))
+    text = EXAMPLES["language"].held_out
+    passages = [one.source for one in held_out(language, text)]
+    assert " ".join(passages) == text.strip() and len(passages) > 9 and not EXAMPLES["games"].held_out
+    options = SimpleNamespace(corpus="held-out", results=None, later=True, checkpoint=None)
+    assert with_corpus(games, options, EXAMPLES["games"]).run.folder == tmp_path / "games-held-out.effects"
+    (tmp_path / "held-out").write_text("To be or not to be\n", encoding="utf-8")
+    found = with_corpus(language, options, EXAMPLES["language"]).run
+    assert [one.name for one in found.texts] == ["held-out:1"] and found.folder == tmp_path / "held-out.effects"
+    for session in (language, ImageSession(vision(), "x")):
+        with pytest.raises(ValueError, match="corpus: this model brings no held-out texts or pictures; give a file or"):
+            held_out(session)
 
 
 @pytest.mark.parametrize(
