@@ -225,6 +225,7 @@ export class Explorer {
 
   get theme() {
     const { theme } = this.state;
+    if (this.printing) return "light";
     return THEMES.slice(1).includes(theme) ? theme : matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
   }
 
@@ -316,6 +317,12 @@ export class Explorer {
       this.follow(this.packed);
     });
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.show());
+    for (const kind of ["beforeprint", "afterprint"]) {
+      addEventListener(kind, () => {
+        this.printing = kind === "beforeprint"; // on white paper
+        this.show();
+      });
+    }
     addEventListener("resize", () => this.pages[this.page].resize && this.pages[this.page].resize());
   }
 }

@@ -63,5 +63,14 @@ def test_on_paper(visit, file):
     assert page.evaluate(ink) == "rgb(29, 28, 26)" and page.locator("#main-map canvas").is_visible()
     for hidden in ("#tools", "#gallery", "#controls", "#tab-attention"):
         assert page.locator(hidden).is_hidden()
+    asked = "() => [...document.querySelectorAll('#gallery canvas')].map((one) => one.toDataURL()).join()"
+    printed = f"() => {{ dispatchEvent(new Event('beforeprint')); return ({asked})() }}"
+    page.wait_for_function(DRAWN)
+    dark, paper = page.evaluate(asked), page.evaluate(printed)
+    page.evaluate("() => dispatchEvent(new Event('afterprint'))")
+    visitor.settle()
+    light = visit("light").open(file)
+    light.wait_for_function(DRAWN)
+    assert paper == light.evaluate(asked) != dark == page.evaluate(asked)
     cut = "all => all.filter(one => one.checkVisibility() && one.scrollHeight > one.clientHeight + 1).length"
     assert page.locator("main > section, #side, #work, #links").evaluate_all(cut) == 0
