@@ -97,7 +97,7 @@ assert accelerator.num_processes == 2 and losses[-1] < losses[0] - 0.1, losses
 @client("accelerate", "accelerate")
 def _(folder: Path) -> None:
     (script := folder / "train.py").write_text(SHARDED)
-    shell(f"{PYTHON} -m torch.distributed.run --standalone --nproc_per_node=2 {script}")
+    shell(f"env PYTHONPATH=. {PYTHON} -m torch.distributed.run --standalone --nproc_per_node=2 {script}")
 
 
 @client("PEFT", "peft")
@@ -124,15 +124,17 @@ def _(folder: Path) -> None:
 @client("sentence-transformers", "sentence-transformers")
 def _(folder: Path) -> None:
     import sentence_transformers as st  # pyright: ignore[reportMissingImports]
+    from sentence_transformers.losses import MultipleNegativesRankingLoss  # pyright: ignore[reportMissingImports]
+    from sentence_transformers.models import Pooling, Transformer  # pyright: ignore[reportMissingImports]
 
     from dual_attention.hf import DualAttnEncoderModel
 
     tokenizer, name, texts = models.byte_tokenizer(pad_token="<pad>"), str(folder), ["to be", "that is the question"]
     DualAttnEncoderModel(models.encoder_config(vocab_size=len(tokenizer))).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    model = st.SentenceTransformer(modules=[st.models.Transformer(name), st.models.Pooling(16)], device="cpu")
+    model = st.SentenceTransformer(modules=[Transformer(name), Pooling(16)], device="cpu")
     pairs: Any = [st.InputExample(texts=[text, text.upper()]) for text in texts]
-    loss = st.losses.MultipleNegativesRankingLoss(model)
+    loss = MultipleNegativesRankingLoss(model)
     model.fit([(torch.utils.data.DataLoader(pairs, 2), loss)], epochs=1, show_progress_bar=False)
     model.save(name)
     again = st.SentenceTransformer(name, device="cpu").encode(texts)
