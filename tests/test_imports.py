@@ -384,6 +384,7 @@ def imports_with(extra: str | None) -> tuple[list[str], list[str]]:
     return modules, sorted({*WALLS[:2], *import_names(requirements)})
 
 
+@pytest.mark.slow
 def test_modules_import_with_only_what_they_declare():
     """With everything else shut out, even if installed: a fresh `pip install` must suffice to import."""
     extras = [None, "hf"]

@@ -49,6 +49,7 @@ def test_its_page_is_short_and_names_the_commit_of_its_runs(folder):
     assert (folder / "NOTEBOOK.md").is_file()
 
 
+@pytest.mark.sweep(3)
 def test_its_tables_follow_from_its_results(folder, module):
     pages = [path.read_text(encoding="utf-8") for path in folder.glob("*.md")]
     written = {name: table.strip() for text in pages for name, table in TABLE.findall(text)}

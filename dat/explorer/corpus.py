@@ -114,7 +114,7 @@ def read_corpus(session: Explored, name: str) -> list[CorpusText]:
 
 
 def held_out(session: Explored, text: str = "") -> list[CorpusText]:
-    """What a model brings along of which it saw nothing in training: pictures, or passages of a text.
+    """The pictures, or passages of a text, that come with a model and were not in its training.
 
     ``ValueError`` if there is none.
     """

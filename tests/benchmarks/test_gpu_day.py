@@ -140,6 +140,7 @@ def test_groups_of_kernels():
     assert observing.grouped(times) == wanted
 
 
+@pytest.mark.slow
 def test_two_checkouts_in_one_process(tmp_path: Path):
     """Each by its own library, in a process of the day: PyTorch forgets operations that are registered twice."""
     import dual_attention
@@ -190,6 +191,7 @@ def test_wrong_results_end_the_day(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert "wrong results are not timed" in said and "== decode" not in said
 
 
+@pytest.mark.slow
 @needs_triton
 def test_slices():
     beginning = "B=2, H=2, G=1, d_h=8, R=4, p=4, causal, n = 16: "

@@ -119,6 +119,7 @@ def test_a_device_that_is_broken_gets_a_fresh_process(fake):
     assert first == second != third
 
 
+@pytest.mark.slow
 def test_minutes_are_enforced_and_the_next_call_goes_on(fake, tmp_path: Path):
     start = time.monotonic()
     missing, record, _ = fake("a,hangs,b", seconds=3.0)

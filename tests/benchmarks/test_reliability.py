@@ -113,6 +113,7 @@ def test_how_processes_may_end(ended, found):
     assert said == found if found is None else str(said).startswith(found)
 
 
+@pytest.mark.slow
 def test_examples_and_losses_are_compared(tmp_path, monkeypatch):
     """One death of two processes; then notes and losses that something else has changed are findings."""
     monkeypatch.setitem(CHANGES, "loop.steps", 6)

@@ -59,6 +59,7 @@ def test_a_side_there_does_what_it_does_here(worker: Worker, tensors: Path, tmp_
     )
 
 
+@pytest.mark.slow
 def test_an_error_there_is_an_error_here_and_the_worker_goes_on(worker: Worker, tensors: Path, tmp_path: Path):
     wrong = Work("no_such_subject", {}, WORK.inputs)
     with pytest.raises(WorkerError, match="KeyError: 'no_such_subject'"):
@@ -94,6 +95,7 @@ def test_what_a_worker_last_wrote_is_told(tmp_path: Path):
         Worker(program)
 
 
+@pytest.mark.slow
 def test_a_worker_that_was_killed():
     with own_worker() as process:
         os.kill(process._process.pid, signal.SIGKILL)

@@ -101,6 +101,7 @@ def test_a_table_is_compared_and_the_same_command_changes_nothing(capsys, reques
     assert {name.rpartition("seed")[2] for name in names} == {"2"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("runs", [2, 6])
 def test_what_is_stopped_goes_on_to_the_same_table(runs):
     """In the choice of learning rates, and after it."""

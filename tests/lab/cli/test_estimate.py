@@ -50,6 +50,7 @@ def test_a_language_model_by_name(capsys):
     assert found == json.loads(json.dumps(expected.to_dict()))
 
 
+@pytest.mark.slow
 def test_a_model_of_relational_games_by_name(capsys):
     found = figures(capsys, "dat-0+2-sym", "--batch", "512", "--device=cpu")
     name = "dat-0+2-sym"
@@ -77,6 +78,7 @@ def test_table_and_times(capsys):
     assert re.search(r"time of 1\.00 B tokens +\d", out)
 
 
+@pytest.mark.slow
 def test_costs_on_several_devices(capsys):
     """Of a device's own part of the batch, in passes."""
     all_of_it = ("T-tiny", "--rate=1e12", "--batch=16", "--devices=4", "--device=cpu")
@@ -138,6 +140,7 @@ def test_a_file_with_a_class_and_its_arguments(capsys, tmp_path: Path, suffix: s
     assert found["parameters"] == estimate(MODEL).parameters
 
 
+@pytest.mark.slow
 def test_a_saved_configuration_of_a_language_model(capsys, tmp_path: Path):
     path = tmp_path / "config.json"
     path.write_text(json.dumps(LANGUAGE_PRESETS["DAT-tiny"].to_dict()), encoding="utf-8")

@@ -37,6 +37,7 @@ def checkpoints(run: Path) -> list[str]:
 FULL = [("replicate", "model.safetensors"), pytest.param("shard", "state.pt", marks=pytest.mark.slow)]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is always full")
 @pytest.mark.parametrize(("parallel", "name"), FULL)
 def test_a_full_disk(folder, expected, monkeypatch, parallel, name):
@@ -83,6 +84,7 @@ def test_weights_that_are_no_numbers_are_not_saved(folder, monkeypatch):
     assert checkpoints(folder / "runs" / "run") == ["report-00003-step-00000003"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "place", ["before the first step", pytest.param("while the first one saves", marks=pytest.mark.slow)]
 )

@@ -29,6 +29,7 @@ def mine(folder, monkeypatch):
     monkeypatch.setattr(sys, "path", [*sys.path])
 
 
+@pytest.mark.slow
 def test_it_is_trained_resumed_and_opened(capsys, monkeypatch):
     assert main(words(loop__objective=OBJECTIVE, output__name="whole")) == 0
     with stopping(5):

@@ -64,6 +64,7 @@ def test_a_folder_of_that_name(inside, capsys):
     assert "stands alone" in fails(capsys, "train", "language", "--resume", "./auto", "--seed=1")
 
 
+@pytest.mark.slow
 def test_several_processes(folder):
     command = [*words(), *AUTO]
     for said in ("a new run", "the run is finished"):

@@ -78,6 +78,7 @@ def test_a_run_goes_on_in_other_numbers_of_processes(folder):
     assert json.loads(again)["val"]["loss"] == pytest.approx(read_rows(run / "metrics.jsonl")[-1]["val_loss"], rel=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "size", "message"),
     [
@@ -113,6 +114,7 @@ def test_a_folder_that_another_process_does_not_see(folder, tmp_path, monkeypatc
     assert "(output.folder)" in message
 
 
+@pytest.mark.slow
 def test_a_run_that_is_there_is_not_overwritten(folder, alone):
     dat_together(words(loop__steps=2), words(loop__steps=2), folder=folder)
     message = one_line(dat_together(words(loop__steps=2), words(loop__steps=2), folder=folder))
@@ -135,6 +137,7 @@ def test_processes_with_different_code(folder, monkeypatch):
     assert not (folder / "runs" / "run").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("size", "parallel", "expected"),
     [

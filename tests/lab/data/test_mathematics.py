@@ -39,6 +39,7 @@ LINEAR = MODULES[0]
 # The generator ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_seed_decides_the_text_in_any_process():
     """With the generator's own sets it depends on the hashes of strings, and on addresses in memory."""
     program = (

@@ -90,6 +90,7 @@ def test_global_random_state_is_neither_read_nor_changed():
     assert torch.equal(generate_images("xoccurs", 32, seed=5).images, first)
 
 
+@pytest.mark.slow
 def test_another_process_draws_the_same_images_and_import_stays_light():
     program = (
         "import sys, hashlib; from dat.data.relational_games import generate_images;"

@@ -15,7 +15,7 @@ from dual_attention import EncoderBlock, RelationalAttention, RelativeSymbols, T
 from tests.lab.estimate.measuring import measure
 from tests.support.refusals import refused
 
-pytestmark = pytest.mark.sweep(3)
+pytestmark = pytest.mark.sweep(6)
 
 
 def language_model(**changes: Any) -> TransformerLM:

@@ -31,7 +31,7 @@ from dual_attention.transformer_blocks import FeedForwardBlock, RMSNorm
 from tests.lab.estimate.measuring import measure, summed
 from tests.support.combinations import examples
 
-pytestmark = pytest.mark.sweep(4)
+pytestmark = pytest.mark.sweep(8)
 
 WIDTH = 16
 

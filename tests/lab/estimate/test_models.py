@@ -27,7 +27,7 @@ from dual_attention._models.seq2seq import Seq2SeqModel
 from dual_attention.baselines import Seq2SeqAbstractor
 from tests.lab.estimate.measuring import Measured, in_pairs, measure, peak
 
-pytestmark = pytest.mark.sweep(4)
+pytestmark = pytest.mark.sweep(8)
 
 VOCABULARY = 50
 

@@ -96,6 +96,7 @@ def step(workers: Workers, machine: ParallelMachineConfig, changes: dict[str, An
     return traffic.sent, [sum(local(tensor).nbytes for tensor in tensors) for tensors in kept]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n not in QUICK)) for n in CASES])
 def test_what_processes_hold_and_send(name):
     size, machine, shard, changes = CASES[name]

@@ -89,6 +89,7 @@ def test_patches_without_a_class_token():
     }
 
 
+@pytest.mark.slow
 def test_the_two_objects_of_predinet(tmp_path):
     """They are no patches: each has a map of its own, whichever patch is chosen."""
     session = session_of("predinet")

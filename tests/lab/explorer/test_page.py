@@ -404,6 +404,7 @@ def test_two_thousand_tokens_stay_fluid(visit, exported):
     assert json.loads(page.locator("#data").text_content())["recording"]["sequences"]["tokens"][4] == "c"
 
 
+@pytest.mark.slow
 @pytest.mark.quick
 def test_maps_of_a_large_recording_come_as_they_are_seen(visit, serve, exported, monkeypatch, tmp_path):
     """The same numbers as of a page that has all; a file holds the layer that is seen, and says so."""

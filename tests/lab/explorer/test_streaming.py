@@ -126,6 +126,7 @@ def test_answers_come_one_by_one_and_a_failure_is_the_last(serve, monkeypatch):
     assert works(server)
 
 
+@pytest.mark.slow
 def test_who_goes_away_ends_the_work(serve, monkeypatch):
     """The rest of a text is not generated for nobody."""
     steps, packed = [], streaming.LastRows.packed

@@ -192,6 +192,7 @@ def test_a_damaged_checkpoint_of_another_run(long, tmp_path):
 LOOP = StepLoopConfig(steps=6, batch_size=4, eval_every=0, checkpoint_every=2, report_every=2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "stages",
     [((1, COPIED), (2, COPIED)), pytest.param(((2, SHARDED), (2, SHARDED)), marks=pytest.mark.slow)],

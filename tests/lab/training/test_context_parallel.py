@@ -92,6 +92,7 @@ CASES = [
 ]
 
 
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize(("size", "names", "packed", "recompute"), CASES)
 def test_processes_that_share_sequences_compute_what_one_does(size, names, packed, recompute):
     found = together(size, shared, names, packed, recompute)

@@ -57,6 +57,7 @@ def test_the_values_are_those_of_a_model_made_at_once(kind):
     assert [p.requires_grad for p in model.parameters()] == [p.requires_grad for p in expected.parameters()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("size", "kind"), [(1, "tied libraries, trained"), (2, "a DAT"), (3, "tied libraries, trained")]
 )

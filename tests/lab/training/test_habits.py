@@ -40,6 +40,7 @@ def rows_of(workers: Any, machine: Any, path: Path, **changes: Any) -> list[dict
     return read_rows(path) if workers.first else []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("size", "machine", "clip"),
     [(2, COPIED, 0.1), (2, SHARDED, None), pytest.param(4, HYBRID, 0.1, marks=pytest.mark.slow)],

@@ -185,7 +185,7 @@ MOST = 2.5
     [
         ("adamw", {}, WIDTHS),
         ("adamw", {**SYMMETRIC_RELS, "wr_init": "large", "trainable_symbols": True, "tie_weights": False}, WIDTHS),
-        ("muon", SYMMETRIC_RELS, WIDTHS[:3]),
+        pytest.param("muon", SYMMETRIC_RELS, WIDTHS[:3], marks=pytest.mark.slow),
         pytest.param("muon", SYMMETRIC_RELS, WIDTHS, marks=pytest.mark.slow),  # by products in bfloat16
     ],
 )

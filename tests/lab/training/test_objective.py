@@ -154,6 +154,7 @@ def trained(workers: Any, machine: Any, path: Any, layers: int = MODEL.n_layers,
     return {"rows": read_rows(path) if workers.first else [], "final": final, "weights": weights}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("size", "machine", "micro"),
     [(2, COPIED, 3), (2, SHARDED, 3), pytest.param(3, COPIED, None, marks=pytest.mark.slow)],

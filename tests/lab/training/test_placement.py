@@ -221,6 +221,7 @@ STAGES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * ("four" in n)) for n in STAGES])
 def test_training_goes_on_in_any_number_of_processes(name, tmp_path, whole):
     """Each example is taken once in each epoch, whoever takes it, and the numbers are those of one process."""
@@ -234,6 +235,7 @@ def test_training_goes_on_in_any_number_of_processes(name, tmp_path, whole):
     assert counts == Counter(list(range(21)) * LOOP.epochs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("machine", [COPIED, pytest.param(SHARDED, marks=pytest.mark.slow)], ids=["copies", "sharded"])
 def test_the_same_number_of_processes_gives_the_same_bits(machine, tmp_path):
     """Dropout included, whose masks follow from seed, step and process, and the average of the weights."""

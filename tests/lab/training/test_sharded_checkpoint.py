@@ -58,6 +58,7 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
 
 
+@pytest.mark.slow
 def test_files_of_a_checkpoint(tmp_path):
     """Numbers only, each once, one file a process; all have checksums."""
 

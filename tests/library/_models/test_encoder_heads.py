@@ -69,6 +69,7 @@ def test_packed_masked_lm():
     close(loss, sum(losses) / (targets != -100).sum())
 
 
+@pytest.mark.slow
 def test_learns_what_was_masked():
     """Sequences that repeat one token: any token that is left tells the masked ones."""
     retrieval = {"d_model": 32, "n_heads": 2, "n_symbols": 5}

@@ -38,7 +38,7 @@ CASES = [
     ("linear", True),
     ("linear", False),
     ("sdpa", True),
-    pytest.param("sdpa", False, marks=pytest.mark.quick),
+    ("sdpa", False),
     pytest.param("native", True, marks=NEEDS_COMPILER),
     pytest.param("native", False, marks=NEEDS_COMPILER),
 ]

@@ -220,6 +220,7 @@ class Module(torch.nn.Module):
         return relational_attention(q, k, u, w, s, w_r, **SCALES, mask=pattern, impl="triton").output
 
 
+@pytest.mark.slow
 def test_compiles_as_one_graph_and_exports():
     problem = Problem(batch=2, rep=2, n=8, causal=True)
     leaves = [x.to(DEVICE, torch.float32).requires_grad_() for x in problem.leaves]

@@ -117,6 +117,7 @@ def as_arguments(layout, sides, **options):
     return {**layout, **sides, **options}
 
 
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize("arguments", [as_arguments(**options) for options in pairwise(OPTIONS)], ids=str)
 def test_every_pair_of_options(arguments):
     assert_as_reference(Problem(**arguments))

@@ -165,6 +165,7 @@ def test_one_beam_is_greedy(model):
     assert scores.item() == pytest.approx(total / 15)
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("use_cache", [True, False])
 @pytest.mark.parametrize("arguments", [{}, {"rope": True, "dual": False}, {"window": 3}], ids=str)
 @pytest.mark.parametrize("stride", [1, 3])

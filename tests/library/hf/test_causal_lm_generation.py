@@ -218,6 +218,7 @@ def test_a_static_cache_gives_the_same_tokens(kind: str, more):
         torch.testing.assert_close(torch.stack(fixed.logits), torch.stack(grown.logits), atol=1e-5, rtol=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", mostly_slow(KINDS, quick=1))
 def test_one_graph_serves_all_steps_of_a_static_cache(kind: str):
     """Compiled by ``generate``, which does so on a GPU unasked: another number or shape would be refused."""

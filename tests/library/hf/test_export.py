@@ -102,6 +102,7 @@ def mapped(name: str) -> tuple[nn.Module, Any, tuple[torch.Tensor], dict[str, An
     return module.eval(), inputs, (inputs(*SIZES[0]),), {"x": {0: sizes[0]} if name == "vision" else sizes}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "attention"),
     [

@@ -66,6 +66,7 @@ def sft(folder: Path, **more) -> list[float]:
     return trained(trainer)
 
 
+@pytest.mark.slow
 def test_supervised_training_packed_or_padded(tmp_path: Path):
     """The same losses, of whole batches, whether rows are padded or laid end to end, with logits or without."""
     padded = sft(tmp_path, loss_type="nll")

@@ -108,6 +108,7 @@ def test_compiled_code_is_unaware_of_taps():
         compiled(x)
 
 
+@pytest.mark.slow
 def test_captures_that_end_in_the_order_they_began_leave_compiled_code_compiled():
     """As those of two threads may."""
     model, x = lm("symbolic_attention"), tokens(2, 9)

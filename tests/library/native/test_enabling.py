@@ -81,6 +81,7 @@ def test_without_a_compiler_the_reason_is_told_in_a_line(tmp_path, monkeypatch):
     assert not native.is_enabled()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="nothing is compiled on Windows")
 def test_an_interrupt_ends_a_compiler_that_does_not(tmp_path):
     compiler, begun = tmp_path / "cc", tmp_path / "begun"

@@ -130,6 +130,7 @@ def test_results_of_different_generators_are_not_merged(tmp_path):
         merge_results(GAMES, [table("mine.csv", ("same",), seeding=2), same])
 
 
+@pytest.mark.slow
 def test_labelled_sources_are_curves_of_their_own(tmp_path, monkeypatch):
     """Other seedings, the same cells again, whatever a source is: each run of each source is kept, as it is."""
     mine, theirs = tmp_path / "mine.csv", tmp_path / "theirs.csv"
