@@ -20,6 +20,7 @@ from studies._lib.tables import Frame, by_seed, read_results
 from studies.digit_games import study as digit_games
 from studies.emoji import study as emoji
 from studies.emoji_games import study as emoji_games
+from studies.emoji_matched import study as emoji_matched
 from studies.images import study as images
 from studies.language import tables as language
 from studies.mathematics import study as mathematics
@@ -211,6 +212,8 @@ def of_others() -> Iterator[Hypothesis]:
         yield from differing("emoji", "primary", by_seed(rows, "model", measure), pairs, "flips")
     table = emoji_games.accuracies("unseen", read_results(emoji_games.RESULTS), *emoji_games.STUDY.tasks)
     yield from differing("emoji_games", "primary", table, emoji_games.PRIMARY.values(), "flips")
+    beside = {f"{model} less {emoji_matched.RULE}": values for model, values in emoji_matched.margins().items()}
+    yield from valued("emoji_matched", "beside a rule", beside, "flips")
     rows = rows_of("shifted_objects", "codes")
     many, few = (shifted_objects.accuracies(rows, n, *shifted_objects.UNSEEN) for n in (10_000, 1_000))
     yield from differing("shifted_objects", "primary", many, shifted_objects.PRIMARY, "flips")
