@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 GOLDEN_VENV := $(VENV)-golden
 GOLDEN_READY := $(GOLDEN_VENV)/.ready
-PIP_INSTALL := -m pip install --quiet --disable-pip-version-check -c constraints.txt
+PIP_INSTALL := -m pip install --no-compile --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-all lint types fmt pytest docs golden bench gallery exhibits models clients reliability versions release-check clean
