@@ -60,3 +60,10 @@ def test_the_image_is_pinned_and_runs_without_root():
     lines = (ROOT / "Dockerfile").read_text(encoding="utf-8").splitlines()
     assert [line for line in lines if re.fullmatch(r"FROM python:3\.11[\d.]*-slim@sha256:[0-9a-f]{64}", line)]
     assert "USER dat" in lines[lines.index('ENTRYPOINT ["torchrun"]') - 2 :]
+
+
+def test_what_builds_the_package_is_bounded():
+    required = re.search(
+        r'^requires = \["(.*)"\]$', (ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    assert required and all(re.fullmatch(r"[\w-]+>=[\d.]+,<\d+", one) for one in required[1].split('", "'))

@@ -47,10 +47,10 @@ FINISHED, TABLE = "finished.jsonl", "effects.csv"
 """Files of a folder of results."""
 
 HELD_OUT = "held-out"
-"""Name of the corpus that a model brings along."""
+"""Name of the corpus that comes with a model."""
 
 PASSAGE = 500
-"""Characters of a passage of it, at most."""
+"""Most characters of a passage of its text."""
 
 STRONGEST = 100
 """Pairs of a text of which one fires: the strongest."""
@@ -109,14 +109,17 @@ def read_corpus(session: Explored, name: str) -> list[CorpusText]:
                 raise ValueError("expected two tokens or more, of which one is predicted")
         except ValueError as error:
             raise ValueError(f"corpus: {one.name}: {error}") from error
-    times = Counter(one.digest for one in found)  # equal texts would pass for independent ones
-    return [one._replace(copies=times.pop(one.digest) - 1) for one in found if one.digest in times]
+    return _once(found)
 
 
 def held_out(session: Explored, text: str = "") -> list[CorpusText]:
-    """The pictures, or passages of a text, that come with a model and were not in its training.
+    """New pictures of the game that a model has learned, or passages of the text that comes with it.
 
-    ``ValueError`` if there is none.
+    Args:
+        text: one that the model was not trained on.
+
+    Raises:
+        ValueError: if there are none.
     """
     if isinstance(session, ImageSession):
         found = [CorpusText(one, one, _digest(session.pixels(one)[0].numpy().tobytes())) for one in session.held_out]
@@ -124,8 +127,14 @@ def held_out(session: Explored, text: str = "") -> list[CorpusText]:
         passages = textwrap.wrap(text, PASSAGE)
         found = [CorpusText(f"passage {n}", one, _digest(one.encode())) for n, one in enumerate(passages, 1)]
     if not found:
-        raise ValueError(f"corpus: this model brings no {HELD_OUT} texts or pictures; give a file or a folder")
-    return found
+        raise ValueError(f"corpus: no {HELD_OUT} texts or pictures come with this model; give a file or a folder")
+    return _once(found)
+
+
+def _once(found: Sequence[CorpusText]) -> list[CorpusText]:
+    """Each of them once: equal ones would pass for independent ones."""
+    times = Counter(one.digest for one in found)
+    return [one._replace(copies=times.pop(one.digest) - 1) for one in found if one.digest in times]
 
 
 def _digest(data: bytes) -> str:

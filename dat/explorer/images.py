@@ -43,7 +43,7 @@ VARIANTS = 8
 """Samples of the task that a model was trained on."""
 
 HELD_OUT = 64
-"""Pictures of a corpus that a model brings along."""
+"""New pictures that come with a model of a game."""
 
 _SEED = 1 << 32  # of pictures of cards, away from those of samples
 
@@ -163,8 +163,9 @@ class ImageSession(ModelSession):
 
     @property
     def held_out(self) -> list[str]:
-        """Names of pictures like those of the training, which were not among them; none if they cannot be drawn."""
-        return [f"picture {number}" for number in range(1, HELD_OUT + 1)] if self.pictures_of else []
+        """Names of new pictures of the game that the model has learned; none if it has learned no game."""
+        drawn = self.digits is None and self.pictures_of
+        return [f"picture {number}" for number in range(1, HELD_OUT + 1)] if drawn else []
 
     def check(self, source: str) -> None:
         """Raise ``ValueError`` or ``OSError`` if :meth:`packed` cannot show this."""
@@ -272,7 +273,7 @@ class ImageSession(ModelSession):
 
 @lru_cache(4)
 def _new_pictures(task: str, count: int) -> tuple[Tensor, Tensor]:
-    """Pictures of a game that no training draws, and their classes."""
+    """Pictures of a game from a seed of their own, and their classes."""
     return generate_images(task, count, seed=_SEED)[:2]
 
 

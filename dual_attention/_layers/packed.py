@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -23,8 +24,12 @@ def is_watched(module: nn.Module) -> bool:
 
 
 def are_plain(*layers: nn.Module) -> bool:
-    """Whether each layer is ``nn.Linear`` and nobody watches: what it returns is new, and held by its caller alone."""
-    return all(type(layer) is nn.Linear and not is_watched(layer) for layer in layers)
+    """Whether each layer is no more than its parameters: it has no hooks, is no adapter, and its weight is neither
+    quantised nor distributed. So what it returns is held by its caller alone.
+    """
+    return all(
+        type(layer) is nn.Linear and type(layer.weight) is nn.Parameter and not is_watched(layer) for layer in layers
+    )
 
 
 def project_at_once(
@@ -32,22 +37,19 @@ def project_at_once(
 ) -> Tensor | None:
     """``cat([layer(x) for layer in layers], -1)`` by one product; None if the layers have to be called.
 
-    They have to be wherever one is more than its parameters: it has hooks, is an adapter, or its weight is quantised or
-    distributed. Gradients reach each parameter as from its own layer.
+    They have to be unless :func:`are_plain`. Gradients reach each parameter as from its own layer.
 
     Args:
         x: ``(..., d)``.
         once: returns what it is given makes, or what an earlier call made: all weights, then all biases, in a row.
     """
-    plain = [
-        layer
-        for layer in layers
-        if type(layer) is nn.Linear and type(layer.weight) is nn.Parameter and not is_watched(layer)
-    ]
+    if not are_plain(*layers):
+        return None
+    plain: Sequence[Any] = layers
     weights: list[Tensor] = [layer.weight for layer in plain]
     biases: list[Tensor] = [layer.bias for layer in plain if layer.bias is not None]
     kinds = {(weight.dtype, weight.device, weight.shape[1]) for weight in weights}
-    if len(plain) < len(layers) or len(biases) not in (0, len(layers)) or len(kinds) != 1:
+    if len(biases) not in (0, len(layers)) or len(kinds) != 1:
         return None
     if x.shape[-1] != weights[0].shape[1] or not (x.dtype == weights[0].dtype or is_autocast(x)):
         return None

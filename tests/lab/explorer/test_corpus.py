@@ -231,7 +231,7 @@ def test_pictures_and_questions(tmp_path):
     assert len(list(run.measure())) == 2 and run.json["texts"] == 2
 
 
-def test_what_the_examples_bring_along(monkeypatch, tmp_path):
+def test_what_comes_with_the_examples(monkeypatch, tmp_path):
     """New pictures, as a card has them, and passages that make up the text; a folder of that name comes first."""
     monkeypatch.chdir(tmp_path)
     games, language = (EXAMPLES[name].open() for name in ("games", "language"))
@@ -248,8 +248,9 @@ def test_what_the_examples_bring_along(monkeypatch, tmp_path):
     (tmp_path / "held-out").write_text("To be or not to be\n", encoding="utf-8")
     found = with_corpus(language, options, EXAMPLES["language"]).run
     assert [one.name for one in found.texts] == ["held-out:1"] and found.folder == tmp_path / "held-out.effects"
-    for session in (language, ImageSession(vision(), "x")):
-        with pytest.raises(ValueError, match="corpus: this model brings no held-out texts or pictures; give a file or"):
+    digits = ImageSession(vision(), "x", digits="digits")  # on which it may have been trained
+    for session in (language, ImageSession(vision(), "x"), digits):
+        with pytest.raises(ValueError, match="corpus: no held-out texts or pictures come with this model"):
             held_out(session)
 
 

@@ -8,12 +8,14 @@ import torch
 
 from dat.checkpoints import open_checkpoint
 from dat.data.relational_games.dataset import generate_images
+from dat.explorer.corpus import CorpusRun, held_out
 from dat.explorer.example import DEFAULT, EXAMPLES
 from dat.explorer.images import ImageSession
 from dat.explorer.view_state import View
 from dual_attention.functional import cross_entropy
 from dual_attention.model_analysis.capture import capture
 from tests.lab.cli.commands import dat, fails
+from tests.support.documents import ROOT
 
 pytest.importorskip("tokenizers", reason="byte pairs need the extra language")
 
@@ -53,6 +55,18 @@ def test_bits_per_byte_of_kept_text():
         nats += float(cross_entropy(logits, window[:, 1:], reduction="sum"))
     bits = nats / math.log(2) / len(text.encode())
     assert bits == pytest.approx(stated("language", "`held-out.txt`"), abs=0.006) and bits < 2
+
+
+@pytest.mark.slow
+def test_the_stated_effect_over_new_pictures(tmp_path):
+    session = EXAMPLES["games"].open()
+    run = CorpusRun(session, "new", held_out(session), tmp_path)
+    assert len(list(run.measure())) == 64
+    relations = [one for one in run.effects if one.mediator == "relation" and one.effect.metric == "kl"]
+    assert max(one.effect.mean for one in relations[:3]) < 0.001
+    row, most = relations[3].row, max(draw.mean for draw in relations[3].random)
+    stated = f"{row['mean']:.1f} nats ({row['low']:.1f} to {row['high']:.1f}), random directions by at most {most:.1f}."
+    assert f"by {stated}" in (ROOT / "docs/explorer-effects.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("objects", ["pentominoes", "hexominoes", "stripes"])
