@@ -23,7 +23,6 @@ import torch
 
 from dual_attention._base.files import json_text, write_atomically
 from dual_attention._base.words import counted, listed
-from dual_attention.generation import evaluating
 from dual_attention.generation.tokenizer import fingerprint
 from dual_attention.model_analysis.dictionaries import weights_digest
 from dual_attention.model_analysis.interventions import Effect, PartEffect
@@ -55,6 +54,7 @@ PASSAGE = 500
 STRONGEST = 100
 """Pairs of a text of which one fires: the strongest."""
 
+_TIMED = 4  # parts
 _NAMES = 10  # tokens of a corpus of which it is said how often they fire
 _CONTEXT = 6
 _SHARES = ("distances", "receivers", "senders")
@@ -227,15 +227,13 @@ class CorpusRun:
 
     @cached_property
     def _costs(self) -> dict[str, float]:
-        """Seconds that a forward pass of each text takes."""
+        """Seconds that a forward pass of each text takes, with a part taken away: by a few parts of the first."""
         first, sizes = self._pieces(self.left[0])[0], [1] * len(self.texts)
         if isinstance(self.session, Session):
             sizes = [len(self.session.tokenizer.encode(one.source)) for one in self.texts]
-        with self.session.reserved() as model, evaluating(model):
-            first.subject.logits(model, 1)
-            begin = time.perf_counter()
-            first.subject.logits(model, 1)
-        cost = (time.perf_counter() - begin) / first.tokens
+        some, begin = self.parts[:_TIMED], time.perf_counter()
+        passes = joined_batches(ablations(self.session, {"draws": 1}, some, first.subject))["passes"]
+        cost = (time.perf_counter() - begin) / passes / first.tokens
         return {one.digest: cost * size for one, size in zip(self.texts, sizes, strict=True)}
 
     @property
