@@ -10,6 +10,8 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 GOLDEN_VENV := $(VENV)-golden
 GOLDEN_READY := $(GOLDEN_VENV)/.ready
+# Python keeps what it has compiled, also where the environment says not to: tests start many processes.
+export PYTHONDONTWRITEBYTECODE :=
 PIP_INSTALL := -m pip install --no-compile --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help

@@ -5,7 +5,9 @@ import os
 import random
 import socket
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 from zlib import crc32
 
@@ -33,6 +35,9 @@ hypothesis.settings.register_profile("explore", **COMMON)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "deterministic"))
 
 
+CASES = 12  # of a test, that `make test` runs
+TESTS = Path(__file__).parent
+
 gc.disable()  # until all tests are collected: what they import stays
 
 
@@ -52,16 +57,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """First the tests that fork: of a process that has run many others, a copy is made with all that those left. Last
     those of pages: the driver of their browser keeps an event loop in the process.
 
-    Of the cases of a test that is marked ``sweep(n)``, about one in n is run by ``make test``, the first among them,
-    and the others are slow. A checksum chooses: every nth would leave out values of stacked parameters.
+    Of the cases of a test that is marked ``sweep(n)``, ``make test`` runs about one in n, of others in a folder about
+    ``CASES``, the first among them; the rest is slow. A checksum chooses: every nth would leave out values of stacked
+    parameters. Tests that are in no folder are of pages, numbers and files that are published: none is left out.
     """
+    cases = Counter(_function(item) for item in items)
     seen: set[str] = set()
     for item in items:
-        mark, name = item.get_closest_marker("sweep"), item.nodeid.partition("[")[0]
-        if mark is not None and name in seen and crc32(item.nodeid.encode()) % mark.args[0]:
+        name, mark = _function(item), item.get_closest_marker("sweep")
+        share = 1 / mark.args[0] if mark else CASES / cases[name] if item.path.parent != TESTS else 1
+        if name in seen and crc32(item.nodeid.encode()) >= share * 2**32:
             item.add_marker("slow")
         seen.add(name)
     items.sort(key=lambda item: (not _forks(item), "browser" in getattr(item, "fixturenames", ())))
+
+
+def _function(item: pytest.Item) -> str:
+    return item.nodeid.partition("[")[0]
 
 
 def _forks(item: pytest.Item) -> bool:
