@@ -29,22 +29,25 @@ def call(layer: nn.Module, inputs: list[Tensor]) -> Tensor:
     return layer(*inputs, padding_mask=REAL)[0]
 
 
-def poisoned(layer: nn.Module) -> list[Tensor]:
-    """Inputs whose padded places hold NaN."""
+def poisoned(layer: nn.Module, fill: float = torch.nan) -> list[Tensor]:
+    """Inputs whose padded places hold one value."""
     inputs = [torch.randn(2, N, D) for _ in range(3 if isinstance(layer, Attention) else 2)]
-    return [x.masked_fill(~REAL[..., None], torch.nan) for x in inputs]
+    return [x.masked_fill(~REAL[..., None], fill) for x in inputs]
 
 
 def same(ours: Tensor, theirs: Tensor) -> None:
     torch.testing.assert_close(ours, theirs, rtol=0, atol=0, equal_nan=True)
 
 
+@pytest.mark.parametrize("fill", [torch.nan, 7.0])  # padded receivers answer, too, where they are finite
 @pytest.mark.parametrize("at_once", [False, True], ids=["layer by layer", "in one product"])
 @pytest.mark.parametrize("name", LAYERS)
-def test_outputs_are_those_with_gradients_and_inputs_stay(name: str, at_once: bool, monkeypatch: pytest.MonkeyPatch):
+def test_outputs_are_those_with_gradients_and_inputs_stay(
+    name: str, at_once: bool, fill: float, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr("dual_attention.dual_attention.saves_launches", lambda x: at_once)
     layer = LAYERS[name]()
-    inputs = poisoned(layer)
+    inputs = poisoned(layer, fill)
     given = [x.clone() for x in inputs]
     wanted = call(layer, inputs).detach()
     with torch.no_grad():
