@@ -135,6 +135,8 @@ def test_blocks_of_long_sequences_are_the_reference(
         patch.setattr(attention_module, "LARGEST_MASK", 0)
         patch.setattr(attention_module, "BLOCK", block)
         ours, _ = attention(*inputs, mask=pattern, **arguments)
+        with torch.no_grad():
+            assert torch.equal(attention(*inputs, mask=pattern, **arguments)[0], ours)
     torch.testing.assert_close(ours, wanted, atol=1e-12, rtol=1e-12)
     cotangent = torch.randn_like(wanted)
     for a, b in zip(*(torch.autograd.grad(x, inputs, cotangent) for x in (ours, wanted)), strict=True):
