@@ -29,6 +29,7 @@ def test_own_table():
     assert min(found["DAT"] + found["Transformer"]) > 0.8 > found["most frequent class"][0]
 
 
+@pytest.mark.slow
 def test_games():
     """The quickest of the models, also on objects that it has never seen."""
     found = script("games.py").main(epochs=20, seeds=1, names=["CoRelNet"])

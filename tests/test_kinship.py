@@ -270,6 +270,7 @@ def accuracy(**data):
         return float(problem.loss(problem.model, problem.evaluation["2"].batch(torch.arange(900)))[1]["accuracy"])
 
 
+@pytest.mark.slow
 def test_a_model_learns_short_chains_and_nothing_without_relations():
     assert accuracy() > 0.6
     assert accuracy(blind=True) < 0.2 + 4 * (0.16 / 900) ** 0.5  # one of five answers

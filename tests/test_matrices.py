@@ -242,6 +242,7 @@ def test_a_model_learns_a_small_case_and_nothing_without_the_context():
     assert abs(trained(**EASY, blind=True) - 0.5) < 4 * (0.25 / 1000) ** 0.5
 
 
+@pytest.mark.slow
 def test_a_model_with_heads_of_the_users_own_is_trained_and_evaluated(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     words = ["--preset=transformer-places", "--data.form=drawings", "--loop.steps=2", *QUICK, *QUIET]

@@ -67,12 +67,14 @@ def test_an_error_there_is_an_error_here_and_the_worker_goes_on(worker: Worker, 
     assert RemoteSide(worker, WORK, Settings(), tensors, tmp_path).sample("forward", 1) > 0
 
 
+@pytest.mark.slow
 def test_state_dicts_must_fit(worker: Worker, tensors: Path, tmp_path: Path):
     other = layers.step_case(2, 16, quick=True).sides[0].work  # other numbers of relations
     with pytest.raises(WorkerError, match="size mismatch"):
         RemoteSide(worker, other, Settings(), tensors, tmp_path)
 
 
+@pytest.mark.slow
 def test_the_published_package_is_let_in(make_published: Callable[..., Path]):
     with Worker(make_published()) as process:
         assert process.versions["dual_attention"] == "0.0.7"

@@ -132,6 +132,7 @@ def given(monkeypatch):
     monkeypatch.setattr(_own_code, "_given", [str(FILE)])
 
 
+@pytest.mark.slow
 def test_it_is_trained_with_a_teacher(tmp_path, given, teacher):
     run = pupil(tmp_path, "Distillation", teacher=str(teacher.path))
     assert {"train_teacher", "train_next_token"} <= {*read_rows(run.metrics)[0]}

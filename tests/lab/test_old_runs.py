@@ -85,6 +85,7 @@ def test_models_and_what_they_write(dat, source):
     assert dat("generate", source, "3 times", "--temperature", "0", "--max_new_tokens", "20") == CONTINUATION
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("source", ["language", "language-unfinished", "relational-games", "transformers", "hub"])
 def test_info(dat, source):
     assert "parameters" in dat("info", source)

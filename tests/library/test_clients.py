@@ -77,6 +77,7 @@ def test_opacus_samples_gradients_of_each_example(kind, position):
     assert all(parameter.isfinite().all() for parameter in model.parameters())
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("kind", language.KINDS)
 def test_models_build_and_run_without_numbers(kind):
     with FakeTensorMode():

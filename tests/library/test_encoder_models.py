@@ -110,6 +110,7 @@ def test_initial_parameters():
 real = st.tuples(st.integers(1, LONGEST), st.booleans())  # real tokens, and whether padding is on the left
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("kind", KINDS)
 @FEW
 @given(

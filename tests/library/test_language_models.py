@@ -318,6 +318,7 @@ def test_optimizer_decays_matrices_alone():
     assert len(trained) == len(list(model.parameters())) - 1  # the library
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_few_steps_learn(kind):
     model = build(kind, pos_enc_type="RoPE", d_model=16)

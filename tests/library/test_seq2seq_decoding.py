@@ -280,6 +280,7 @@ def test_no_new_tokens_and_no_sources():
     assert len(model.generate(x[:0], 4, start_token=0)) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["plain", "position_relative"])
 def test_learns_to_reverse(kind):
     """A small model fits a batch of reversed sequences, and then writes them by itself."""

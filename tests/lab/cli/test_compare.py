@@ -156,6 +156,7 @@ def test_a_planted_signal_is_found_and_shuffled_labels_are_not():
     assert all(abs(chance[model][0] - most) < 25 for model in chance), chance
 
 
+@pytest.mark.slow
 def test_a_number_is_predicted_and_a_mean_is_the_rule(capsys):
     draw = random.Random(0)
     write("t.csv", [{"x": (x := draw.random()), "y": 10 + 3 * x} for _ in range(60)])
@@ -183,6 +184,7 @@ def test_pictures_and_a_number_of_those_trained_on(capsys):
     assert "red/0.png: image: expected an image" in fails(capsys, "compare", "pets", *words)
 
 
+@pytest.mark.slow
 def test_texts_in_a_folder(capsys):
     Path("texts").mkdir()
     for i in range(30):
@@ -249,6 +251,7 @@ class Peeks(torch.nn.Module):
 """
 
 
+@pytest.mark.slow
 def test_heads_that_peek_or_have_changed_are_refused(capsys):
     write("t.csv", rows_of(60))
     Path("my parts.py").write_text(OWN_HEADS)

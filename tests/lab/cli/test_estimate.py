@@ -120,6 +120,7 @@ def test_wrong_ways_to_share(words, message, capsys):
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_options_change_the_estimate(capsys):
     plain = figures(capsys, "T-tiny")
     assert figures(capsys, "T-tiny", "--inference")["backward_flops"] == 0

@@ -113,6 +113,7 @@ def test_a_text_that_is_shorter_than_the_context(run, evaluated):
     assert evaluated(run, "--text=short.txt")["text"]["tokens"] == 3
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*gradient_checkpointing.* is deprecated:FutureWarning")
 def test_an_adapter(run, evaluated, capsys):
     """It is merged into the model that it names, whichever format that has; other commands take it, too."""

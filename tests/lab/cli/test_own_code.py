@@ -58,6 +58,7 @@ def test_it_is_trained_resumed_and_opened(capsys, monkeypatch):
     assert "train_next_latent" in read_rows(Path("runs/run/metrics.jsonl"))[0]
 
 
+@pytest.mark.slow
 def test_callbacks_are_named_alike(capsys, monkeypatch):
     shutil.copy(ROOT / "examples" / "callbacks.py", "mine_too.py")
     option = "--output.callbacks=[mine_too.py:Samples]"

@@ -156,6 +156,7 @@ def test_a_checkpoint_of_another_model(folder, size, parallel, expected):
     assert expected in message and "if the run has other settings now" in message and "remove" not in message
 
 
+@pytest.mark.slow
 def test_one_writer_at_a_time(folder):
     with stopping(2):
         dat_together(words(), words(), folder=folder)

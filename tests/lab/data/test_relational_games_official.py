@@ -73,6 +73,7 @@ def test_columns_may_be_flat_and_other_integers_are_fine(tmp_path):
     assert read.asked.tolist() == [0, 0, 0]
 
 
+@pytest.mark.slow
 def test_memory_stays_near_the_size_of_the_result(tmp_path):
     games = generate_images("same", 4000, seed=0)
     images, labels = games.images.permute(0, 2, 3, 1).numpy().astype(np.int64), games.labels.numpy()[:, None]

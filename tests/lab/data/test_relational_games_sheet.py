@@ -12,6 +12,7 @@ from tests.support.refusals import refusals
 image = pytest.importorskip("matplotlib.image")
 
 
+@pytest.mark.slow
 def test_sheet_of_the_paper_tasks(tmp_path):
     path = contact_sheet(tmp_path / "sheet.png", per_class=2)
     assert path == tmp_path / "sheet.png"

@@ -121,6 +121,7 @@ def test_geometry(task, objects):
     assert lit == {0, {"pentominoes": 5, "hexominoes": 6, "stripes": 9}[objects]}
 
 
+@pytest.mark.slow
 def test_line_negatives_of_between_are_near_misses():
     """How the second outer object differs from the first, measured on the official file's negatives:
     other colour 0.331, other orientation and shape 0.306, both 0.289, same shape in another orientation 0.038 and

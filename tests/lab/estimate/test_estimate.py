@@ -186,6 +186,7 @@ def test_an_implementation_may_be_asked_for(impl: str):
     assert len({other.least_step_flops for other in found.values()}) == 1
 
 
+@pytest.mark.slow
 def test_dtypes():
     model = language_model()
     for arguments, products, stored in (

@@ -1,5 +1,6 @@
 """The closed formulas against counts of pairs and against PyTorch's counter running over the plain products."""
 
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -39,6 +40,7 @@ def test_block_pairs_hold_all_pairs(n: int, block: int, causal: bool, window: in
     assert block_pairs(n, m, block, causal=causal, window=window, offset=offset) == expected
 
 
+@pytest.mark.sweep(4)
 @in_pairs(
     kind=["shared", "one for all", "offsets", "index", "few rows"],
     causal=[False, True],

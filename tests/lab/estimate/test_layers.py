@@ -118,6 +118,7 @@ def test_symbolic_attention(batch, n, symbols, dropout, trainable):
     agrees(SymbolicAttention(WIDTH, 4, symbols, dropout, trainable_symbols=trainable), normal(batch, n, WIDTH))
 
 
+@pytest.mark.slow
 @few
 @given(batches, lengths, st.sampled_from([1, 2]), st.integers(1, 3), st.booleans(), st.booleans(), dropouts)
 def test_relational_symbolic_attention(batch, n, count, reach, causal, normalised, dropout):
@@ -220,6 +221,7 @@ def test_floors_beside_a_plain_layer(preset, length, linear, per_pair):
     assert (round(found.linear, 2), round(found.per_pair, 2)) == (linear, per_pair)
 
 
+@pytest.mark.slow
 def test_floors_of_relative_symbols_and_of_other_models():
     sizes = {"vocab_size": 50, "d_model": 16, "n_layers": 2, "max_block_size": 64}
     relative = {"symbol_retrieval": "position_relative", "ra_kwargs": {"use_relative_positional_symbols": True}}

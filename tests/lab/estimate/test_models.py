@@ -74,6 +74,7 @@ def assert_same(found: Estimate, model: nn.Module, real: Measured) -> None:
     assert found.activation_bytes == real.saved
 
 
+@pytest.mark.slow
 def test_heads_that_write_everywhere():
     everywhere = {"out_dim": 32}
     model = language_model("dat", sa_kwargs=everywhere, ra_kwargs=everywhere).train()
@@ -166,6 +167,7 @@ def encoders() -> dict[str, Callable[[], TransformerEncoder | DualAttnTransforme
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", encoders())
 def test_encoders(kind: str):
     encoder = encoders()[kind]().train()

@@ -121,6 +121,7 @@ def test_what_processes_hold_and_send(name):
     assert expected.checkpoint_bytes == costs.parameter_bytes + costs.optimizer_bytes
 
 
+@pytest.mark.slow
 def test_memory_of_a_device():
     """A copy is as large as one device's; parts are halves, besides what is put together."""
     costs = costs_of(COPIED, {}, 4)

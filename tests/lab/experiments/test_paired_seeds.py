@@ -72,6 +72,7 @@ def arms(name: str, tmp_path: Path, **changes: Any) -> list[tuple[Any, Prepared]
     return [(config, experiment.prepare(config, cache=tmp_path)) for config in configs]
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("name", PREPARED)
 def test_arms_of_one_seed_see_the_same(name, tmp_path):
     (config, first), (other, second) = arms(name, tmp_path)
@@ -84,6 +85,7 @@ def test_arms_of_one_seed_see_the_same(name, tmp_path):
         assert same(examples.batch(rows), second.problem.evaluation[held].batch(rows))
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("name", PREPARED)
 def test_seeds_differ(name, tmp_path):
     """What is paired is drawn from the seed: another seed has another order, or other examples."""
@@ -93,6 +95,7 @@ def test_seeds_differ(name, tmp_path):
     assert not all(one[0].shape == two[0].shape and same(one, two) for one, two in batches)
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("augmentation", [name for name in AUGMENTATIONS if name != "autoaugment"])
 def test_augmentation_is_shared(augmentation, tmp_path):
     """AutoAugment is of colours; its draws are tested where they are made."""

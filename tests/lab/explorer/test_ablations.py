@@ -75,6 +75,7 @@ def without(session, part):
     return model
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize(
     "subject",
     [language, lambda: language(transformer()), questions, images],

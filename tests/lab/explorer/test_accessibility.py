@@ -57,6 +57,7 @@ def test_axe_finds_no_barrier(browser, scheme, serve):
     assert not found
 
 
+@pytest.mark.slow
 @pytest.mark.quick
 def test_tokens_are_chosen_with_keys(visit, serve):
     visitor = visit()

@@ -29,6 +29,7 @@ def press(visitor, *keys):
     visitor.settle()
 
 
+@pytest.mark.slow
 @pytest.mark.quick
 def test_keys_that_move_far(visitor):
     page = visitor.page

@@ -147,6 +147,7 @@ def test_folders_of_the_command(session, folder, monkeypatch, capsys):
         opened(session, ".", "results")
 
 
+@pytest.mark.slow
 def test_what_a_page_starts_is_what_the_command_measures(serve, session, folder, tmp_path):
     """Exactly, by two pages at a time, and of no other folder than that of the command."""
     command = opened(session, folder, tmp_path / "by command")
@@ -200,6 +201,7 @@ def test_a_run_goes_on_where_it_stopped(session, folder, tmp_path, measured):
     assert [one.name for one in run_of(session, folder, tmp_path / "results").left] == ["a.txt"]
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -47,6 +47,7 @@ def test_every_part_in_turn(visit, serve):
     assert visitor.inside(server.address.partition("?")[0]) and not visitor.complaints
 
 
+@pytest.mark.slow
 @pytest.mark.quick
 def test_effects_on_an_image_as_a_file(visit, serve, tmp_path):
     """Also by the change of the loss, and in a file without a server."""

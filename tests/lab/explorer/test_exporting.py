@@ -112,6 +112,7 @@ def test_other_pages(session, maps, tmp_path):
     assert {row["kind"] for row in rows} == {"pair", "like it"} and rows[0]["rank"] == "1"
 
 
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize(
     "view",
     [

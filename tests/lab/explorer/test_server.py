@@ -193,6 +193,7 @@ def test_who_is_local(serve):
     assert not serve(host="0.0.0.0").is_local
 
 
+@pytest.mark.slow
 def test_requests_at_the_same_time_and_two_models(serve):
     """Every answer is that of its own model and text, and no hook stays on a model."""
     servers = [serve(dat(seed)) for seed in (0, 1)]

@@ -20,6 +20,7 @@ from tests.library.hf.models import causal, classifier, masked, vision
 TEXT = "a cat, 猫"
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("kind", ["symbolic_attention", "transformer"])
 @pytest.mark.parametrize(
     ("make", "session_type"), [(causal, Session), (masked, TextSession), (classifier, TextSession)]

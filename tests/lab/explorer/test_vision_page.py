@@ -66,6 +66,7 @@ def test_maps_from_a_patch(visit, serve):
     assert visitor.inside(server.address.partition("?")[0])
 
 
+@pytest.mark.slow
 @pytest.mark.quick
 def test_uploads(visit, serve, tmp_path):
     server = serve(vision())

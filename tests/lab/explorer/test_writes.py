@@ -16,7 +16,7 @@ from dual_attention.model_analysis.interventions import Patch, Target, intervene
 from tests.lab.explorer.conftest import TEXT, rows_of, transformer, vision
 from tests.lab.explorer.test_server import ask
 
-pytestmark = pytest.mark.sweep(3)
+pytestmark = pytest.mark.sweep(6)
 
 OTHER = "the dog sat on the log"
 NAMES = ("layer", "kind", "mediator", "number")
@@ -76,6 +76,7 @@ def test_recovery_is_that_of_interventions(session):
     assert default["differences"][1] > default["differences"][0]
 
 
+@pytest.mark.slow
 def test_nothing_is_recovered_before_the_texts_differ(session, tmp_path):
     """Rounding would seem to be: the predictions after the first tokens are the same."""
     found = patched(session, {"text": TEXT, "other": OTHER, "place": 3})

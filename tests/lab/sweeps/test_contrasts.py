@@ -71,6 +71,7 @@ def test_nothing_is_drawn_without_pairs(tmp_path):
     assert not any(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_the_command_writes_it(tmp_path, capsys):
     table, out = tmp_path / "results.csv", tmp_path / "out"
     table.write_text(to_csv([{**row, "hexominoes": row["test"], "stripes": row["test"]} for row in ROWS]))

@@ -57,6 +57,7 @@ def assert_same_end(found: RunFolder, expected: RunFolder) -> None:
     assert found.weights.read_bytes() == expected.weights.read_bytes()
 
 
+@pytest.mark.slow
 def test_a_cool_down_is_the_end_of_a_shorter_run(long, tmp_path):
     """To the bit, dropout and the average included: the stable phase is that of all lengths."""
     whole = start_run(LANGUAGE, shorter(long, tmp_path, "whole", None))
@@ -88,6 +89,7 @@ def test_a_learning_rate_that_jumps_is_told(long, tmp_path, capsys):
     assert "jumps" not in capsys.readouterr().err
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("last", [8, 9, 10])
 def test_stopped_and_resumed_when_the_other_run_is_gone(long, tmp_path, last):
     """Its checkpoint was copied when the run began, and the whole path to it stands in the configuration."""

@@ -141,6 +141,7 @@ def test_training_ends_when_nothing_improves(tmp_path):
     assert (result["ended_early"], result["steps"]) == (False, 4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("before", [3, pytest.param(0, marks=pytest.mark.slow)])
 def test_stopped_and_resumed_it_ends_at_the_same_step(tmp_path, monkeypatch, before):
     """Stopped some steps before the end, or in the last evaluation."""

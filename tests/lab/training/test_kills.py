@@ -14,7 +14,7 @@ from tests.support.runs import assert_same_run
 
 from .test_run_files import TOY, config
 
-pytestmark = pytest.mark.sweep(4)
+pytestmark = pytest.mark.sweep(8)
 
 OPERATIONS = ("replace", "rename", "fsync", "unlink", "rmdir", "mkdir", "open")
 

@@ -85,6 +85,7 @@ def test_each_has_the_average_of_its_moment(run, tmp_path, monkeypatch):
     assert open_checkpoint(checkpoint(whole, 5), device="meta").state == "weights of step 5"
 
 
+@pytest.mark.slow
 def test_they_are_opened_by_every_command(run, tmp_path, capsys):
     source, text = checkpoint(run, 3), str(run.path.parents[1] / "text.txt")
 

@@ -101,6 +101,7 @@ def test_the_default_as_an_objective(tmp_path):
         assert "train_perplexity" in before
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("looks", [1, 4, 10])
 def test_stopped_and_resumed(tmp_path, looks):
     """With its parameters, their average and its buffers, which the final weights are without."""
@@ -191,6 +192,7 @@ def test_several_processes_with_compiled_blocks(tmp_path, monkeypatch, machine, 
             torch.testing.assert_close(found["weights"][name], tensor, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("machine", [COPIED, pytest.param(SHARDED, marks=pytest.mark.slow)], ids=["copies", "sharded"])
 def test_several_processes_in_bfloat16(tmp_path, machine):
     """Nearly the numbers of one process in bfloat16, its own parameters in float32 throughout."""

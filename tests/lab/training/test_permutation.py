@@ -26,6 +26,7 @@ def test_every_integer_comes_once(n, seed):
     assert whole(n, seed).sort().values.tolist() == list(range(n))
 
 
+@pytest.mark.slow
 @given(st.integers(1, 500), st.integers(0, 9), st.data())
 def test_an_index_does_not_depend_on_those_beside_it(n, seed, data):
     places = torch.tensor(data.draw(st.lists(st.integers(0, n - 1), max_size=20)), dtype=torch.int64)
@@ -43,6 +44,7 @@ def test_seeds_and_names_decide():
     assert whole(50, 0, "a").tolist() == orders[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "trials"), [(2, 300), (3, 600), (4, 900)])
 def test_all_orders_are_equally_likely(n, trials):
     counts = Counter(tuple(whole(n, seed).tolist()) for seed in range(trials))

@@ -332,6 +332,7 @@ def test_weights_gathered_in_bfloat16():
     assert shared[0][1:] == ({torch.float32}, {torch.float32})
 
 
+@pytest.mark.slow
 def test_a_process_holds_its_part_only():
     def sizes(workers: Workers):
         trainer = make_trainer(workers, SHARDED)

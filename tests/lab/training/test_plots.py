@@ -47,6 +47,7 @@ def drawn(monkeypatch):
     return found
 
 
+@pytest.mark.slow
 def test_figures_are_unknown_to_pyplot(tmp_path):
     """Nothing is left open, and the backend of a notebook stays what it is."""
     code = """

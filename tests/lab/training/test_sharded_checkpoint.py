@@ -82,6 +82,7 @@ def test_files_of_a_checkpoint(tmp_path):
         assert sorted(n for key, n in found.items() if key.startswith(start)) == sorted(sizes * times)
 
 
+@pytest.mark.slow
 def test_training_goes_on_while_a_checkpoint_is_written(tmp_path, in_parts, may_write):
     """It appears when all of it is on the disk; the next one waits for it."""
     trainer, seen = make_trainer(folder=tmp_path / "c", loop=LOOP), {}

@@ -149,6 +149,7 @@ def test_inputs_are_refused_in_the_words_of_the_heads():
         layer(x.double(), x)
 
 
+@pytest.mark.slow
 def test_it_compiles_as_one_graph():
     layer, x = DualAttention(D, 2, 2), torch.randn(3, N, D)
     compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")

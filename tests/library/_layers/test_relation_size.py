@@ -51,12 +51,14 @@ def mean_size(layers: list[RelationalAttention]) -> float:
 OPTIONS = {"n_relations": [1, 4, 32], "rel_score": ["dot", "squared_distance"], "symmetric_rels": [True, False]}
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("options", pairwise({**OPTIONS, "rel_init_size": [0.1, 2.0]}), ids=str)
 def test_messages_begin_at_the_size_asked_for(options):
     layers = [RelationalAttention(64, 2, **options) for _ in range(12)]
     assert mean_size(layers) == pytest.approx(options["rel_init_size"], rel=0.1)
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("activation", ACTIVATED)
 @pytest.mark.parametrize("symmetric", [True, False])
 def test_after_any_activation(activation, symmetric):
@@ -66,6 +68,7 @@ def test_after_any_activation(activation, symmetric):
     )
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("symmetric", [True, False])
 @pytest.mark.parametrize("score", [Dot, lambda: Cosine(learned=True), lambda: Euclidean(squared=True)])
 def test_any_score_of_the_toolbox(score, symmetric):

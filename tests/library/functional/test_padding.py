@@ -17,7 +17,7 @@ from dual_attention.functional import (
 from dual_attention.functional.padding import zero_padding
 from tests.support.tensors import normal
 
-pytestmark = pytest.mark.sweep(4)
+pytestmark = pytest.mark.sweep(8)
 
 B, H, N, D = 2, 2, 6, 3
 REAL = torch.arange(N) < torch.tensor([[4], [6]])

@@ -136,6 +136,7 @@ def test_empty_sides(sides):
         assert (gradient == 0).all()
 
 
+@pytest.mark.slow
 def test_gradients_are_the_same_in_every_run():
     first, second = (Problem(rep=2).results("triton") for _ in range(2))
     assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))

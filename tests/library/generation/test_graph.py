@@ -13,7 +13,7 @@ from dual_attention.generation import evaluating, generate, graph
 from dual_attention.generation.graph import GraphDecoder
 from tests.support.language import CONTEXT, KINDS, SYMBOLS, lm, tokens, with_attention
 
-pytestmark = pytest.mark.sweep(4)
+pytestmark = pytest.mark.sweep(8)
 
 PADDING = {"no padding": None, "padding": (0, 3)}
 STEPS = 10

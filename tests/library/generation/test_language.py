@@ -177,6 +177,7 @@ def test_a_generator_goes_on_where_it_was(model):
 # ---- Options, each seen in the text
 
 
+@pytest.mark.slow
 def test_repetition_penalty_counts_prompt_and_text_but_not_padding(model):
     """Tokens that left the context count; the padding token, unless it occurs, does not."""
     prompts, texts = [[4, 1, 7], [6]], [[4, 1, 7], [6]]

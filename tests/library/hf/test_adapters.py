@@ -56,6 +56,7 @@ def test_adapters_of_shared_weights(more: dict[str, Any], config: dict[str, Any]
     torch.testing.assert_close(model.merge_and_unload()(x).logits, adapted)
 
 
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize("made", [causal, masked])
 @pytest.mark.parametrize("adapted", ["output", "embedding", "both"])
 @pytest.mark.parametrize("how", ["merge_and_unload", "merge_adapter", "loaded"])

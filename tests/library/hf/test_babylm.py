@@ -316,6 +316,7 @@ def documents(ids: Tensor) -> dict[str, Tensor]:
 MATRIX = [(s, h, list(BLOCKS)[n % 3]) for n, (s, h) in enumerate(product(SYMBOLS, HEADS))]
 
 
+@pytest.mark.sweep(8)
 @pytest.mark.parametrize(("symbols", "heads", "block"), MATRIX)
 @torch.no_grad()
 def test_logits_are_those_of_their_equations(symbols: str, heads: str, block: str, tmp_path: Path):

@@ -65,6 +65,7 @@ def assert_same(program, model: nn.Module, **how: Any) -> None:
 QUICK = ("positional_symbols",)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n not in QUICK)) for n in MODELS])
 @torch.no_grad()
 def test_export_with_a_mask_and_open_sizes(name: str):

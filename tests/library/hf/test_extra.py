@@ -43,10 +43,8 @@ assert type(AutoModelForCausalLM.from_pretrained(sys.argv[1])).__name__ == "Dual
 """
 
 
-@pytest.mark.sweep(2)
-@pytest.mark.parametrize(
-    "script", [WITHOUT, *(pytest.param(script, marks=pytest.mark.slow) for script in (REGISTERED, BEFORE))]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("script", [WITHOUT, REGISTERED, BEFORE])
 def test_what_a_process_imports(script: str, tmp_path: Path):
     """Language models are read without transformers, and the names of the room are there without it. Auto classes know
     the models once dual_attention.hf is imported, before transformers or after it; else they ask whether they may run

@@ -38,6 +38,7 @@ def on_disk(model) -> bool:
     return all(parameter.is_meta for parameter in model.parameters())
 
 
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize("name", MODELS)
 def test_offloaded(name: str, tmp_path: Path):
     """Every weight is on disk, and comes only while its own layer is called."""
@@ -79,6 +80,7 @@ def test_a_device_map_with_disk(name: str, tmp_path: Path):
         torch.testing.assert_close(again(x).logits, plain)
 
 
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize("name", [*KINDS, "one library", "one table", "masked", "vision"])
 @pytest.mark.parametrize("ties", [False, True])
 def test_an_empty_model_is_filled(name: str, ties: bool, tmp_path: Path):

@@ -49,6 +49,7 @@ def test_arcs_go_from_the_receiver_to_its_largest_senders(script):
     assert axis.texts[-1].get_text() == "r   widest ±4"
 
 
+@pytest.mark.slow
 def test_the_pictures_are_drawn(script, monkeypatch, tmp_path):
     sizes = {"d_model": 16, "n_layers": 2, "n_heads_sa": 1, "n_heads_ra": 1, "dff": 16, "max_block_size": 96}
     symbols = {"symbol_retrieval_kwargs": {"d_model": 16, "n_heads": 2, "n_symbols": 4}}

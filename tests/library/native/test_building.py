@@ -186,6 +186,7 @@ def test_a_compiler_that_does_not_know_one_way_to_ask_for_the_processor_is_asked
     assert built(source).seven() == 7
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
 def test_a_compiler_that_never_ends_is_asked_once_and_ended_with_its_processes(source, compiler, monkeypatch):
     calls, other = source.parent / "calls", source.with_name("eight.c")

@@ -192,6 +192,7 @@ def test_dropout_is_the_same_in_every_derivative(symbols):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize("sizes", [(48, 16384), (16384, 48)])
 @pytest.mark.parametrize("rows, used", [(None, None), (50, 50), (4200, 3)], ids=["shared", "few rows", "many rows"])
 def test_long_sums_are_made_of_short_ones(rows, used, sizes):
@@ -338,6 +339,7 @@ def test_large_scores_do_not_overflow():
     assert_equal_to_the_equation(leaves, make, tolerance=1e-3)
 
 
+@pytest.mark.slow
 def test_registered_operation():
     """Schema, fake tensors and autograd registration, as of the form in PyTorch."""
     leaves, _ = drawn(n=5, m=5)

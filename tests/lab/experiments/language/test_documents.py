@@ -77,6 +77,7 @@ def documents(config, tmp_path):
     return replace(config, data=replace(config.data, path=str(path), document_mask=True))
 
 
+@pytest.mark.slow
 def test_runs_keep_documents_apart_and_go_on(documents, capsys):
     whole = start_run(LanguageModelling(), documents).read_result()
     run = Path(documents.output.folder) / "run"

@@ -150,6 +150,7 @@ def test_batches_are_as_long_as_they_must_be():
     assert answered(pairs, masked=False).batch(torch.arange(2))[0].shape == (2, 161)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("masked", [True, False])
 def test_shorter_batches_change_nothing(trained, masked):
     examples = answered(PAIRS[:4], masked=masked)

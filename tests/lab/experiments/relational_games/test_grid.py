@@ -230,6 +230,7 @@ def test_baselines_run_in_a_grid_and_stand_beside_their_published_numbers(tmp_pa
     assert all("(–)" in rows[LABELS[name]] for name in ("corelnet-softmax", "abstractor-symbol-stream", "esbn"))
 
 
+@pytest.mark.slow
 def test_ctrl_c_keeps_finished_cells(tmp_path, in_process, monkeypatch):
     grid = tiny_grid(tmp_path / "grid", seeds=2)
     monkeypatch.setattr(reproduce_module, "draw_figures", draw_figures)

@@ -55,6 +55,7 @@ def test_results_of_all_sources_each_run_once(sources):
     assert runs == sorted(set(runs)) and all(isinstance(n, int) for _, _, n, _ in runs)
 
 
+@pytest.mark.slow
 def test_the_command_writes_tables_and_figures(sources, tmp_path, capsys):
     out = tmp_path / "out"
     words = ["plot", "relational-games", *map(str, sources), "--out", str(out)]

@@ -74,6 +74,7 @@ def test_a_model_is_trained_and_evaluated(tmp_path, monkeypatch, capsys):
     assert "runs/run: a run of length, no language model" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_numbers_do_not_depend_on_the_batches_of_an_evaluation(tmp_path, monkeypatch):
     """Validation sequences have answers of different lengths; loss and matching are means over their positions."""
     monkeypatch.chdir(tmp_path)

@@ -24,6 +24,7 @@ from tests.support.language import close, lm, tokens
 METRICS = ("recovery", "logit_difference", "loss", "kl")
 
 
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize("name", [name for name in FAMILIES if not name.startswith("encoder")])
 def test_the_same_input_changes_nothing(name):
     model = FAMILIES[name]()

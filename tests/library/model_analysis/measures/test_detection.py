@@ -84,6 +84,7 @@ def test_noise_is_called_a_finding_as_often_as_the_level_says(shuffle):
     assert stats.binomtest(sum(small), 100, 0.2).pvalue > 0.01
 
 
+@pytest.mark.slow
 def test_shuffled_pairs_ignore_that_pairs_share_objects():
     """A score that belongs to objects is called a finding too often when pairs are shuffled, not when objects are."""
     counts = {"objects": 0, "pairs": 0}
