@@ -24,6 +24,7 @@ from studies.emoji_matched import study as emoji_matched
 from studies.images import study as images
 from studies.language import tables as language
 from studies.mathematics import study as mathematics
+from studies.relation_or_product import study as relation_or_product
 from studies.relation_size import study as relation_size
 from studies.relational_games import study as games
 from studies.relational_games.factors import effects_by_seed
@@ -214,6 +215,9 @@ def of_others() -> Iterator[Hypothesis]:
     yield from differing("emoji_games", "primary", table, emoji_games.PRIMARY.values(), "flips")
     beside = {f"{model} less {emoji_matched.RULE}": values for model, values in emoji_matched.margins().items()}
     yield from valued("emoji_matched", "beside a rule", beside, "flips")
+    for name, family in relation_or_product.DONE.items():
+        found = {f"DAT less {arm}": relation_or_product.less(family, "DAT", arm) for arm in relation_or_product.PRIMARY}
+        yield from valued("relation_or_product", name, found)
     rows = rows_of("shifted_objects", "codes")
     many, few = (shifted_objects.accuracies(rows, n, *shifted_objects.UNSEEN) for n in (10_000, 1_000))
     yield from differing("shifted_objects", "primary", many, shifted_objects.PRIMARY, "flips")

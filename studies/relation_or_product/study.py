@@ -6,12 +6,16 @@ The grids of the other families are in sequences.py and mathematics.py, and are 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import pandas as pd
 
 from dat.experiments.language.grid import LanguageGrid
-from studies._lib.tables import markdown, read_results
+from studies._lib.inference import equivalence_p, holm, paired_p, sign_flip_p
+from studies._lib.readings import p_text
+from studies._lib.tables import Frame, by_seed, markdown, mean_text, read_results
 from studies.language.study import STUDY as LANGUAGE_STUDY
-from studies.relation_or_product.models import LANGUAGE
+from studies.relation_or_product.models import ARM_NAMES, LANGUAGE
 
 EXPERIMENT = "language"
 SEEDS = 5
@@ -69,12 +73,30 @@ ROWS = {
 }
 
 
-FAILED = {
-    "English": "2.894 or more",
-    "permutations": "29.1 or less",
-    "next term": "43.1 or less",
+class Family(NamedTuple):
+    """What is measured in a family; its learning rates, the bound below which a difference is small, and from where on
+    a run has failed. Values are turned round where less is better."""
+
+    folder: str
+    measure: str
+    rates: tuple[float, ...]
+    bound: float
+    failed: float
+    sign: int = 1
+
+    @property
+    def file(self) -> Path:
+        return RULES.parent / self.folder / "results.csv"
+
+
+FAMILIES = {
+    "English": Family("language", "bits_per_byte", RATES, 0.02, 2.894, -1),
+    "permutations": Family("sequences", "accuracy", (0.0005, 0.001, 0.002), 2.0, 29.1),
+    "next term": Family("mathematics", "interpolate", (0.0006, 0.002, 0.006), 2.0, 43.1),
 }
-"""By family, what counts as failed: no better than the best rule, of accuracies by two points."""
+DONE = {name: family for name, family in FAMILIES.items() if family.file.is_file()}
+PRIMARY = ("T-gated", "DAT-detached")
+"""The DAT less these decides."""
 
 
 def table_of_rules() -> str:
@@ -84,8 +106,78 @@ def table_of_rules() -> str:
         f"{value:.3f}" if "bits" in unit else f"{value:.1f}"
         for value, unit in lines[["value", "measure"]].itertuples(index=False)
     ]
-    lines["failed"] = lines["family"].map(FAILED).where(~lines["family"].duplicated(keep="last"), "")
+    words = {name: f"{one.failed:g} or {'less' if one.sign > 0 else 'more'}" for name, one in FAMILIES.items()}
+    lines["failed"] = lines["family"].map(words).where(~lines["family"].duplicated(keep="last"), "")
     return markdown(lines)
 
 
-TABLES: dict[str, Callable[[], str]] = {"rules": table_of_rules}
+def every_rate(family: Family) -> Frame:
+    """The measure by seed and arm at a rate."""
+    return by_seed(read_results(family.file), "model", family.measure)
+
+
+def own(family: Family) -> tuple[Frame, Frame]:
+    """By seed and arm, the rate that is best over the other seeds, and the measure at it."""
+    table = every_rate(family)
+    rates: Any = pd.DataFrame(index=table.index, columns=[*ARM_NAMES], dtype=float)
+    values = rates.copy()
+    for seed in table.index:
+        means = family.sign * table.drop(index=seed).mean()
+        for arm in ARM_NAMES:
+            rate = max(family.rates, key=lambda rate, arm=arm, means=means: means[at(arm, rate)])
+            rates.loc[seed, arm], values.loc[seed, arm] = rate, table.loc[seed, at(arm, rate)]
+    return rates, values
+
+
+def table_of_own_rates() -> str:
+    """Means at every rate, how often each was an arm's own, the mean there, and the share of failed runs."""
+    lines = []
+    for name, family in DONE.items():
+        table, (rates, values) = every_rate(family), own(family)
+        digits = 3 if family.sign < 0 else 1
+        for arm, words in ARM_NAMES.items():
+            line: dict[str, Any] = {"family": name, "arm": words, "seeds": len(table)}
+            for place, rate in zip(("lowest", "middle", "highest"), family.rates, strict=True):
+                chosen = int((rates[arm] == rate).sum())
+                line[f"{place} rate"] = f"{table[at(arm, rate)].mean():.{digits}f}" + f" (own: {chosen})" * bool(chosen)
+            line["at own rates"] = mean_text(values[arm].tolist(), digits)
+            bad = (family.sign * values[arm] <= family.sign * family.failed).sum()
+            lines.append(line | {"failed": f"{bad} of {len(values)}"})
+    return markdown(pd.DataFrame(lines))
+
+
+def less(family: Family, arm: str, other: str) -> list[float]:
+    """How far one arm is ahead of another, by seed, both at own rates."""
+    _, values = own(family)
+    return (family.sign * (values[arm] - values[other])).tolist()
+
+
+def adjusted() -> dict[tuple[str, str], float]:
+    """p of the primary comparisons after Holm over all six; of those not done it is taken to be 1."""
+    pairs = [(name, other) for name in FAMILIES for other in PRIMARY]
+    raw = [paired_p(less(DONE[name], "DAT", other)) if name in DONE else 1.0 for name, other in pairs]
+    return dict(zip(pairs, holm(raw), strict=True))
+
+
+def table_of_differences() -> str:
+    """How far one arm is ahead of another; the first two of a family decide."""
+    primary, lines = adjusted(), []
+    pairs = [("DAT", other) for other in (*PRIMARY, "RCA", "T")] + [(arm, "T") for arm in PRIMARY]
+    for name, family in DONE.items():
+        digits = 3 if family.sign < 0 else 1
+        for arm, other in pairs:
+            values = less(family, arm, other)
+            p = primary.get((name, other)) if arm == "DAT" else None
+            line = {"family": name, "arm": ARM_NAMES[arm], "less": ARM_NAMES[other]}
+            line["ahead by"] = mean_text(values, digits, sign=True).replace("-", "−")
+            line |= {"p": p_text(paired_p(values)), "p (Holm)": "" if p is None else p_text(p)}
+            line |= {"p (sign flips)": p_text(sign_flip_p(values))}
+            lines.append(line | {"within": "yes" if equivalence_p(values, family.bound) < 0.05 else "no"})
+    return markdown(pd.DataFrame(lines))
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "rules": table_of_rules,
+    "own rates": table_of_own_rates,
+    "differences": table_of_differences,
+}
