@@ -5,6 +5,7 @@ python -m studies.relation_or_product.rule english.jsonl
 
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +26,11 @@ CONTEXT, KEPT = 256, 5.0
 """Tokens of a sequence of text; and the counts that the next shorter context is worth."""
 
 
-def of_language(text: str) -> dict[str, float]:
+def of_language(config: Any, context: int = CONTEXT) -> dict[str, float]:
     """Bits per byte of the next byte after one and after two others, by counts in the text to train on."""
-    config: Any = type(ALL.data)(**{**vars(ALL.data), "path": (text,)})
     tokenizer = make_tokenizer(config)
     size = tokenizer.vocab_size
-    data = load_data(config, tokenizer, context=CONTEXT, vocab_size=size, seed=0, cache=CACHE)
+    data = load_data(config, tokenizer, context=context, vocab_size=size, seed=0, cache=CACHE)
     tokens = np.concatenate([np.asarray(array[:], dtype=np.int64) for array in data.train.arrays])
     counts = [np.bincount(tokens, minlength=size).astype(float)]
     after = tokens
@@ -86,7 +86,7 @@ def of_mathematics() -> dict[str, float]:
 def main() -> None:
     """Write ``results/rule.csv``."""
     families = {
-        ("English", "bits per byte"): of_language(sys.argv[1]),
+        ("English", "bits per byte"): of_language(replace(ALL.data, path=(sys.argv[1],))),
         ("permutations", "% of states"): of_sequences(),
         ("next term", "% of characters"): of_mathematics(),
     }
