@@ -59,6 +59,7 @@ FIXED = (
     ),
     Command("evaluate", "CHECKPOINT [--text FILE]", "accuracies, or perplexity, of a trained model"),
     Command("generate", "CHECKPOINT PROMPT", "let a language model continue a text"),
+    Command("predict", "NAME [INPUT]", "the answer to one input, and the relations that made it"),
     Command("explore", "[CHECKPOINT]", "see relations, attention and symbols in a browser"),
     Command("info", "CHECKPOINT", "configuration, parameters and memory of a model"),
     Command(
