@@ -6,7 +6,7 @@ A comparison that is read in two families is in both. Left out: how runs agree w
 looking inside, whose p are over pairs of tokens of a model.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -18,6 +18,7 @@ from dat.experiments.sequences.presets import LENGTH_ARMS, RECALL_ARMS
 from studies._lib.inference import holm, mcnemar_p, paired_p, sign_flip_p
 from studies._lib.tables import Frame, by_seed, read_results
 from studies.digit_games import study as digit_games
+from studies.divergence import study as divergence
 from studies.emoji import study as emoji
 from studies.emoji_games import study as emoji_games
 from studies.emoji_matched import study as emoji_matched
@@ -33,7 +34,11 @@ from studies.shifted_objects import study as shifted_objects
 
 STUDIES = Path(__file__).parent
 FILE = STUDIES / "hypotheses.csv"
-TESTS = {"t": paired_p, "flips": sign_flip_p}
+TESTS: dict[str, Callable[[Sequence[float]], float]] = {
+    "t": paired_p,
+    "flips": sign_flip_p,
+    "McNemar": lambda values: mcnemar_p([one > 0 for one in values], [one < 0 for one in values]),
+}
 LATER = " (chosen after the runs)"
 """Ends the name of a family that was not announced."""
 
@@ -218,6 +223,7 @@ def of_others() -> Iterator[Hypothesis]:
     for name, family in relation_or_product.DONE.items():
         found = {f"DAT less {arm}": relation_or_product.less(family, "DAT", arm) for arm in relation_or_product.PRIMARY}
         yield from valued("relation_or_product", name, found)
+    yield from valued("divergence", "primary", divergence.more_often(), "McNemar")
     rows = rows_of("shifted_objects", "codes")
     many, few = (shifted_objects.accuracies(rows, n, *shifted_objects.UNSEEN) for n in (10_000, 1_000))
     yield from differing("shifted_objects", "primary", many, shifted_objects.PRIMARY, "flips")
