@@ -1,6 +1,7 @@
 """The command that answers one input, and says without which relations the answer would differ: ``dat predict``."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -121,7 +122,8 @@ def run_predict(prog: str, arguments: Sequence[str]) -> int:
     options: Any = parse_options(parser, arguments)
     run_given(options)
     example = EXAMPLES.get(options.checkpoint)
-    session = example.open() if example else open_session(options.checkpoint, tokenizer=options.tokenizer)
+    opens = example.open if example else partial(open_session, options.checkpoint)
+    session = opens(tokenizer=options.tokenizer)
     use_native(session.model)
     source = (example.source if example else session.default) if options.input is None else options.input
     session.check(source)

@@ -73,6 +73,8 @@ def test_the_command(capsys):
     ("words", "error"),
     [
         (["games", "nothing.png"], "image: expected a file or one of game same"),
+        (["games", "--tokenizer", "bytes"], "reads images; leave it out"),
+        (["language", ""], "text: expected at least one character"),
         (["nothing-here"], "nothing-here: no such folder"),
         ([], "the following arguments are required: NAME"),
     ],
