@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
+from math import isfinite
 from typing import Any, NamedTuple
 
 import torch
@@ -85,6 +86,8 @@ def reasons_for(session: Explored, answer: ReasonedAnswer) -> list[Json]:
     chosen = [part for part in parts if part.switch.mediator == "relation"]
     chosen = chosen or [part for part in parts if part.switch.mediator == "head"]
     found, pairs = ablated(session, {}, chosen, answer.subject), fires(answer.recording)["relations"]
+    if not all(isfinite(nats) for _, nats in found["effects"]):
+        raise ValueError("checkpoint: expected finite predictions of the model, got nan or infinity")
     reasons = []
     for part, (_, moved), controls in zip(chosen, found["effects"], found["controls"], strict=True):
         switch = part.switch

@@ -13,7 +13,7 @@ from dat.explorer.session import Session, TextSession
 from dual_attention.encoder_models import TransformerEncoder
 from dual_attention.generation.tokenizer import ByteTokenizer
 from dual_attention.relational_attention import RelationalAttention
-from tests.lab.explorer.conftest import TEXT, transformer, vision
+from tests.lab.explorer.conftest import TEXT, dat, transformer, vision
 from tests.lab.explorer.test_questions import QUESTION, model_of
 
 
@@ -59,6 +59,14 @@ def test_images_questions_and_models_without_relations():
         f"sensory head {head} of blocks.0" for head in (0, 1)
     ]
     assert "largest at" not in reasons_in_words(answer, reasons)
+
+
+def test_a_model_that_has_diverged():
+    broken = Session(dat(), ByteTokenizer(), "a model")
+    with torch.no_grad():
+        broken.model.layers.final_out.weight.fill_(torch.nan)
+    with pytest.raises(ValueError, match="checkpoint: expected finite predictions of the model, got nan or infinity"):
+        reasons_for(broken, answer_to(broken, TEXT))
 
 
 def test_the_command(capsys):
