@@ -23,6 +23,7 @@ from studies._lib.matching import matching_width
 from studies._lib.readings import compared
 from studies._lib.tables import by_seed, differences
 from studies.relation_or_product import models as arms
+from studies.relation_or_product import study as product
 from studies.relational_games.toolbox import ToolboxConfig, toolbox_relation
 from tests.support.documents import PAGES, ROOT, links
 from tests.support.refusals import refused
@@ -165,6 +166,23 @@ def test_an_arm_without_rotary_positions_and_a_study_without_any_row_are_refused
     module.GRIDS["more"] = replace(grid, models=("gate", "trained"))
     with pytest.raises(ValueError, match="expected them in every arm, not so in trained"):
         rules.check(module)
+
+
+def test_no_run_chooses_its_own_rate(tmp_path, monkeypatch):
+    """At rate 2 one seed is far ahead; over the other seeds rate 1 is better, and that is the one it is read at."""
+    monkeypatch.setattr(product, "RULES", tmp_path / "rule.csv")
+    family = product.Family("new", "accuracy", (1.0, 2.0), 2.0, 0.0)
+    family.file.parent.mkdir()
+    values = {1.0: (50, 50, 50), 2.0: (99, 40, 40)}
+    rows = [
+        {"model": product.at(arm, rate), "seed": seed, "accuracy": value}
+        for arm in product.ARM_NAMES
+        for rate, some in values.items()
+        for seed, value in enumerate(some)
+    ]
+    pd.DataFrame(rows).to_csv(family.file, index=False)
+    rates, found = product.own(family)
+    assert rates["DAT"].tolist() == [1, 2, 2] and found["DAT"].tolist() == [50, 40, 40]
 
 
 def test_rivals_are_as_large_as_the_transformers():
