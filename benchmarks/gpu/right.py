@@ -25,7 +25,7 @@ from benchmarks.suites.generation import SYMBOLS, language_model
 from benchmarks.suites.layers import Size
 
 DTYPES = ("bfloat16", "float16", "float32")
-IMPLS = ("triton", "sdpa", "linear", "blockwise", "dense")
+IMPLS = ("triton", "pairs", "sdpa", "linear", "blockwise", "dense")
 LAYER = {"batch": 2, "groups": 2, "rep": 2, "n": 200, "key_dim": 64, "width": 64, "n_relations": 64, "p": 8}
 PROBLEMS: dict[str, dict[str, Any]] = {
     "causal": {"causal": True},
@@ -46,7 +46,7 @@ PROBLEMS: dict[str, dict[str, Any]] = {
 }
 DRY = {"batch": 2, "groups": 1, "rep": 2, "n": 9, "key_dim": 4, "width": 4, "n_relations": 3, "p": 2}
 DRY_PROBLEMS = ("causal", "relative symbols", "padding")
-KERNEL_TESTS = ("tests/library/functional/test_triton.py", "tests/library/functional/test_triton_tiles.py")
+KERNEL_TESTS = tuple(f"tests/library/functional/test_{name}.py" for name in ("triton", "triton_tiles", "pairs"))
 TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
 SMALL = Size(256, 512, 4, 2, 64, 4, 101, 192, (32, 4))
 TINY = Size(16, 32, 2, 1, 8, 2, 31, 48, (4,))
@@ -117,7 +117,7 @@ def operation(setting: Setting, name: str, dtype_name: str) -> Result:
     return {
         "errors": errors,
         "refused": refused,
-        "agrees": not wrong and "triton" not in changing,  # only the kernels promise the same bits
+        "agrees": not wrong and not {"triton", "pairs"} & {*changing},  # only the kernels promise the same bits
         "says": "largest errors: "
         + ", ".join(f"{impl} {error:.1e}{' WRONG' if impl in wrong else ''}" for impl, error in worst.items())
         + (f"; other bits in a second run: {', '.join(changing)}" if changing else "; the same bits in a second run"),

@@ -23,12 +23,20 @@ from benchmarks.runner import Runner, draw_inputs
 from benchmarks.suites.crossing import MOST_PAIRS, QUICK_SHAPES, SHAPES, case
 from benchmarks.work import Work
 from dual_attention.functional.relational import sdpa
+from dual_attention.functional.triton import tuning
+from dual_attention.functional.triton.support import MOST_PAIRED
+from dual_attention.functional.triton.tuning import Tile
 
 LENGTHS, DRY_LENGTHS = (1024, 4096, 8192), (16,)
 WIDTHS = (256, 128, 64)
 WAYS = ("cudnn", "flash", "default")
-IMPLS = ("triton", "linear", "sdpa")
-"""Implementations as they are; ``sdpa`` slices by itself, of one width for queries and values."""
+IMPLS = ("triton", "pairs", "linear", "sdpa")
+"""Implementations as they are; ``sdpa`` slices by itself, of one width for queries and values; ``pairs`` is for few
+relations."""
+
+
+TILES = {"triton, keys of 128 senders": {"keys": Tile(32, 128, 512, 8, 1)}}
+"""Sizes to try: by the machine code this one spills nothing, and issues a tenth less beside each product."""
 
 
 def phases(setting: Setting) -> list[Phase]:
@@ -42,8 +50,10 @@ def phases(setting: Setting) -> list[Phase]:
         for shape in (s for s in shapes if s.batch * n * n <= MOST_PAIRS or s.batch == 1):
             work = case(shape, n, setting.device).sides[0].work
             of_shape = f"{shape.label}, n = {n}"
-            for impl in IMPLS:
+            for impl in IMPLS if shape.relations <= MOST_PAIRED else (IMPLS[0], *IMPLS[2:]):
                 items.append(Item(f"{of_shape}: {impl}", functools.partial(measure, setting, work, impl)))
+            for tiles in TILES:
+                items.append(Item(f"{of_shape}: {tiles}", functools.partial(measure, setting, work, tiles)))
             for width in sorted(WIDTHS, key=lambda width: width != 128):
                 for way in WAYS:
                     run = functools.partial(measure, setting, work, way, width)
@@ -64,15 +74,15 @@ def measure(setting: Setting, work: Work, way: str, width: int = 0) -> Result:
     tensors["cotangent"] = torch.randn(*like.shape[:3], work.inputs["w_r"].shape[1])
     yardstick = Work(work.subject, work.kwargs, work.inputs, impl="linear")
     wanted = Runner(yardstick, setting.settings, tensors).values("step")
-    impl = way if way in IMPLS else "sdpa"
-    own = (
-        [mock.patch.object(sdpa, "COLUMNS", width), mock.patch.object(sdpa, "attend_to_values", sliced)]
-        if width
-        else []
-    )
+    impl = way if way in IMPLS else "triton" if way in TILES else "sdpa"
+    own: list[Any] = []
+    if width:
+        own = [mock.patch.object(sdpa, "COLUMNS", width), mock.patch.object(sdpa, "attend_to_values", sliced)]
+    elif way in TILES:
+        own = [mock.patch.multiple(tuning, HOPPER=tuning.HOPPER._replace(**TILES[way]))]
     runner = Runner(Work(work.subject, work.kwargs, work.inputs, impl=impl), setting.settings, tensors)
     with contextlib.ExitStack() as stack:
-        for patch in (library_attention("default" if way in IMPLS else way), *own):
+        for patch in (library_attention(way if impl == "sdpa" and width else "default"), *own):
             stack.enter_context(patch)
         found = difference(runner.values("step"), wanted)
         result: Result = {"difference": found.size, "agrees": found.size <= TOLERANCES[setting.dtype]}

@@ -51,7 +51,7 @@ def test_right():
     found = measured("right", "operation, float32, padding", "language model, float32, position_relative")
     assert all(result["agrees"] for result in found.values())
     operation = found["operation, float32, padding"]
-    assert operation["errors"].keys() == {"triton", "sdpa", "linear", "blockwise", "dense"}
+    assert operation["errors"].keys() == {"triton", "pairs", "sdpa", "linear", "blockwise", "dense"}
     assert 0 < operation["errors"]["triton"]["dq"] < 1e-5
     assert "the same bits" in operation["says"]
 
@@ -195,9 +195,10 @@ def test_wrong_results_end_the_day(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 @needs_triton
 def test_slices():
     beginning = "B=2, H=2, G=1, d_h=8, R=4, p=4, causal, n = 16: "
-    found = measured("slices", beginning + "triton", beginning + "default, width 128", beginning + "cudnn, width 128")
+    ways = ("triton", "pairs", "triton, keys of 128 senders", "default, width 128")
+    found = measured("slices", *(beginning + way for way in (*ways, "cudnn, width 128")))
     assert found[beginning + "cudnn, width 128"]["status"] == "left out"
-    for way in ("triton", "default, width 128"):
+    for way in ways:
         assert found[beginning + way]["agrees"] and found[beginning + way]["step"]["median"] > 0
     (line,) = step_named("slices").conclude(found)
     assert "a step is fastest by default, width 128" in line and "triton takes" in line

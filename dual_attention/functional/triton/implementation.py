@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 from ..relational.dense import FEWEST_RECEIVERS
 from ..relational.inputs import RelationalAttentionOutput, RelationalInputs
 from ..relational.table import Implementation, Verdict, register_implementation
@@ -14,10 +17,10 @@ def _run(x: RelationalInputs) -> RelationalAttentionOutput:
     return fused_relational_attention(x)
 
 
-def _obstacle(x: RelationalInputs) -> str | None:
+def _refused(obstacle: Callable[[RelationalInputs], str | None], x: RelationalInputs) -> str | None:
     if x.needs_plain():
         return "has no derivatives by torch.func, and no forward ones: they need impl='dense'"
-    against = support.obstacle(x)
+    against = obstacle(x)
     return None if against is None else f"cannot compute this: {against}"
 
 
@@ -30,4 +33,11 @@ def _suits(x: RelationalInputs) -> Verdict:
     return Verdict(True, "fused kernels suit bfloat16 and float16 on CUDA")
 
 
-register_implementation(Implementation("triton", _run, _obstacle, _suits, priority=100, fused=True))
+def _run_pairs(x: RelationalInputs) -> RelationalAttentionOutput:
+    from .pairs_operation import relational_attention_by_pairs
+
+    return relational_attention_by_pairs(x)
+
+
+register_implementation(Implementation("triton", _run, partial(_refused, support.obstacle), _suits, 100, fused=True))
+register_implementation(Implementation("pairs", _run_pairs, partial(_refused, support.obstacle_to_pairs)))

@@ -121,13 +121,16 @@ class Call:
             WIDEN=INTERPRETED and x.q.dtype == torch.bfloat16,
         )
 
+    def shared_memory(self) -> int | None:
+        """Bytes that a program may have; None off the GPU."""
+        if not self.like.is_cuda:
+            return None
+        return torch.cuda.get_device_properties(self.like.device).shared_memory_per_block_optin
+
     def default_sizes(self) -> Tuning:
-        shared_memory = None
-        if self.like.is_cuda:
-            shared_memory = torch.cuda.get_device_properties(self.like.device).shared_memory_per_block_optin
         columns = self.n_relations * next_power_of_2(self.p)
         width = max(self.like.shape[-1], self.head_width)
-        return tuning(width, columns, self.relative, self.like.dtype, shared_memory).for_receivers(self.n)
+        return tuning(width, columns, self.relative, self.like.dtype, self.shared_memory()).for_receivers(self.n)
 
     def launch(
         self, kernel: Any, grid: tuple[int, int, int], tile: Tile, *, owns_senders: bool = False, **own: Any

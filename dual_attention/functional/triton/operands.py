@@ -74,7 +74,7 @@ class Form(NamedTuple):
         RELATIVE: whether symbols are those of offsets.
         PRECISION: of products; WIDEN: whether they take float32 in place of bfloat16.
         I, J: receivers and senders (or offsets) in a tile; T: at least I + J - 1, the diagonals of a tile.
-        GROUP: relations in a tile; GROUPS: of so many relations.
+        GROUP: relations in a tile; GROUPS: of so many relations; H_PAD: heads in a tile, in :mod:`.pairs` alone.
     """
 
     REP: int
@@ -96,3 +96,4 @@ class Form(NamedTuple):
     T: int = 0
     GROUP: int = 0
     GROUPS: int = 0
+    H_PAD: int = 0

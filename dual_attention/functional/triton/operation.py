@@ -103,7 +103,7 @@ def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]
     ctx.numbers = inputs[TENSORS:]
 
 
-def _plain(x: KernelArguments, q: Tensor, k: Tensor, u: Tensor, w: Tensor, table: Tensor) -> tuple[Tensor, Tensor]:
+def plain_sums(x: KernelArguments, q: Tensor, k: Tensor, u: Tensor, w: Tensor, table: Tensor) -> tuple[Tensor, Tensor]:
     """The operation for other tensors, by plain operations."""
     n, m = q.shape[2], k.shape[2]
     symbols = table if x.max_offset is None else OffsetSymbols(table, n, m, x.symbol_offset)
@@ -121,7 +121,7 @@ def _backward(
     grad_relations = torch.zeros_like(out_relations) if grad_relations is None else grad_relations
     if torch.is_grad_enabled() and not torch.compiler.is_compiling():
         tensors = (x.q, x.k, x.u, x.w, x.table)
-        grads = gradients_with_graph(partial(_plain, x), tensors, (grad_symbols, grad_relations))
+        grads = gradients_with_graph(partial(plain_sums, x), tensors, (grad_symbols, grad_relations))
     else:
         if not x.keep:
             attended = _forward_op(*x._replace(keep=True))[-1]

@@ -18,6 +18,10 @@ OLDEST = (3, 3)
 KERNEL_DTYPES = (torch.bfloat16, torch.float16, torch.float32)
 WIDEST = 256
 """Largest width of a head's query, key or symbol, and of one relation."""
+MOST_PAIRED, WIDEST_PAIRED = 8, 512
+"""Most relations that are formed for every pair, and columns of all heads together, and of all relations."""
+OLDEST_FOR_PAIRS = (3, 5)
+"""Version of Triton from which their kernels compile."""
 
 
 def ceil_div(length: int, size: int) -> int:
@@ -88,4 +92,26 @@ def obstacle(x: RelationalInputs) -> str | None:
         return "it needs Triton {}.{} or later, got {}.{}".format(*OLDEST, *INSTALLED)
     if not q.is_cuda and os.environ.get("TRITON_INTERPRET") != "1":
         return f"it needs CUDA tensors (or TRITON_INTERPRET=1 in the environment, to debug), got device {q.device}"
+    return None
+
+
+def obstacle_to_pairs(x: RelationalInputs) -> str | None:
+    """The same of the kernels that form relations once for all heads."""
+    against = obstacle(x)
+    if against is not None:
+        return against
+    (_, heads, _, width), (n_relations, p) = x.q.shape, x.u.shape[2:]
+    if isinstance(x.symbols, RelativeSymbols):
+        return "it needs shared symbols"
+    if INSTALLED is None or INSTALLED < OLDEST_FOR_PAIRS:
+        return "it needs Triton {}.{} or later".format(*OLDEST_FOR_PAIRS)
+    if x.q.is_cuda and x.q.dtype == torch.float32:
+        return "it needs bfloat16 or float16 on CUDA"
+    padded = [max(next_power_of_2(size), NARROWEST) for size in (width, p)]
+    columns = next_power_of_2(heads) * padded[0], next_power_of_2(n_relations) * padded[1]
+    if n_relations > MOST_PAIRED or max(columns) > WIDEST_PAIRED:
+        return (
+            f"it holds up to {MOST_PAIRED} relations, and {WIDEST_PAIRED} columns of all heads or relations, each "
+            f"padded to a power of two, got {n_relations} relations, and columns {columns}"
+        )
     return None

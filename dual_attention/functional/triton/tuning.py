@@ -120,3 +120,12 @@ SMALL_WIDE = tuned((32, 16, 64, 4, 1), (32, 16, 64, 4, 1), (16, 32, 64, 4, 1), (
 FLOAT32 = Tuning.uniform(Tile(32, 32, 64, 4, 1))
 FLOAT32_WIDE = Tuning.uniform(Tile(16, 16, 32, 4, 1))
 INTERPRETER = Tuning.uniform(Tile(64, 64, 128, 4, 1))
+
+PAIRS = SMALL._replace(forward=Tile(64, 16, 0, 8, 2), queries=Tile(32, 16, 0, 8, 2), keys=Tile(16, 32, 0, 8, 2))
+"""Sizes for :mod:`.pairs`, whose tiles have all heads and relations: those that spill least, never timed."""
+SMALL_PAIRS = Tuning.uniform(Tile(16, 16, 0, 4, 1))
+
+
+def pair_tuning(shared_memory: int | None) -> Tuning:
+    """Default sizes for :mod:`.pairs`, with the shared memory of :func:`tuning`."""
+    return SMALL_PAIRS if shared_memory is None or shared_memory < 200 * 1024 else PAIRS

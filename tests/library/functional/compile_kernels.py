@@ -25,7 +25,8 @@ from triton.backends.compiler import GPUTarget
 
 import dual_attention.functional.triton as kernels_package
 from dual_attention.functional.triton import launch
-from dual_attention.functional.triton.tuning import tuning
+from dual_attention.functional.triton.pairs_operation import PairsCall
+from dual_attention.functional.triton.tuning import pair_tuning, tuning
 
 Report = Callable[..., None]
 
@@ -79,6 +80,7 @@ class Case(NamedTuple):
     packed: bool = False
     offset: int = 0
     disassembled: bool = False
+    pairs: bool = False
 
     def call(self) -> launch.Call:
         def empty(*shape: int, dtype: torch.dtype = self.dtype) -> torch.Tensor:
@@ -103,10 +105,10 @@ class Case(NamedTuple):
             self.offset,
             0.125,
             0.25,
-            None,
+            pair_tuning(self.gpu.shared_memory).numbers() if self.pairs else None,
             self.backward,
         )
-        return launch.Call(arguments)
+        return PairsCall(arguments) if self.pairs else launch.Call(arguments)
 
 
 UNEVEN = {"n": 200, "m": 257, "offset": 57}
@@ -114,13 +116,17 @@ EVERY_MASK = {"causal": True, "window": 7, "padded": True, "packed": True}
 STEP = {"n": 1, "m": 257, "offset": 256, "causal": True, "backward": False}
 SHORT = {"width": 40, "head_width": 24, "n_relations": 7, "p": 5, "groups": 8}
 WIDE = {"width": 256, "head_width": 256}
+FULL = {"batch": 8, "n": 1024, "m": 1024, "n_relations": 8, "p": 64, "causal": True}
 
 CASES = {
     "causal, shared": Case(causal=True),
     "causal, relative": Case(causal=True, relative=True),
     "every mask, relative": Case(**UNEVEN, **EVERY_MASK, relative=True),
     "every mask, shared, many relations": Case(**UNEVEN, **EVERY_MASK, n_relations=64),
-    "machine code": Case(batch=8, n=1024, m=1024, n_relations=8, p=64, causal=True, disassembled=True),
+    "machine code": Case(**FULL, disassembled=True),
+    "machine code, pairs": Case(**FULL, pairs=True, disassembled=True),
+    "pairs, every mask": Case(**UNEVEN, **EVERY_MASK, heads=6, groups=2, n_relations=3, p=5, pairs=True),
+    "pairs, little shared memory": Case(gpu=ADA, n_relations=8, p=64, heads=2, groups=2, causal=True, pairs=True),
     "step, shared": Case(**STEP),
     "step, relative": Case(**STEP, relative=True),
     "step, window, fp32": Case(**STEP, window=9, dtype=torch.float32),
@@ -135,7 +141,12 @@ CASES = {
     "little shared memory, uneven widths, one batch": Case(**UNEVEN, **SHORT, gpu=ADA, window=100, one_batch=True),
 }
 
-TELLING = ("every mask, relative", "step, window, fp32", "little shared memory, uneven widths, one batch")
+TELLING = (
+    "every mask, relative",
+    "step, window, fp32",
+    "little shared memory, uneven widths, one batch",
+    "pairs, every mask",
+)
 """Cases that between them compile every kernel, most of them for both GPUs and with both kinds of symbols, and one in
 float32. ``all`` compiles every size of tiles too."""
 
@@ -205,8 +216,8 @@ def main_loop(disassembly: str) -> str:
             back = re.search(r"BRA\b.*?(\.L_\w+)", found[1])
             if back and back[1] in labels:
                 loops.append("\n".join(instructions[labels[back[1]] :]))
-    most = max(loop.count("HGMMA") for loop in loops)
-    return min((loop for loop in loops if 2 * loop.count("HGMMA") >= most), key=len)
+    most = max(loop.count("MMA.") for loop in loops)
+    return min((loop for loop in loops if 2 * loop.count("MMA.") >= most), key=len)
 
 
 def replace_kernels(report: Report) -> list[str]:
@@ -238,6 +249,10 @@ def main(chosen: list[str]) -> None:
         triton.runtime.driver.set_active(case.gpu)
         CompileOnly.disassembled = case.disassembled
         call = case.call()
+        if isinstance(call, PairsCall):
+            relations, log_sum = call.forward_pairs()
+            call.backward_pairs(relations, relations, log_sum)
+            continue
         symbols, relations, *kept = call.forward()
         if case.backward:
             call.backward(symbols, relations, symbols, *kept)
