@@ -15,7 +15,7 @@ export PYTHONDONTWRITEBYTECODE :=
 PIP_INSTALL := -m pip install --no-compile --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all lint types fmt pytest docs golden bench gallery exhibits models clients reliability versions release-check clean
+.PHONY: help setup demo test test-all lint types fmt pytest docs golden bench gallery exhibits models clients reliability versions tritons release-check clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do \
@@ -85,6 +85,11 @@ reliability: $(READY) ## Try kills, damaged files, wrong settings and calls, fou
 versions: ## Run the tests with the lowest versions of what we build on, and with the newest; ARGS=lowest: one of them
 	$(PYTHON) -m tests.versions --workers $(WORKERS) $(ARGS)
 
+tritons: $(READY) ## Read our kernels' machine code, as each Triton that recent PyTorchs bring makes it, two minutes
+	@for version in 3.6.0 3.7.1 3.8.0; do \
+		$(BIN)/python $(PIP_INSTALL) --no-deps --upgrade --target build/tritons/$$version triton==$$version || exit 1; done
+	$(BIN)/python -m pytest tests/library/functional/test_triton_compiles.py -k machine_code $(ARGS)
+
 release-check: $(READY) ## Build wheel and sdist into dist/, install each in new environments, and try them
 	$(BIN)/python -m tests.release $(ARGS)
 
@@ -106,6 +111,7 @@ $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' \
 		|| { echo "$(PYTHON) is older than Python 3.10; name another: make PYTHON=python3.12 ..." >&2; exit 1; }
 	@echo "Setting up $(VENV) (about a minute) ..."
+	@test -z '$(STALE)' -o ! -L $(VENV) || rm $(VENV)  # whatever a link leads to is another checkout's
 	@test -z '$(STALE)' -a -x $(BIN)/pip || $(PYTHON) -m venv $(STALE) $(VENV)
 	@$(BIN)/python $(PIP_INSTALL) --upgrade pip  # an older one takes twice as long
 	@$(BIN)/python $(PIP_INSTALL) -e '.[dev]'
