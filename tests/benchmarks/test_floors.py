@@ -118,6 +118,7 @@ def test_frozen_symbols_need_no_gradient():
     assert multiply_adds(replace(work, kwargs=trained), "step") - multiply_adds(work, "step") == expected
 
 
+@pytest.mark.slow
 def test_the_arithmetic_of_the_specification():
     """Two 343M layers at n = 1024 take about 1.2 times the multiply-adds of a plain Transformer."""
     works = {spec.name: spec.work for spec in layers.step_case(64, 1024, quick=False).sides}

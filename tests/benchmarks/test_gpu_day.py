@@ -46,6 +46,7 @@ def test_every_shape_of_the_real_day_is_planned():
         assert phases[-1].processes == 1 or name == "right"  # nothing beside what is timed
 
 
+@pytest.mark.slow
 @needs_triton
 def test_right():
     found = measured("right", "operation, float32, padding", "language model, float32, position_relative")
@@ -56,6 +57,7 @@ def test_right():
     assert "the same bits" in operation["says"]
 
 
+@pytest.mark.slow
 @needs_triton
 def test_a_wrong_kernel_is_seen(monkeypatch: pytest.MonkeyPatch):
     from dual_attention.functional.relational.table import IMPLEMENTATIONS

@@ -50,6 +50,7 @@ def theirs(tmp_path: Path, monkeypatch) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_folder_of_theirs_opens_in_every_command(theirs: Path, capsys):
     assert dat("info", "theirs") == 0 and "babylm format" in capsys.readouterr().out
     assert dat("generate", "theirs", "The child", "--max_new_tokens=5", "--seed=1") == 0 and capsys.readouterr().out

@@ -167,6 +167,7 @@ def test_a_number_is_predicted_and_a_mean_is_the_rule(capsys):
     assert re.search(r"untrained \(always 11\.\d+, the mean\)", Path("runs/compare-t/comparison.md").read_text())
 
 
+@pytest.mark.slow
 def test_pictures_and_a_number_of_those_trained_on(capsys):
     for kind, channel in (("red", 0), ("blue", 2)):
         Path("pets", kind).mkdir(parents=True)

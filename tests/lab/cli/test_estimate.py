@@ -188,6 +188,7 @@ def test_without_a_gpu_a_cpu_is_traced_and_named(capsys):
     assert found["parts"] == on_cpu["parts"]
 
 
+@pytest.mark.slow
 def test_every_preset_is_known():
     assert all(find_model(name)[0] == name for name in (*LANGUAGE_PRESETS, *PRESETS))
 

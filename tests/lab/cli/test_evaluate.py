@@ -33,6 +33,7 @@ def evaluated(capsys):
     return run
 
 
+@pytest.mark.slow
 def test_a_text_has_the_numbers_that_validation_has(capsys, evaluated):
     """Of a run, and of the folders that it is exported to; the first tokens too."""
     sizes = [*SMALL, "--loop.steps=2"]

@@ -48,6 +48,7 @@ def test_a_page_is_exported(run, capsys, monkeypatch):
     assert {heads["weights"]["bits"] for heads in data["recording"]["heads"]} == {16}
 
 
+@pytest.mark.slow
 def test_what_matters_over_a_corpus(run, capsys, tmp_path):
     """Measured before the page opens, with an estimate; a second time nothing is."""
     (tmp_path / "texts.txt").write_text("1 and 2\n3 and 4\n", encoding="utf-8")
@@ -85,6 +86,7 @@ def test_runs_of_baselines():
     assert data["state"] == "page=vision" and data["recording"]["facts"][""] == "VisionCoRelNet"
 
 
+@pytest.mark.slow
 def test_runs_of_mathematics(tmp_path, capsys):
     write_official(tmp_path / "data")
     sizes = ["--data.n_train=9", "--data.n_val=3", "--data.n_test=3", "--data.n_answered=3", "--loop.epochs=1"]
@@ -100,6 +102,7 @@ def test_runs_of_mathematics(tmp_path, capsys):
     assert "this is no language model" in fails(capsys, "explore", "runs/run", "--dictionary", "x")
 
 
+@pytest.mark.slow
 def test_views_are_exported(run, capsys):
     address = "http://127.0.0.1:1234/?token=x#page=attention&layer=1&i=3"
     for name, view in (("a.csv", address), ("a.svg", "relations"), ("b.csv", "model"), ("a.html", "page=dictionary")):

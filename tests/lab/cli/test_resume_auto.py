@@ -42,6 +42,7 @@ def test_begun_continued_and_finished(inside, monkeypatch, capsys, name):
     assert losses(run) == losses(Path("runs/whole")) and len(list(Path("runs").glob("*/config.yaml"))) == 2
 
 
+@pytest.mark.slow
 def test_other_settings(inside, capsys):
     """Without a name, they have a folder of their own; under the name of another run they are refused."""
     assert dat(*words(output__progress="false"), *AUTO) == 0

@@ -101,6 +101,7 @@ def test_processes_with_different_settings(folder):
     assert message.endswith("and 'lr: 0.01' in process 0")
 
 
+@pytest.mark.slow
 def test_a_folder_that_another_process_does_not_see(folder, tmp_path, monkeypatch):
     """As on two machines without a common disk: the second process runs in a folder of its own."""
     monkeypatch.setattr(runs, "SECONDS_UNTIL_SEEN", 0.3)

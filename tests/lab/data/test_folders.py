@@ -166,6 +166,7 @@ def test_a_run_from_the_command_line(folder, tmp_path, capsys):
     assert "test" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_run_knows_its_pictures(folder, tmp_path, monkeypatch, capsys):
     """Others are refused, since it would be tested on what it was trained on; without them it opens all the same."""
     monkeypatch.chdir(tmp_path)

@@ -76,6 +76,7 @@ def test_parts_of_a_question_come_from_every_category():
     assert len(draw_pairs("polynomials__add", "interpolate", 2, 199)) == 2
 
 
+@pytest.mark.slow
 def test_sums_of_polynomials_are_right():
     checked = 0
     for question, answer in draw_pairs("polynomials__add", "train-easy", 60, 0):

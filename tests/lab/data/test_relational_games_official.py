@@ -56,6 +56,7 @@ def test_official_form_is_read_back(tmp_path, task, split, name, compressed):
     assert all(torch.equal(a, b) for a, b in zip(read, written, strict=True))
 
 
+@pytest.mark.slow
 def test_many_pieces_and_limit(tmp_path):
     written = write(tmp_path, "same_pentos.npz", n=2500, task="same")
     assert torch.equal(load_official(str(tmp_path), "same").images, written.images)

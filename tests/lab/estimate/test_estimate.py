@@ -199,6 +199,7 @@ def test_dtypes():
         assert (found.dtype, found.param_dtype) == (products, stored)
 
 
+@pytest.mark.slow
 def test_large_batches_and_models_take_no_memory():
     assert estimate(language_model(), batch=10**6, fused_loss=False).activation_bytes > 1e11
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -207,6 +208,7 @@ def test_large_batches_and_models_take_no_memory():
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 500_000  # KiB
 
 
+@pytest.mark.slow
 def test_json_and_text():
     found = estimate("DAT-tiny", batch=2, length=16, dtype="bf16", param_dtype="fp32")
     written = json.loads(json.dumps(found.to_dict()))

@@ -85,6 +85,7 @@ def test_attention_with_masks(mask: str):
     agrees(Attention(WIDTH, 4, shaw_max_rel_pos=2), x, x, x, is_causal=True, **{mask: given_mask})
 
 
+@pytest.mark.slow
 @few
 @given(
     st.sampled_from([RelationalAttention, RelationalCrossAttention, DisentangledRelationalCrossAttention]),

@@ -110,6 +110,7 @@ def test_a_tied_output_counts_with_the_embedding(name: str):
     assert found.non_embedding_parameters == found.parameters - shallow.vocab_size * shallow.d_model
 
 
+@pytest.mark.slow
 def test_a_configuration_is_a_model():
     assert estimate(LANGUAGE_PRESETS["DAT-tiny"], length=16).parts == estimate("DAT-tiny", length=16).parts
 
@@ -268,6 +269,7 @@ def token_caches(cache: Any) -> list[Any]:
     return [part for inner in cache.caches.values() for part in token_caches(inner)]
 
 
+@pytest.mark.slow
 def test_optimizer_state():
     model = language_model("dat")
     model.layers.symbol_retrievers[0].symbol_library.requires_grad_(False)

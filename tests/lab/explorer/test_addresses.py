@@ -108,6 +108,7 @@ def test_back_leads_to_the_page_and_text_before(visit, serve):
     assert page.locator("#links .text").text_content() == TEXT
 
 
+@pytest.mark.slow
 def test_a_link_of_another_model_is_warned_about(visit, serve):
     own, other = session(), session(1)
     server, visitor = serve(session=own), visit()

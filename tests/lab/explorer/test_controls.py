@@ -30,7 +30,6 @@ def press(visitor, *keys):
 
 
 @pytest.mark.slow
-@pytest.mark.quick
 def test_keys_that_move_far(visitor):
     page = visitor.page
     page.focus("#main-map canvas")

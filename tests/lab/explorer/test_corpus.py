@@ -133,6 +133,7 @@ def test_a_model_of_no_numbers_is_refused(session, folder, tmp_path):
             list(run_of(replace(session, model=model), folder, tmp_path / "results", draws=0).measure())
 
 
+@pytest.mark.slow
 def test_folders_of_the_command(session, folder, monkeypatch, capsys):
     """Results are beside the corpus, however it is named, and never in it; equal texts count once."""
     monkeypatch.setenv("HOME", str(folder.parent))
@@ -164,6 +165,7 @@ def test_what_a_page_starts_is_what_the_command_measures(serve, session, folder,
         assert (tmp_path / "by page" / name).read_bytes() == (tmp_path / "by command" / name).read_bytes()
 
 
+@pytest.mark.slow
 def test_what_a_page_stopped_goes_on(session, folder, tmp_path, measured):
     """In the same server, and in the next one; a text of which some batches are missing is measured again."""
     for begun, finished in ((2, 0), (4, 1)):
@@ -185,6 +187,7 @@ def test_line_breaks_of_windows_end_lines(session, tmp_path):
     assert [(one.source, one.copies) for one in found] == [("the cat", 1), ("the dog", 0)]
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_where_it_stopped(session, folder, tmp_path, measured):
     begun = run_of(session, folder, tmp_path / "results")
     next(begun.measure())

@@ -154,7 +154,7 @@ def test_a_tour_with_keys(browser, serve):
     context.close()
 
 
-@pytest.mark.quick
+@pytest.mark.slow
 def test_a_view_is_cited(visit, serve, monkeypatch, tmp_path):
     """The link and the command lead to the view; a file has no link, and names no folder."""
     folder = tmp_path / "a run"

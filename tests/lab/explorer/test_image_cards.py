@@ -99,6 +99,7 @@ def test_values_by_answer(found, seen):
         assert [one[part] for part in ("low", "median", "high")] == pytest.approx(wanted, abs=1e-4)
 
 
+@pytest.mark.slow
 def test_they_are_served_and_exported(serve, session, tmp_path):
     server = serve(session=session, text="game same")
     status, body, _ = ask(server, json.dumps({"layer": LAYER, "relation": 7}), path="/card")

@@ -102,6 +102,7 @@ def test_an_image_is_a_tensor_a_sample_or_of_pillow(size):
     assert data_of(dat.explore(model, "game same"))["source"] == "game same"
 
 
+@pytest.mark.slow
 def test_a_frame_in_an_exported_notebook_shows_the_page_without_a_network(tmp_path):
     file = tmp_path / "notebook.html"
     file.write_text(f"<!doctype html><h1>A notebook</h1>{dat.explore(gpt2(), TEXT)._repr_html_()}")

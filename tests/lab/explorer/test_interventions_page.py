@@ -71,6 +71,7 @@ def test_effects_as_files(visit, serve, tmp_path):
     assert "connect-src 'none'" in file.read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 @pytest.mark.quick
 def test_text_is_never_markup(visit, serve, tmp_path):
     """Signs of markup, and what XML cannot hold, are shown and saved as text."""

@@ -104,6 +104,7 @@ def test_the_model(visit, serve, tmp_path):
     assert visitor.inside(server.address.partition("?")[0])
 
 
+@pytest.mark.slow
 @pytest.mark.quick
 def test_pages_that_have_nothing_to_show_are_not_there(visit, serve):
     page = visit().open(serve().address)

@@ -35,6 +35,7 @@ def numbers(visitor):
     return {(int(row["receiver"]), int(row["sender"])): float(row["value"]) for row in rows}
 
 
+@pytest.mark.slow
 @pytest.mark.quick
 def test_an_exported_page_asks_for_nothing(visit, exported):
     visitor = visit()
@@ -348,6 +349,7 @@ def test_cross_attention(visit, exported):
     assert len(numbers(visitor)) == source.shape[1] * target.shape[1]
 
 
+@pytest.mark.slow
 @pytest.mark.quick
 def test_a_wrong_text_gets_a_message(visit, serve):
     visitor = visit()
@@ -405,7 +407,6 @@ def test_two_thousand_tokens_stay_fluid(visit, exported):
 
 
 @pytest.mark.slow
-@pytest.mark.quick
 def test_maps_of_a_large_recording_come_as_they_are_seen(visit, serve, exported, monkeypatch, tmp_path):
     """The same numbers as of a page that has all; a file holds the layer that is seen, and says so."""
     model, views = dat(), ("relations&layer=1&relation=2", "relations&layer=1&relation=2&view=contribution", "symbols")

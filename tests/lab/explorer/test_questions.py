@@ -85,6 +85,7 @@ def test_questions_that_cannot_be_read_get_a_message(serve, text, message):
     assert ask(server, json.dumps({"text": QUESTION}), path="/generate")[0] == 404
 
 
+@pytest.mark.slow
 def test_views_of_questions(tmp_path):
     session = QuestionSession(model_of(), "a model")
     for name in ("a.html", "a.csv", "a.png"):

@@ -119,6 +119,7 @@ def test_a_browser_that_goes_away(serve):
     assert works(server)
 
 
+@pytest.mark.slow
 def test_a_request_that_does_not_end_is_given_up(serve, monkeypatch):
     """Whether it sends nothing, or a byte now and then; with a token it is told."""
     monkeypatch.setattr("dat.explorer.server.SECONDS", 0.5)
@@ -209,6 +210,7 @@ def test_requests_at_the_same_time_and_two_models(serve):
         assert not any(module._forward_hooks or module._forward_pre_hooks for module in modules)
 
 
+@pytest.mark.slow
 def test_facts_of_the_model_while_texts_are_recorded(serve):
     model = dat()
     server = serve(session=of_checkpoint(model))

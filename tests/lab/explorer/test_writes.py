@@ -27,7 +27,14 @@ def logits(session, text):
         return session.model(session.tensor(session.tokens(text))).logits[0]
 
 
-@pytest.mark.parametrize(("by", "count"), [("head", 12), ("relation", 18), ("each", 28)])
+@pytest.mark.parametrize(
+    ("by", "count"),
+    [
+        pytest.param("head", 12, marks=pytest.mark.slow),
+        ("relation", 18),
+        pytest.param("each", 28, marks=pytest.mark.slow),
+    ],
+)
 def test_effects_add_up_to_the_logit_less_the_mean(session, by, count):
     wanted = logits(session, TEXT)[4]
     wanted = wanted - wanted.mean()
@@ -49,6 +56,7 @@ def written_label(session, token):
     return written(session, {"text": "x", "target": token})["target"]["token"]
 
 
+@pytest.mark.slow
 def test_recovery_is_that_of_interventions(session):
     found = patched(session, {"text": TEXT, "other": OTHER, "place": 20, "answer": 100, "foil": 101})
     assert len(found["cells"]) == found["count"] == 12 and found["answer"] == {"id": 100, "token": "d"}

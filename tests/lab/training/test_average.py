@@ -110,6 +110,7 @@ def test_a_run_goes_on_as_it_was_begun(stopped):
         make_trainer(stopped, optim=OptimConfig(lr=0.01)).resume()
 
 
+@pytest.mark.slow
 def test_parts_of_it(tmp_path, endless, monkeypatch):
     """A process that writes and reads its checkpoints in parts."""
     monkeypatch.setattr("dat.training.placement.Placement.saves_parts", True)

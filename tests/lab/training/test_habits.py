@@ -121,6 +121,7 @@ def overfitting(folder: Path, **loop: Any) -> Any:
     return replace(config, optim=rates, loop=replace(config.loop, **given))
 
 
+@pytest.mark.slow
 def test_training_ends_when_nothing_improves(tmp_path):
     """So many evaluations after the lowest loss; the last weights are the final ones, and the best are kept."""
     folder = start_run(LANGUAGE, overfitting(tmp_path))

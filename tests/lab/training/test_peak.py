@@ -48,6 +48,7 @@ def share(**machine):
     return share_of_peak(config, model, CPU), model
 
 
+@pytest.mark.slow
 def test_mfu_is_the_share_of_the_operations_that_are_counted():
     found, model = share(peak_flops=1e9)
     costs = estimate(model, batch=3, length=12, device="cpu")

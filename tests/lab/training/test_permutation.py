@@ -21,6 +21,7 @@ def whole(n: int, seed: int, *names: object) -> torch.Tensor:
     return Permutation(n, seed, *names)[torch.arange(n)]
 
 
+@pytest.mark.slow
 @given(st.integers(1, 3000), st.integers(-(1 << 63), 1 << 63))
 def test_every_integer_comes_once(n, seed):
     assert whole(n, seed).sort().values.tolist() == list(range(n))

@@ -301,6 +301,7 @@ def test_a_loss_that_is_no_number_leaves_what_was_begun(tmp_path, in_parts, monk
     assert names(tmp_path / "c") == ["report-00001-step-00000002"]
 
 
+@pytest.mark.slow
 def test_metrics_are_those_of_the_checkpoint(tmp_path, in_parts):
     """Rows that were logged while it was written are dropped when training goes on from it."""
     log = tmp_path / "log.jsonl"

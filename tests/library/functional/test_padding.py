@@ -66,7 +66,7 @@ def heads(*names, dtype=torch.float64):
     [
         *itertools.product(["reference", "dense", "linear"], ["identity", "relu", "softmax"]),
         ("sdpa", "identity"),
-        ("triton", "identity"),
+        pytest.param("triton", "identity", marks=pytest.mark.slow),
     ],
 )
 def test_relational_attention(impl, activation, causal, window, real):

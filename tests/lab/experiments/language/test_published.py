@@ -36,6 +36,7 @@ def test_table_5_and_figure_12():
     assert {published_perplexity(model)[0].point for model in TABLE} == {19_073}
 
 
+@pytest.mark.slow
 def test_every_published_model_is_a_preset_of_its_size():
     """Those on Tiny Stories are of the study."""
     sizes = {row["model"]: row["parameters"] for row in published_results() if "-stories" not in row["model"]}

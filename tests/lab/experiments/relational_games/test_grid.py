@@ -218,6 +218,7 @@ def test_a_cell_gives_the_same_numbers_in_any_process_order(tmp_path):
         assert results[0]["loss"] == results[1]["loss"]
 
 
+@pytest.mark.slow
 def test_baselines_run_in_a_grid_and_stand_beside_their_published_numbers(tmp_path, in_process):
     grid = tiny_grid(tmp_path / "grid", models=("dat-0+2-sym", *BASELINES), sizes=(250,))
     folder = reproduce(GAMES, replace(grid, loop=replace(grid.loop, batch_size=250)), quiet=True)
