@@ -206,12 +206,16 @@ def leaves_pytorch() -> bool:
     return tracing or (torch.compiler.is_exporting() and torch.onnx.is_in_onnx_export())
 
 
+ASKS = TorchVersion(torch.__version__) >= "2.9"
+"""Whether this PyTorch compiles such a question; asked here, since some, 2.11 among them, compile no versions."""
+
+
 def is_certain(condition: bool) -> bool:
     """Whether a condition on sizes holds; for a compiler that leaves them open, whether it holds for all of them.
 
     What is only faster is chosen by it, so that no graph is compiled again for the other choice.
     """
-    if not torch.compiler.is_compiling() or TorchVersion(torch.__version__) < "2.9":  # which compiles no such question
+    if not torch.compiler.is_compiling() or not ASKS:
         return condition
     from torch.fx.experimental.symbolic_shapes import statically_known_true
 
