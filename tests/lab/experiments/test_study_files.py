@@ -28,6 +28,7 @@ def test_gaps_that_hardly_any_draw_has_are_refused(capsys):
     assert "data.margin: expected a number from 0 to 0.015625, got 0.05" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MOVED)
 def test_one_is_trained_and_opened_also_where_it_was_built_in(name, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)

@@ -58,7 +58,6 @@ def test_axe_finds_no_barrier(browser, scheme, serve):
 
 
 @pytest.mark.slow
-@pytest.mark.quick
 def test_tokens_are_chosen_with_keys(visit, serve):
     visitor = visit()
     page = visitor.open(serve().address + "#page=symbols")

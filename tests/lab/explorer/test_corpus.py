@@ -301,7 +301,6 @@ def test_a_view_without_its_corpus(session):
 
 
 @pytest.mark.slow
-@pytest.mark.quick
 def test_the_page_of_a_corpus(visit, serve, session, done, tmp_path):
     """Intervals and random directions of every part, and where a relation fires; a file has the same."""
     session = replace(session, corpus=done.json)

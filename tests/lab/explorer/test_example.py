@@ -88,6 +88,7 @@ def test_the_stated_relation_tells_same_from_different(objects):
     assert area > stated("games", f"AUC, {objects}") - 0.03
 
 
+@pytest.mark.slow
 def test_commands_open_them(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert dat("explore", "--export", "language.csv") == 0

@@ -36,7 +36,6 @@ def numbers(visitor):
 
 
 @pytest.mark.slow
-@pytest.mark.quick
 def test_an_exported_page_asks_for_nothing(visit, exported):
     visitor = visit()
     address = exported()

@@ -27,14 +27,8 @@ def logits(session, text):
         return session.model(session.tensor(session.tokens(text))).logits[0]
 
 
-@pytest.mark.parametrize(
-    ("by", "count"),
-    [
-        pytest.param("head", 12, marks=pytest.mark.slow),
-        ("relation", 18),
-        pytest.param("each", 28, marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("by", "count"), [("head", 12), ("relation", 18), ("each", 28)])
 def test_effects_add_up_to_the_logit_less_the_mean(session, by, count):
     wanted = logits(session, TEXT)[4]
     wanted = wanted - wanted.mean()

@@ -256,6 +256,7 @@ def test_transformers_own_exporter_to_onnx() -> None:
     assert_same(logits, model, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["onnx", None])
 @torch.no_grad()
 def test_transformers_exporter_to_onnx_writes_relational_attention_out(backend: str | None) -> None:
