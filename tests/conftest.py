@@ -35,7 +35,7 @@ hypothesis.settings.register_profile("explore", **COMMON)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "deterministic"))
 
 
-CASES = 4  # of a test, that `make test` runs
+CASES = 5  # of a test, that `make test` runs
 TESTS = Path(__file__).parent
 
 gc.disable()  # until all tests are collected: what they import stays
