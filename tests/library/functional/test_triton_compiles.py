@@ -17,6 +17,7 @@ import pytest
 pytest.importorskip("triton", reason="triton is not installed")
 
 ROOT = Path(__file__).parents[3]
+OTHERS = [pytest.param(path, marks=pytest.mark.slow) for path in sorted((ROOT / "build" / "tritons").glob("*"))]
 
 
 def missing_compiler() -> str | None:
@@ -68,7 +69,7 @@ def test_kernels_compile_and_fit_into_shared_memory(tmp_path):
     assert not problems, "\n".join(problems)
 
 
-@pytest.mark.parametrize("triton", [None, *sorted((ROOT / "build" / "tritons").glob("*"))], ids=str)
+@pytest.mark.parametrize("triton", [None, *OTHERS], ids=str)
 @pytest.mark.parametrize("case", ["machine code", pytest.param("machine code, pairs", marks=pytest.mark.slow)])
 def test_machine_code_keeps_the_matrix_units_busy(tmp_path, case, triton):
     """Facts that hold without a GPU: few registers are spilled, products are not made to wait for one another, and all
