@@ -87,7 +87,7 @@ versions: ## Run the tests with the lowest versions of what we build on, and wit
 
 tritons: $(READY) ## Read our kernels' machine code, as each Triton that recent PyTorchs bring makes it, two minutes
 	@for version in 3.6.0 3.7.1 3.8.0; do \
-		$(BIN)/python $(PIP_INSTALL) --no-deps --upgrade --target build/tritons/$$version triton==$$version || exit 1; done
+		$(BIN)/python -m pip install --quiet --no-deps --upgrade --target build/tritons/$$version triton==$$version || exit 1; done
 	$(BIN)/python -m pytest tests/library/functional/test_triton_compiles.py -m "" -k machine_code $(ARGS)
 
 release-check: $(READY) ## Build wheel and sdist into dist/, install each in new environments, and try them
