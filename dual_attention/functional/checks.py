@@ -206,8 +206,8 @@ def leaves_pytorch() -> bool:
     return tracing or (torch.compiler.is_exporting() and torch.onnx.is_in_onnx_export())
 
 
-ASKS = TorchVersion(torch.__version__) >= "2.9"
-"""Whether this PyTorch compiles such a question; asked here, since some, 2.11 among them, compile no versions."""
+KNOWS_ALL_SIZES = TorchVersion(torch.__version__) >= "2.9"
+"""Whether code that is being compiled may ask what holds for all sizes; PyTorch 2.11 cannot compile the comparison."""
 
 
 def is_certain(condition: bool) -> bool:
@@ -215,7 +215,7 @@ def is_certain(condition: bool) -> bool:
 
     What is only faster is chosen by it, so that no graph is compiled again for the other choice.
     """
-    if not torch.compiler.is_compiling() or not ASKS:
+    if not torch.compiler.is_compiling() or not KNOWS_ALL_SIZES:
         return condition
     from torch.fx.experimental.symbolic_shapes import statically_known_true
 

@@ -71,8 +71,8 @@ def relational_attention(
             - ``"triton"``: the same in fused kernels for CUDA: the identity activation, masks in parts (a cache's
               earlier senders included; tiles that order or packed segments leave empty are skipped), shared symbols or
               :class:`OffsetSymbols`, no bias and no dropout, bfloat16, float16 or float32
-            - ``"pairs"``: kernels that form relations once for all heads, for shared symbols and up to eight relations;
-              otherwise as ``"triton"``. It has not been timed on a GPU
+            - ``"pairs"``: kernels for CUDA that form relations once for all heads, for up to eight relations, shared
+              symbols and bfloat16; otherwise as ``"triton"``. They have run in Triton's interpreter only, on no GPU yet
         observe: sees the steps of :func:`.reference.relational_attention` and may replace them. ``"dense"`` shows them,
             which is what ``"auto"`` takes then, and ``"reference"``; the others raise.
 

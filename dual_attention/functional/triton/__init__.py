@@ -29,7 +29,7 @@ several; the gathers of relative symbols near the diagonal (:func:`.offsets.onto
 profile, as a matrix product with the tile's own shifts; the table's loop over packed segments, whose skipped tiles
 keep it from being pipelined.
 
-:mod:`.pairs` has not been timed. By its machine code (Triton 3.8, Hopper, R = 8, eight heads, widths of 64), issuing
+No GPU has run :mod:`.pairs` yet. By its machine code (Triton 3.8, Hopper, R = 8, eight heads, widths of 64), issuing
 all that 1,024 pairs need takes 6,200 clocks of a multiprocessor, forward and backward, without symbols; the products of
 the other kernels, with symbols, take 11,300 at their peak, of which the H100 reached a quarter. With 1,800 for symbols
 that would be 1.4 times as fast, if it gets as near to its peak.

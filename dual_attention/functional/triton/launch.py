@@ -17,7 +17,7 @@ from .backward import k_kernel, q_kernel, table_kernel, u_kernel, w_kernel
 from .forward import forward_kernel
 from .operands import Form, Operands, Strided
 from .segments import batch_stride, segment_reach
-from .support import NARROWEST, ceil_div, narrowest, next_power_of_2
+from .support import ceil_div, narrowest_for, next_power_of_2
 from .tuning import Tile, Tuning, tuning
 
 INTERPRETED = not isinstance(forward_kernel, triton.JITFunction)
@@ -63,8 +63,7 @@ class Call:
         self.head_width = x.table.shape[-1]
         self.table, self.keep = x.table, x.keep
         self.like = x.q
-        capability = torch.cuda.get_device_capability(self.like.device) if self.like.is_cuda else None
-        self.narrowest = NARROWEST if capability is None else narrowest(self.like.dtype, capability)
+        self.narrowest = narrowest_for(self.like)
         self.sizes = self.default_sizes() if x.sizes is None else Tuning.from_numbers(x.sizes)
         self.segments = None
         if x.receiver_segments is not None and x.sender_segments is not None:

@@ -7,6 +7,7 @@ import os
 from typing import TYPE_CHECKING
 
 import torch
+from torch import Tensor
 
 from ..symbols import OffsetSymbols, RelativeSymbols, symbol_table
 
@@ -66,6 +67,11 @@ def narrowest(dtype: torch.dtype, capability: tuple[int, int]) -> int:
     return NARROWEST_SOUND if hopper and not sound else NARROWEST
 
 
+def narrowest_for(q: Tensor) -> int:
+    """The same for a tensor; off the GPU, in the interpreter, all widths are right."""
+    return narrowest(q.dtype, torch.cuda.get_device_capability(q.device)) if q.is_cuda else NARROWEST
+
+
 def obstacle(x: RelationalInputs) -> str | None:
     """Why the fused kernels cannot compute this, in words; None if they can."""
     q, symbols = x.q, x.symbols
@@ -105,10 +111,10 @@ def obstacle_to_pairs(x: RelationalInputs) -> str | None:
         return "it needs shared symbols"
     if INSTALLED is None or INSTALLED < OLDEST_FOR_PAIRS:
         return "it needs Triton {}.{} or later".format(*OLDEST_FOR_PAIRS)
-    if x.q.is_cuda and x.q.dtype == torch.float32:
-        return "it needs bfloat16 or float16 on CUDA"
-    padded = [max(next_power_of_2(size), NARROWEST) for size in (width, p)]
-    columns = next_power_of_2(heads) * padded[0], next_power_of_2(n_relations) * padded[1]
+    if x.q.dtype == torch.float16 or (x.q.is_cuda and x.q.dtype == torch.float32):
+        return f"it rounds relations, of any size, to bfloat16, which it needs, got {x.q.dtype}"
+    of_head, of_relation = (max(next_power_of_2(size), narrowest_for(x.q)) for size in (width, p))
+    columns = next_power_of_2(heads) * of_head, next_power_of_2(n_relations) * of_relation
     if n_relations > MOST_PAIRED or max(columns) > WIDEST_PAIRED:
         return (
             f"it holds up to {MOST_PAIRED} relations, and {WIDEST_PAIRED} columns of all heads or relations, each "
