@@ -324,7 +324,7 @@ def test_tiles_larger_than_the_problem(monkeypatch):
 
 @pytest.mark.parametrize("arguments", [{"rep": 2}, {"symbols": "offsets", "causal": True}, {"n_relations": 9, "p": 2}])
 def test_padding_for_assemblers_that_need_wide_tiles(arguments, monkeypatch):
-    monkeypatch.setattr(launch, "NARROWEST", 64)
+    monkeypatch.setattr(launch, "narrowest_for", lambda q: 64)
     assert_as_reference(Problem(**arguments))
 
 
