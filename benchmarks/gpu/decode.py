@@ -12,6 +12,7 @@ from benchmarks.decoding import OwnCache, bytes_of_weights
 from benchmarks.gpu.observing import rates, timed, what_ran
 from benchmarks.gpu.plan import Item, Phase, Result, Setting, Step
 from benchmarks.report import seconds
+from benchmarks.runner import implementation
 from benchmarks.subjects import build
 from benchmarks.suites.decoding import BATCHES
 from benchmarks.suites.generation import LAYERS, SYMBOLS, language_model
@@ -29,11 +30,15 @@ def built(work: Work, device: str, dtype: torch.dtype) -> Any:
 
 
 def phases(setting: Setting) -> list[Phase]:
-    """Each kind of symbols with the first number of relations, symbolic attention with the others, a plain model."""
+    """Each kind of symbols with the first number of relations, symbolic attention with the others, a plain model; and
+    two kinds by the fused kernels, which split the senders and are not the library's own choice."""
     sizes = size(setting.dry_run)
-    models: dict[str, tuple[int | None, str]] = {"plain": (None, "")}
-    models |= {f"R={r}, symbolic_attention": (r, "symbolic_attention") for r in sizes.relations}
-    models |= {f"R={sizes.relations[0]}, {symbols}": (sizes.relations[0], symbols) for symbols in SYMBOLS[1:]}
+    first = sizes.relations[0]
+    models: dict[str, tuple[int | None, str, str | None]] = {"plain": (None, "", None)}
+    models |= {f"R={r}, symbolic_attention": (r, "symbolic_attention", None) for r in sizes.relations}
+    models |= {f"R={first}, {symbols}": (first, symbols, None) for symbols in SYMBOLS[1:]}
+    fused = ("symbolic_attention", "position_relative")
+    models |= {f"R={first}, {symbols}, impl triton": (first, symbols, "triton") for symbols in fused}
     return [
         Phase(
             [
@@ -46,8 +51,9 @@ def phases(setting: Setting) -> list[Phase]:
 
 
 @torch.no_grad()
-def measure(setting: Setting, relations: int | None, symbols: str, batch: int) -> Result:
-    """A step by a model of some layers; the token is forgotten after each."""
+def measure(setting: Setting, relations: int | None, symbols: str, impl: str | None, batch: int) -> Result:
+    """A step by a model of some layers; the token is forgotten after each. ``impl`` of relational attention in it, or
+    the library's own choice."""
     context = DRY_CONTEXT if setting.dry_run else CONTEXT
     layers = 1 if setting.dry_run else LAYERS
     sizes = size(setting.dry_run)
@@ -59,7 +65,8 @@ def measure(setting: Setting, relations: int | None, symbols: str, batch: int) -
     held.read(tokens[:, :-1])
 
     def step() -> torch.Tensor:
-        return held.try_one(tokens[:, -1:])
+        with implementation(impl):
+            return held.try_one(tokens[:, -1:])
 
     whole = model(tokens, all_logits=False).logits
     error = float((step() - whole).abs().max() / whole.abs().max())

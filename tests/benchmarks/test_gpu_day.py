@@ -207,12 +207,14 @@ def test_slices():
 
 
 def test_decode():
-    found = measured("decode", "plain, batch 1", "R=4, positional_symbols, batch 1", "R=4, position_relative, batch 1")
+    relative = "R=4, position_relative"
+    names = ("plain", "R=4, positional_symbols", relative, f"{relative}, impl triton")
+    found = measured("decode", *(f"{name}, batch 1" for name in names))
     for result in found.values():
         assert result["agrees"] and result["difference"] < 1e-5
         assert result["median"] > 0 and result["floor"] > 0
     lines = step_named("decode").conclude(found)
-    assert len(lines) == 2 and all("x a plain model's step" in line for line in lines)
+    assert len(lines) == 3 and all("x a plain model's step" in line for line in lines)
 
 
 # ---- The command

@@ -26,7 +26,7 @@ def _refused(obstacle: Callable[[RelationalInputs], str | None], x: RelationalIn
 
 def _suits(x: RelationalInputs) -> Verdict:
     if x.pattern.offset and x.n() < FEWEST_RECEIVERS:
-        return Verdict(False, "in a step of decoding one program for each head would walk all senders")
+        return Verdict(False, "programs that share the senders of a step of decoding are not timed yet")
     against = support.obstacle(x)
     if against is not None:
         return Verdict(False, against)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import math
+from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -14,13 +16,15 @@ import triton
 from torch import Tensor
 
 from .backward import k_kernel, q_kernel, table_kernel, u_kernel, w_kernel
-from .forward import forward_kernel
+from .forward import combine_kernel, forward_kernel
 from .operands import Form, Operands, Strided
 from .segments import batch_stride, segment_reach
 from .support import ceil_div, narrowest_for, next_power_of_2
 from .tuning import Tile, Tuning, tuning
 
 INTERPRETED = not isinstance(forward_kernel, triton.JITFunction)
+MOST_PARTS = 64
+"""Into which senders are split: one program adds their results."""
 
 
 class KernelArguments(NamedTuple):
@@ -177,19 +181,46 @@ class Call:
 
     def forward(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Attended symbols and relations, the row log-sum-exp, and relation keys under the weights or nothing."""
-        new, shape = self.like.new_empty, (self.batch, self.heads, self.n)
-        out_symbols, out_relations = new(*shape, self.head_width), new(*shape, self.n_relations)
-        log_sum = new(shape, dtype=torch.float32)
-        attended = new((*shape, self.n_relations, self.p) if self.keep else (0,))
-        results = {"out_symbols": out_symbols, "out_relations": out_relations, "log_sum": log_sum}
-        self.operands = self.operands._replace(**results, attended=attended if self.keep else None)
         tile = self.sizes.forward
         groups = self.relation_groups(tile)[1]
         blocks = ceil_div(self.n, tile.receivers)
+        of_part = self.senders_of_part(blocks * groups)
+        parts = 1 if of_part is None else ceil_div(self.m, of_part)
+        shape = (self.batch, self.heads, self.n)
+        attended = self.like.new_empty((*shape, self.n_relations, self.p) if self.keep else (0,))
+        results = self.results(shape, self.like.dtype)
+        of_parts = results if of_part is None else self.results((parts, *shape), torch.float32)
+        names = ("out_symbols", "out_relations", "log_sum")
+        named = dict(zip(names, of_parts, strict=True))
+        self.operands = self.operands._replace(**named, attended=attended if self.keep else None)
         for first, count in ((0, 1), (1, groups - 1)):
-            grid = (self.heads, blocks, self.batch * count)
-            self.launch(forward_kernel, grid, tile, groups=count, first_group=first, SYMBOLS=first == 0)
-        return out_symbols, out_relations, log_sum, attended
+            grid = (self.heads, blocks * parts, self.batch * count)
+            own = {"groups": count, "first_group": first, "of_part": of_part}
+            self.launch(forward_kernel, grid, tile, **own, SYMBOLS=first == 0)
+        if of_part is not None:
+            self.operands = self.operands._replace(**dict(zip(names, results, strict=True)))
+            given: dict[str, Any] = dict(zip(("symbols", "relations", "log_sums"), of_parts, strict=True))
+            given |= {"rows": math.prod(shape), "parts": parts}
+            given |= {"PARTS": next_power_of_2(parts), "R_PAD": next_power_of_2(self.n_relations)}
+            self.launch(combine_kernel, (given["rows"], 1, 1), tile, **given)
+        return *results, attended
+
+    def results(self, shape: Sequence[int], dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
+        """Memory for attended symbols and relations, and the row log-sum-exp."""
+        new = partial(self.like.new_empty, dtype=dtype)
+        return new((*shape, self.head_width)), new((*shape, self.n_relations)), new(shape, dtype=torch.float32)
+
+    def senders_of_part(self, blocks: int) -> int | None:
+        """Senders of a program of the forward pass if several share a block of receivers; else None.
+
+        They do where all receivers are one block, as in a step of decoding, and there are too few programs.
+        """
+        tile = self.sizes.forward
+        wanted = self.sizes.programs // max(self.heads * self.batch * blocks, 1)
+        parts = min(wanted, ceil_div(self.m, tile.senders), MOST_PARTS)
+        if self.keep or self.n > tile.receivers or parts < 2:
+            return None
+        return ceil_div(ceil_div(self.m, parts), tile.senders) * tile.senders
 
     def backward(
         self,

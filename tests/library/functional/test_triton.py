@@ -187,6 +187,46 @@ def test_what_is_kept_for_the_backward_pass(monkeypatch):
     assert kept == [True, False, False, True]
 
 
+IN_PARTS = [
+    {"causal": True, "offset": 67, "groups": 2},
+    {"symbols": "offsets", "causal": True, "offset": 67, "n_relations": 7, "p": 5},
+    {"padded": True, "window": 20, "offset": 30, "symbols": "one batch"},
+    {"packed": True, "padded": True, "n": 1},
+]
+
+
+@pytest.mark.parametrize("parts, wanted", [(1, []), (3, [3]), (99, [5])])
+@pytest.mark.parametrize("arguments", IN_PARTS, ids=str)
+def test_programs_that_share_the_senders_of_few_receivers(arguments, parts, wanted, monkeypatch):
+    """Also in parts of which no sender may be attended, and if more parts are asked for than there are senders."""
+    problem, combined, start = Problem(**{"batch": 2, "rep": 2, "n": 3, "m": 70, **arguments}), [], launch.Call.launch
+
+    def counted(call, kernel, grid, tile, **own):
+        combined.extend([own["parts"]] if "parts" in own else [])
+        start(call, kernel, grid, tile, **own)
+
+    heads, (relations, p) = problem.leaves[0].shape[1], problem.leaves[2].shape[2:]
+    groups = -(-relations // (16 // launch.next_power_of_2(p)))
+    monkeypatch.setattr(launch, "tuning", lambda *_: TINY._replace(programs=2 * heads * groups * parts))
+    monkeypatch.setattr(launch.Call, "launch", counted)
+    with torch.no_grad():
+        ours = problem.run([x.to(DEVICE, torch.float32) for x in problem.leaves], "triton")
+    theirs = problem.run([x.to(DEVICE) for x in problem.leaves], "reference")
+    torch.testing.assert_close(ours.double(), theirs, atol=1e-5, rtol=0)
+    assert combined == wanted
+
+
+@pytest.mark.parametrize("n", [3, 18])
+def test_gradients_of_senders_in_parts(n, monkeypatch):
+    """More receivers than a block has share no senders. The row log-sum-exp, which is kept for the backward pass, is
+    that of all parts."""
+    operation = importlib.import_module("dual_attention.functional.triton.operation")
+    keeps_nothing = functools.partial(operation.fused_relational_attention, keep=False)
+    monkeypatch.setattr(operation, "fused_relational_attention", keeps_nothing)
+    monkeypatch.setattr(launch, "tuning", lambda *_: TINY._replace(programs=99))
+    assert_as_reference(Problem(n=n, m=40, rep=2, causal=True, offset=22))
+
+
 def call_of_operation(symbols):
     """The registered operation and its arguments."""
     importlib.import_module("dual_attention.functional.triton.operation")  # registers it
