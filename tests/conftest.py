@@ -1,5 +1,6 @@
 """Every test: a fixed seed, no network beyond this machine, no more threads than its share, no waiting for a disk."""
 
+import functools
 import gc
 import os
 import random
@@ -8,6 +9,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 from zlib import crc32
 
@@ -35,7 +37,7 @@ hypothesis.settings.register_profile("explore", **COMMON)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "deterministic"))
 
 
-CASES = 5  # of a test, that `make test` runs
+CASES = 4  # of a test, that `make test` runs
 TESTS = Path(__file__).parent
 
 gc.disable()  # until all tests are collected: what they import stays
@@ -77,8 +79,12 @@ def _function(item: pytest.Item) -> str:
 
 
 def _forks(item: pytest.Item) -> bool:
-    names = vars(item.module).values() if isinstance(item, pytest.Function) else ()
-    return any(getattr(thing, "__module__", None) == "tests.support.processes" for thing in names)
+    return isinstance(item, pytest.Function) and _imports_processes(item.module)
+
+
+@functools.cache
+def _imports_processes(module: ModuleType) -> bool:
+    return any(getattr(thing, "__module__", None) == "tests.support.processes" for thing in vars(module).values())
 
 
 @pytest.fixture(scope="module", autouse=True)
