@@ -26,7 +26,7 @@ def _refused(obstacle: Callable[[RelationalInputs], str | None], x: RelationalIn
 
 def _suits(x: RelationalInputs) -> Verdict:
     if x.pattern.offset and x.n() < FEWEST_RECEIVERS:
-        return Verdict(False, "programs that share the senders of a step of decoding are not timed yet")
+        return Verdict(False, "in a step of decoding its programs share the senders, which is not timed yet")
     against = support.obstacle(x)
     if against is not None:
         return Verdict(False, against)

@@ -82,7 +82,7 @@ GPU = [
     ({"bias": torch.zeros(1, 1, 4, 5, dtype=torch.float64)}, "it adds no bias", "linear", "(not triton: it adds no"),
     ({"rel_activation": "relu"}, "relations", "blockwise", "(not triton: relations"),
     ({"need_weights": True}, "maps", "dense", "were asked for, and are built whole (not triton: maps)"),
-    ({"mask": MaskPattern(4, 5, causal=True, offset=1)}, None, "linear", "in a step of decoding one program"),
+    ({"mask": MaskPattern(4, 5, causal=True, offset=1)}, None, "linear", "in a step of decoding its programs share"),
 ]
 
 
