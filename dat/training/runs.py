@@ -3,11 +3,9 @@
 import inspect
 import shlex
 import shutil
-import socket
 import tempfile
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,14 +20,14 @@ from .._terminal import tell
 from .branch import resolved
 from .callbacks import Callbacks, RunView, callbacks_of, made
 from .config_io import commented_yaml, read_config
-from .configs import MachineConfig, ParallelMachineConfig, RunConfig, check, check_parts_given, own_names
+from .configs import MachineConfig, ParallelMachineConfig, RunConfig, check_parts_given, own_names
 from .distributed import ALONE, Workers
 from .experiment import AnyExperiment, Prepared
 from .interrupt import Interrupted, StopOnSignal, Terminated
 from .loop import Trainer
 from .measuring import mean_measures
 from .metrics import MetricsLog
-from .objective import ATTRIBUTE, try_objective, with_objective, without_objective
+from .objective import ATTRIBUTE, try_objective, without_objective
 from .online import NOTHING, Said, check_said, network_names
 from .optim import build_optimizer
 from .placement import check_divisible, place_model
@@ -39,12 +37,10 @@ from .progress import choose_progress
 from .run_folder import RunFolder
 from .saved_weights import weights_of_run
 from .tables import show
+from .together import locked_by_first, prepare_together
 from .trackers import check_trackers, trackers_of, wandb_id
 from .warm_start import check_warm_start
 from .weights_file import load_weights, save_weights
-
-SECONDS_UNTIL_SEEN = 10.0
-"""A folder on a network may be seen later by other machines than by the one that made it."""
 
 
 def start_run(experiment: AnyExperiment, config: RunConfig, workers: Workers = ALONE) -> RunFolder:
@@ -136,51 +132,6 @@ def resume_run(
         prepared = prepare_together(experiment, config, workers, cache=cache, run=folder.path)
         train_run(experiment, folder, config, prepared, workers)
     return folder
-
-
-@contextmanager
-def locked_by_first(folder: RunFolder, workers: Workers) -> Iterator[None]:
-    """Context in which no other training writes to a folder, which all of ``workers`` see.
-
-    Raises:
-        FileNotFoundError: if one of them does not.
-        InUse: if another process trains in it.
-    """
-    with folder.locked() if workers.first else nullcontext():
-        workers.barrier()
-        until = time.monotonic() + SECONDS_UNTIL_SEEN
-        while not folder.config.is_file() and time.monotonic() < until:
-            time.sleep(0.1)
-        mine = workers.from_first(folder.config.read_bytes() if workers.first else b"")
-        if not folder.config.is_file() or folder.config.read_bytes() != mine:
-            raise FileNotFoundError(
-                f"{folder.path}: expected a folder that all {workers.size} processes see, but process {workers.rank} "
-                f"on {socket.gethostname()} does not; give one on a disk that they share (output.folder)"
-            )
-        yield
-
-
-def prepare_together(
-    experiment: AnyExperiment, config: RunConfig, workers: Workers, *, cache: Path, run: Path | None = None
-) -> Prepared:
-    """A run, prepared in the first process and then in the others, for which the files that it makes are there.
-
-    The first one says what it read.
-
-    Raises:
-        ValueError: if there are more processes than examples.
-    """
-    if not workers.first:
-        output = replace(config.output, progress=False)
-        config = replace(config, output=output)  # pyright: ignore[reportArgumentType]
-    with workers.first_first():
-        prepared = experiment.prepare(config, cache=cache, run=run)
-        prepared = replace(prepared, problem=with_objective(prepared.problem, config, prepared.device, source=run))
-    if prepared.about and config.output.progress:
-        show(prepared.about)
-    n, size = len(prepared.problem.train), workers.size
-    check(n >= size, "data", f"at least one example for each of the {size} processes", n)
-    return prepared
 
 
 @contextmanager

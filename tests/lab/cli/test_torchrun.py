@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 
 from dat.checkpoints import open_checkpoint
 from dat.cli import train
-from dat.training import runs
+from dat.training import together
 from dat.training.configs import RunConfig
 from dat.training.experiment import AnyExperiment
 from dat.training.metrics import read_rows
@@ -104,7 +104,7 @@ def test_processes_with_different_settings(folder):
 @pytest.mark.slow
 def test_a_folder_that_another_process_does_not_see(folder, tmp_path, monkeypatch):
     """As on two machines without a common disk: the second process runs in a folder of its own."""
-    monkeypatch.setattr(runs, "SECONDS_UNTIL_SEEN", 0.3)
+    monkeypatch.setattr(together, "SECONDS_UNTIL_SEEN", 0.3)
     here, elsewhere = tmp_path / "here", tmp_path / "elsewhere"
     for place in (here, elsewhere):
         place.mkdir()
