@@ -115,9 +115,8 @@ class Kinship(SequenceExperiment[KinshipConfig]):
             "names": "accuracy with names never trained on (%)",
             "noise": "accuracy with more noise (%)",
         },
-        tabled={
-            f"rule_{where}": f"untrained rule {where} the lengths trained on (%)" for where in ("beyond", "within")
-        },
+        tabled={f"rule_{where}": f"untrained rule {where} the lengths trained on (%)" for where in ("beyond", "within")}
+        | {"val": "accuracy on validation stories (%)"},
         provenance={"training_steps": None, "blind": None},
         y_title="accuracy (%)",
         chance=100 / len(ANSWERS),
@@ -140,6 +139,6 @@ class Kinship(SequenceExperiment[KinshipConfig]):
             for where, beyond in (("beyond", True), ("within", False)):
                 some = [share for length, share in by_length.items() if (length > result["longest"]) == beyond]
                 row.update({prefix + where: round(fmean(some), 3)} if some else {})
-            row.update({f"{prefix}{name}": round(shares[name], 3) for name in ("names", "noise")})
+            row.update({f"{prefix}{name}": round(shares[name], 3) for name in ("names", "noise", "val")})
             row.update({f"{prefix}at_{length}": round(share, 2) for length, share in by_length.items()})
         return {**row, "steps": result["steps"], "seconds": result["seconds"]}
