@@ -15,6 +15,7 @@ from dat.training.configs import LoopConfig
 from studies._lib.rates import at_rates
 from studies._lib.readings import interval
 from studies._lib.tables import failed, markdown, read_results
+from studies.better_dat import reading
 from studies.better_dat.models import OF_GAMES
 
 EXPERIMENT = "relational-games"
@@ -73,4 +74,4 @@ def table_of_rules() -> str:
     return markdown(pd.DataFrame(lines))
 
 
-TABLES: dict[str, Callable[[], str]] = {"rules": table_of_rules}
+TABLES: dict[str, Callable[[], str]] = {"rules": table_of_rules, **(reading.TABLES if reading.FAMILIES else {})}
