@@ -13,7 +13,7 @@ from studies.relation_or_product.study import SEEDS, rated
 EXPERIMENT = "mathematics"
 MODULE: Module = "algebra__sequence_next_term"
 EPOCHS = 12
-DATA = QuestionsConfig(n_train=12_800, n_val=1_200, n_test=2_000, n_answered=1)
+DATA = QuestionsConfig(n_train=3_200, n_val=1_200, n_test=2_000, n_answered=1, padding="masked")
 PRESETS, LR_OF = rated(OF_MATHEMATICS, (0.0006, 0.002, 0.006))
 GRIDS: dict[str, Any] = {
     "rates": MathematicsGrid.with_presets(PRESETS)(
@@ -26,12 +26,12 @@ GRIDS: dict[str, Any] = {
         first_seed=70,
         data=DATA,
         optim=paper_optim(),
-        loop=LoopConfig(epochs=EPOCHS, batch_size=128, eval_batch_size=500, eval_every=0, checkpoint_every=0),
+        loop=LoopConfig(epochs=EPOCHS, batch_size=32, eval_batch_size=500, eval_every=0, checkpoint_every=0),
     )
 }
 ROWS = OF_LANGUAGE | {
     "untrained rule": "the most frequent character at each place of an answer, and the last term, rule.py",
     "linear gate": "T-gated-lr0.002",
-    "steps": "1,200: 12 epochs of 12,800 questions in batches of 128",
+    "steps": "1,200: 12 epochs of 3,200 questions in batches of 32",
     "failed": "no better than a rule, by two points",
 }
