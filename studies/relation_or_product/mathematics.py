@@ -13,7 +13,7 @@ from studies.relation_or_product.study import SEEDS, rated
 EXPERIMENT = "mathematics"
 MODULE: Module = "algebra__sequence_next_term"
 EPOCHS = 12
-DATA = QuestionsConfig(n_train=3_200, n_val=1_200, n_test=2_000, n_answered=1, padding="masked")
+DATA = QuestionsConfig(n_train=3_200, n_val=1_200, n_test=2_000, n_answered=1)
 PRESETS, LR_OF = rated(OF_MATHEMATICS, (0.0006, 0.002, 0.006))
 GRIDS: dict[str, Any] = {
     "rates": MathematicsGrid.with_presets(PRESETS)(
