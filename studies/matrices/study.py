@@ -46,6 +46,7 @@ GRIDS["blind"] = replace(
 )
 ROWS = BETTER_ROWS | {"linear gate": "gate"}
 RESULTS = Path(__file__).parent / "results"
+RULE = RESULTS / "rule.csv"
 FAMILY = Family(
     "matrices", [reading.RESULTS, RESULTS], reading.GENERALISED, "test", (*NAMES,), rule=reading.MATRICES.rule
 )
@@ -87,6 +88,15 @@ def table_of_blind() -> str:
     return markdown(pd.DataFrame(lines))
 
 
-TABLES: dict[str, Callable[[], str]] = {}
+def table_of_rules() -> str:
+    """Accuracy of the untrained rule by set, and the accuracy up to which a run has failed."""
+    rows = read_results(RULE)
+    line = {"seeds": len(rows), "as in training": interval(rows["test"].tolist(), sign=False)}
+    line |= {words: interval(rows[name].tolist(), sign=False) for name, words in FAMILY.sets.items()}
+    line["failed"] = f"below {rows['test'].mean() + 2:.1f} as in training"
+    return markdown(pd.DataFrame([line]))
+
+
+TABLES: dict[str, Callable[[], str]] = {"rules": table_of_rules}
 if FAMILY.done():
     TABLES |= {"accuracy": table_of_accuracy, "blind": table_of_blind}
