@@ -11,7 +11,8 @@ from typing import Any
 ROWS = {
     "untrained rule": "a rule without training, and the file that computes it",
     "linear gate": "the model of its grids that is a Transformer under a linear output gate",
-    "rotary positions": "'every arm', 'no order' where nothing has one, or 'places': every arm has a vector for each",
+    "rotary positions": "'every arm', 'no order' where nothing has one, 'places': every arm has a vector for each, or "
+    "'compared' where some arms have them, and the others other positions",
     "steps": "optimiser steps, beside epochs",
     "rates": "'own rates' or 'one rate'",
     "failed": "the runs that count as failed; its tables show their share",
@@ -54,12 +55,14 @@ def check(study: ModuleType) -> None:
     models = {name: grid.presets.get(name) for grid in study.GRIDS.values() for name in grid.models}
     rotary = {name: _is_rotary(model) for name, model in models.items()}
     _expect(rows, "linear gate", {*models, *getattr(study, "PRESETS", ())}, "a model of its grids or presets")
-    orders = ["every arm", "places"]
+    orders = ["every arm", "places", "compared"]
     _expect(rows, "rotary positions", [*orders, "no order"] if {*rotary.values()} == {None} else orders)
     if rows["rotary positions"] == "places":
         plain = [name for name, model in models.items() if not getattr(model, "places", False)]
     else:
         plain = [name for name, has in rotary.items() if has is False]
+        if rows["rotary positions"] == "compared" and len(plain) < len(rotary):
+            plain = []
     if plain:
         raise ValueError(f"ROWS['rotary positions']: expected them in every arm, not so in {', '.join(plain)}")
     _expect(rows, "rates", ["own rates", "one rate"])

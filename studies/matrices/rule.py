@@ -3,6 +3,8 @@
 python -m studies.matrices.rule
 """
 
+from dataclasses import replace
+
 import pandas as pd
 
 from dat.experiments import experiment_named
@@ -14,8 +16,7 @@ from studies.matrices.study import EXPERIMENT, GRIDS, RULE
 def main() -> None:
     """Write ``results/rule.csv``: the matrices and seeds of the runs."""
     grid, lines = GRIDS["chosen"], []
-    grid = grid.__class__(**{**vars(grid), "models": grid.models[:1], "lr_of": {}})
-    for cell in cells(swept(experiment_named(EXPERIMENT)), grid):
+    for cell in cells(swept(experiment_named(EXPERIMENT)), replace(grid, models=grid.models[:1], lr_of=None)):
         config = grid.run_config(cell)
         line = {"seed": cell.seed}
         for name in config.data.sets:
