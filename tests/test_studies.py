@@ -137,8 +137,9 @@ def test_further_files_of_grids_follow_the_rule_and_list_their_cells(file):
     [
         *(({row: ""}, f"lacks {row} (") for row in ROWS),
         ({"linear gate": "T"}, "ROWS['linear gate']: expected a model of its grids or presets, got 'T'"),
-        ({"rotary positions": "no order"}, "ROWS['rotary positions']: expected every arm or places, got 'no order'"),
+        ({"rotary positions": "no order"}, "ROWS['rotary positions']: expected every arm or places or compared, got 'no order'"),
         ({"rates": "tuned"}, "ROWS['rates']: expected own rates or one rate, got 'tuned'"),
+        ({"rotary positions": "compared"}, None),
         ({}, None),
     ],
 )
@@ -163,6 +164,11 @@ def test_an_arm_without_rotary_positions_and_a_study_without_any_row_are_refused
         rules.check(module)
     vars(module)["ROWS"], grid = ROWS, module.GRIDS["new"]
     module.GRIDS["more"] = replace(grid, models=("gate", "trained"))
+    with pytest.raises(ValueError, match="expected them in every arm, not so in trained"):
+        rules.check(module)
+    vars(module)["ROWS"] = ROWS | {"rotary positions": "compared"}
+    rules.check(module)
+    module.GRIDS.update(new=replace(grid, models=("trained",)), more=replace(grid, models=("trained",)))
     with pytest.raises(ValueError, match="expected them in every arm, not so in trained"):
         rules.check(module)
 
