@@ -137,7 +137,7 @@ def test_further_files_of_grids_follow_the_rule_and_list_their_cells(file):
     [
         *(({row: ""}, f"lacks {row} (") for row in ROWS),
         ({"linear gate": "T"}, "ROWS['linear gate']: expected a model of its grids or presets, got 'T'"),
-        ({"rotary positions": "no order"}, "ROWS['rotary positions']: expected every arm or places or compared, got 'no order'"),
+        ({"rotary positions": "no order"}, "ROWS['rotary positions']: expected every arm or places or comp"),
         ({"rates": "tuned"}, "ROWS['rates']: expected own rates or one rate, got 'tuned'"),
         ({"rotary positions": "compared"}, None),
         ({}, None),
