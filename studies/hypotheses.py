@@ -17,14 +17,17 @@ from statsmodels.stats.multitest import multipletests
 from dat.experiments.sequences.presets import LENGTH_ARMS, RECALL_ARMS
 from studies._lib.inference import holm, mcnemar_p, paired_p, sign_flip_p
 from studies._lib.tables import Frame, by_seed, read_results
+from studies.better_dat import reading as better_dat
 from studies.digit_games import study as digit_games
 from studies.divergence import study as divergence
 from studies.emoji import study as emoji
 from studies.emoji_games import study as emoji_games
 from studies.emoji_matched import study as emoji_matched
 from studies.images import study as images
+from studies.kinship import study as kinship
 from studies.language import tables as language
 from studies.mathematics import study as mathematics
+from studies.matrices import study as matrices
 from studies.relation_or_product import study as relation_or_product
 from studies.relation_size import study as relation_size
 from studies.relational_games import study as games
@@ -223,6 +226,14 @@ def of_others() -> Iterator[Hypothesis]:
     for name, family in relation_or_product.DONE.items():
         found = {f"DAT less {arm}": relation_or_product.less(family, "DAT", arm) for arm in relation_or_product.PRIMARY}
         yield from valued("relation_or_product", name, found)
+    for family in better_dat.FAMILIES:
+        pairs = better_dat.comparisons(family)
+        found = {f"{change} less {other}": one.values for (change, other), one in pairs.items()}
+        yield from valued("better_dat", family.name, found, "flips")
+    for name, study in (("matrices", matrices), ("kinship", kinship)):
+        if study.FAMILY.done():
+            found = {f"DAT less {arm}": one.values for arm, one in study.comparisons().items()}
+            yield from valued(name, "primary", found, "flips")
     yield from valued("divergence", "primary", divergence.more_often(), "McNemar")
     rows = rows_of("shifted_objects", "codes")
     many, few = (shifted_objects.accuracies(rows, n, *shifted_objects.UNSEEN) for n in (10_000, 1_000))
