@@ -27,8 +27,9 @@ STEPS = "800: 50 epochs of 1,000 images in batches of 64"
 def rated(arms: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, float]]:
     """Every arm at three learning rates, by name, and the rates that are not usual."""
     further = at_rates((*arms,))
+    names = {**{arm: arm for arm in arms}, **{name: arm for name, (arm, _) in further.items()}}
     return (
-        {**arms, **{name: replace(arms[arm], name=name) for name, (arm, _) in further.items()}},
+        {name: replace(arms[arm], name=name) for name, arm in names.items()},
         {name: rate for name, (_, rate) in further.items()},
     )
 
