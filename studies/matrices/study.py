@@ -12,8 +12,8 @@ from studies._lib.readings import Compared, compared, interval, p_text
 from studies._lib.tables import markdown, read_results
 from studies.better_dat import reading
 from studies.better_dat.matrices import GRIDS as BETTER
+from studies.better_dat.matrices import PRESETS as BETTER_PRESETS
 from studies.better_dat.matrices import ROWS as BETTER_ROWS
-from studies.better_dat.models import OF_MATRICES
 from studies.better_dat.study import rated
 from studies.matrices.model import PRESETS as MATRICES
 
@@ -28,7 +28,7 @@ RIVALS = {
 KNOWN = {name: reading.NAMES[name] for name in ("transformer", "gate", "corelnet", "squared")}
 NAMES = {"dat": "DAT", **KNOWN, **RIVALS}
 OF_RIVALS, LR_OF = rated({name: MATRICES[name] for name in RIVALS})
-PRESETS: dict[str, Any] = {**OF_MATRICES, **OF_RIVALS}
+PRESETS: dict[str, Any] = BETTER_PRESETS | OF_RIVALS
 GRIDS: dict[str, Any] = {
     name: replace(
         BETTER[name].with_presets(PRESETS)(**{**vars(BETTER[name]), "models": (*OF_RIVALS,), "lr_of": LR_OF}),
