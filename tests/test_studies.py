@@ -61,6 +61,13 @@ def test_its_grids_list_their_cells(folder):
     experiment = with_study(swept(experiment_named(study.experiment)), study)
     for grid in study.grids.values():
         assert isinstance(grid, GridConfig) and cells(experiment, grid)
+        assert_results_name_models(grid)
+
+
+def assert_results_name_models(grid):
+    """As the grid does, and not two of them alike."""
+    named = {model: grid.presets[model].name for model in getattr(grid, "models", ()) if model in grid.presets}
+    assert all(name == model for model, name in named.items()), named
 
 
 def test_all_hypotheses_follow_from_the_results():
@@ -129,7 +136,9 @@ def test_further_files_of_grids_follow_the_rule_and_list_their_cells(file):
     rules.check(load_module(file))
     study = load_study(file)
     experiment = with_study(swept(experiment_named(study.experiment)), study)
-    assert all(cells(experiment, grid) for grid in study.grids.values())
+    for grid in study.grids.values():
+        assert cells(experiment, grid)
+        assert_results_name_models(grid)
 
 
 @pytest.mark.parametrize(
