@@ -16,8 +16,8 @@ class Family(NamedTuple):
         sets: columns of results whose mean is the measure; ``within``: that by which a run may have failed.
         arms: names of presets, which at other rates than 0.001 end in ``-lr`` and the rate.
         tasks: a column over whose values means are taken, too.
-        rule: column of the untrained rule, which a run that has not failed is ahead of by two points; without it, a
-            run has failed below 60 %.
+        rule: column of the untrained rule on ``within``, which a run that has not failed is ahead of by two points;
+            without it, a run has failed below 60 %. ``rules``: the same on ``sets``.
     """
 
     name: str
@@ -28,6 +28,7 @@ class Family(NamedTuple):
     rates: Sequence[float] = RATES
     tasks: str | None = None
     rule: str | None = None
+    rules: Sequence[str] = ()
 
     def files(self, grid: str) -> list[Path]:
         """Results of a grid that are there."""

@@ -51,7 +51,8 @@ def reading(family: Family, change: str) -> str:
 
 
 GENERALISED = {"values": "new values", "pairs": "new rules", "noise": "more noise"}
-MATRICES = Family("matrices", [RESULTS], GENERALISED, "test", (*NAMES,), rule="test_rule")
+OF_RULE = [f"{name}_rule" for name in GENERALISED]
+MATRICES = Family("matrices", [RESULTS], GENERALISED, "test", (*NAMES,), rule="test_rule", rules=OF_RULE)
 KINSHIP = Family(
     "kinship",
     [RESULTS],
@@ -60,6 +61,7 @@ KINSHIP = Family(
     arms=("dat", "bound", "transformer", "gate"),
     rates=(0.001, 0.002, 0.004),
     rule="rule_within",
+    rules=("rule_beyond",),
 )
 SHAPES = {"hexominoes": "hexominoes", "stripes": "stripes"}
 GAMES = Family("games", [RESULTS], SHAPES, "test", (*NAMES,), tasks="task")
@@ -80,6 +82,13 @@ def table_of_accuracy() -> str:
             line["by set"] = ", ".join(f"{words} {runs[name].mean():.1f}" for name, words in family.sets.items())
             line["measure"] = interval(table[arm].tolist(), sign=False)
             lines.append(line | {"failed": f"{runs['failed'].sum()} of {len(runs)}"})
+        if family.rules:
+            runs = rows[rows["arm"] == "dat"]  # the same for every arm
+            told = zip(family.sets.values(), family.rules, strict=True)
+            line = {"family": family.name, "arm": "untrained rule", "seeds": len(table), "own rate": "", "failed": ""}
+            line["as in training"] = f"{runs[family.rule].mean():.1f}"
+            line["by set"] = ", ".join(f"{words} {runs[name].mean():.1f}" for words, name in told)
+            lines.append(line | {"measure": interval(runs[[*family.rules]].mean(axis=1).tolist(), sign=False)})
     return markdown(pd.DataFrame(lines))
 
 
