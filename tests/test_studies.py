@@ -19,6 +19,7 @@ from dat.sweeps.grid import GridConfig, cells
 from dat.sweeps.study import load_module, load_study, with_study
 from studies import hypotheses, rules
 from studies._lib.inference import equivalence_p, half_width, mcnemar_p, paired_p, sign_flip_p
+from studies._lib.matching import matching_width
 from studies._lib.readings import compared
 from studies._lib.tables import by_seed, differences
 from studies.relation_or_product import models as arms
@@ -270,9 +271,18 @@ def test_published_curves_have_no_gaps(monkeypatch):
         module.renew([])
 
 
+def parameters(width: int) -> int:
+    return 1000 + 12 * width
+
+
+def test_a_width_is_matched():
+    assert matching_width(parameters, 2584) == 132
+
+
 test_bad_input = refused(
     (lambda: paired_p([1.0, float("nan")]), "values: expected two or more finite numbers"),
     (lambda: mcnemar_p([True], [True, False]), "second: expected as many outcomes as first, 1, got 2"),
+    (lambda: matching_width(parameters, 900), "target: expected a number of parameters that some width has, got 900"),
 )
 
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import pandas as pd
 
-from studies._lib.families import Family
 from studies._lib.inference import mcnemar_p, sign_flip_p
 from studies._lib.readings import Compared, compared, interval, p_text
 from studies._lib.tables import markdown
+from studies.better_dat.families import Family
 from studies.better_dat.models import CHANGES, NAMES
 
 SEEDS = 10

@@ -7,10 +7,10 @@ from typing import Any
 
 import pandas as pd
 
-from studies._lib.families import Family
 from studies._lib.readings import Compared, compared, interval, p_text
 from studies._lib.tables import markdown, read_results
 from studies.better_dat import reading
+from studies.better_dat.families import Family
 from studies.better_dat.matrices import GRIDS as BETTER
 from studies.better_dat.matrices import PRESETS as BETTER_PRESETS
 from studies.better_dat.matrices import ROWS as BETTER_ROWS

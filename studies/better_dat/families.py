@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from .rates import RATES
-from .tables import FAILED, Frame, by_seed, read_results
+from studies._lib.rates import RATES
+from studies._lib.tables import FAILED, Frame, by_seed, read_results
 
 
 class Family(NamedTuple):
