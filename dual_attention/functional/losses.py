@@ -14,6 +14,7 @@ from torch import Tensor
 
 from .checks import check_floating, check_same_device, check_tensor, is_autocast, is_readable
 from .derivatives import needs_plain
+from .triton import support
 
 Reduction = Literal["mean", "sum", "none"]
 
@@ -232,6 +233,26 @@ class _LinearCrossEntropy(torch.autograd.Function):
         )
 
 
+def _fuses(logits: Tensor) -> bool:
+    """Whether a kernel takes these: on a GPU, in a dtype that is multiplied there."""
+    return logits.is_cuda and logits.dtype in (torch.bfloat16, torch.float32) and support.INSTALLED is not None
+
+
+def _loss_and_errors(logits: Tensor, labels: Tensor, factors: Tensor) -> tuple[Tensor, Tensor]:
+    """Losses of a chunk in the dtype of ``factors``, and the gradients of their products with these in that of logits,
+    which are overwritten on a GPU."""
+    if _fuses(logits):
+        from .triton.loss import errors_of_logits  # imports Triton
+
+        return errors_of_logits(logits, labels, factors), logits
+    errors = torch.log_softmax(logits, dim=-1, dtype=factors.dtype)
+    column = labels[:, None]
+    loss = -errors.gather(1, column)[:, 0]
+    errors.exp_().scatter_add_(1, column, errors.new_full((1, 1), -1.0).expand(column.shape))
+    low = errors if logits.dtype == factors.dtype else torch.empty_like(errors, dtype=logits.dtype)
+    return loss, torch.mul(errors, factors[:, None], out=low)
+
+
 class _ReducedLinearCrossEntropy(torch.autograd.Function):
     """The mean or the sum of :func:`_losses`, whose gradients are made of each chunk's logits while they are there."""
 
@@ -260,12 +281,9 @@ class _ReducedLinearCrossEntropy(torch.autograd.Function):
         grad_weight = torch.zeros_like(weight, dtype=wide) if needs_weight else None
         grad_bias = torch.zeros_like(bias, dtype=wide) if bias is not None and needs_bias else None
         for x, y, g in zip(*(part.split(chunk_size) for part in (hidden, labels, factors)), strict=True):
-            x, y = x.to(precision), y[:, None]
-            errors = torch.log_softmax(F.linear(x, w, b), dim=-1, dtype=wide)
-            losses.append(-errors.gather(1, y)[:, 0])
-            errors.exp_().scatter_add_(1, y, errors.new_full((1, 1), -1.0).expand(y.shape))
-            low = errors if precision == wide else torch.empty_like(errors, dtype=precision)
-            torch.mul(errors, g[:, None], out=low)
+            x = x.to(precision)
+            loss, low = _loss_and_errors(F.linear(x, w, b), y, g)
+            losses.append(loss)
             if grad_bias is not None:
                 grad_bias += low.sum(dim=0, dtype=wide)
             of_hidden, of_weight = output_layer_gradients(low, x if needs_weight else None, w if needs_hidden else None)

@@ -16,7 +16,8 @@ from benchmarks.suites import generation
 from benchmarks.suites.layers import size
 
 pytest.importorskip("triton")  # whose kernels stand for their launches; none is run
-FUSED = {"dual_attention::fused_relational_attention": 1, "dual_attention::fused_relational_attention_backward": 4}
+FUSED = {"dual_attention::fused_relational_attention": 1, "dual_attention::fused_relational_attention_backward": 6}
+TIMES = {"dual_attention::errors_of_logits": 3}  # that its largest tensor moves: read twice, written once
 FREE = {"aten::empty", "aten::empty_like", "aten::new_empty", "aten::empty_strided", "aten::detach", "aten::alias"}
 
 
@@ -40,6 +41,7 @@ class Launches(TorchDispatchMode):
             tensors = [x for x in tree_leaves((args, kwargs, result)) if isinstance(x, torch.Tensor) and x.is_meta]
             if tensors:
                 self.note(FUSED.get(name, 1), *tensors)
+                self.bytes[self.phase] += (TIMES.get(name, 1) - 1) * max(x.numel() * x.element_size() for x in tensors)
         return result
 
 
@@ -76,7 +78,8 @@ def as_on_a_gpu():
         F, "scaled_dot_product_attention", lambda q, k, v, **_: LibraryAttention.apply(q, k, v)
     )
     fused = mock.patch("dual_attention.functional.relational.choice.prefers_fused", lambda q: True)
-    with attention, fused, mock.patch("dual_attention.functional.wide.dispatches", lambda: False):
+    loss = mock.patch("dual_attention.functional.losses._fuses", lambda logits: True)
+    with attention, fused, loss, mock.patch("dual_attention.functional.wide.dispatches", lambda: False):
         yield counted
 
 
@@ -96,6 +99,8 @@ def token(layers, relations, symbols):
     with as_on_a_gpu() as counted, torch.no_grad():
         for some in (tokens, tokens[:, :1]):
             model(some, cache=cache, all_logits=False)
+        counted.kernels.clear()  # attention counts itself, of these calls, too
+        counted.bytes.clear()
         with counted:
             model(tokens[:, :1], cache=cache)
     return counted
@@ -104,6 +109,13 @@ def token(layers, relations, symbols):
 def of_a_layer(count, *arguments):
     two, three = count(2, *arguments), count(3, *arguments)
     return three.kernels - two.kernels, three.bytes - two.bytes
+
+
+def test_what_is_outside_the_layers():
+    """The embedding, and the loss in one pass by a kernel: 182 launches and 33.9 GB by PyTorch's operations."""
+    two, three = (step(layers, None) for layers in (2, 3))
+    assert 3 * two.kernels.total() - 2 * three.kernels.total() <= 92
+    assert 3 * two.bytes.total() - 2 * three.bytes.total() <= 17.5e9
 
 
 @pytest.mark.parametrize("relations", [8, 64])

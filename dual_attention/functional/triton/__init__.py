@@ -10,6 +10,7 @@
 :mod:`.forward`       kernel of the forward pass
 :mod:`.backward`      kernels of the backward pass
 :mod:`.tiles`, :mod:`.offsets`  shared by the kernels
+:mod:`.loss`          losses of a chunk of logits, and their gradients in its place
 :mod:`.segments`      tiles that packed segments leave empty
 :mod:`.pairs`, :mod:`.pairs_operation`  relations formed once for all heads: kernels, and registered operation
 ====================  ==================================================================================

@@ -25,6 +25,7 @@ from triton.backends.compiler import GPUTarget
 
 import dual_attention.functional.triton as kernels_package
 from dual_attention.functional.triton import launch
+from dual_attention.functional.triton.loss import overwrite_logits
 from dual_attention.functional.triton.pairs_operation import PairsCall
 from dual_attention.functional.triton.tuning import pair_tuning, tuning
 
@@ -81,6 +82,7 @@ class Case(NamedTuple):
     offset: int = 0
     disassembled: bool = False
     pairs: bool = False
+    vocabulary: int = 0  # of a loss
 
     def call(self) -> launch.Call:
         def empty(*shape: int, dtype: torch.dtype = self.dtype) -> torch.Tensor:
@@ -124,6 +126,9 @@ CASES = {
     "every mask, relative": Case(**UNEVEN, **EVERY_MASK, relative=True),
     "every mask, shared, many relations": Case(**UNEVEN, **EVERY_MASK, n_relations=64),
     "machine code": Case(**FULL, disassembled=True),
+    "loss": Case(vocabulary=50_304),
+    "loss, fp32": Case(vocabulary=100, dtype=torch.float32),
+    "machine code, many relations": Case(**FULL | {"n_relations": 64, "p": 8}, disassembled=True),
     "machine code, pairs": Case(**FULL, pairs=True, disassembled=True),
     "pairs, every mask": Case(**UNEVEN, **EVERY_MASK, heads=6, groups=2, n_relations=3, p=5, pairs=True),
     "pairs, one of each": Case(heads=1, groups=1, n_relations=1, p=5, width=8, pairs=True),
@@ -148,6 +153,7 @@ TELLING = (
     "step, window, fp32",
     "little shared memory, uneven widths, one batch",
     "pairs, every mask",
+    "loss",
 )
 """Cases that between them compile every kernel, most of them for both GPUs and with both kinds of symbols, and one in
 float32. ``all`` compiles every size of tiles too."""
@@ -250,6 +256,10 @@ def main(chosen: list[str]) -> None:
         launch.tuning = lambda *arguments, limit=case.gpu.shared_memory: tuning(*arguments[:-1], limit)
         triton.runtime.driver.set_active(case.gpu)
         CompileOnly.disassembled = case.disassembled
+        if case.vocabulary:
+            logits = torch.empty(case.n, case.vocabulary, dtype=case.dtype, device="meta")
+            overwrite_logits(logits, logits.new_empty(case.n, dtype=torch.long), logits.new_empty(case.n).float())
+            continue
         call = case.call()
         if isinstance(call, PairsCall):
             relations, log_sum = call.forward_pairs()

@@ -224,3 +224,43 @@ def test_bad_input(changes, error, message):
     arguments = {"hidden": torch.zeros(3, D), "weight": torch.zeros(V, D), "targets": torch.zeros(3).long()} | changes
     with pytest.raises(error, match=message):
         linear_cross_entropy(**arguments)
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.bfloat16, 2**-7)])
+@pytest.mark.parametrize("vocabulary", [5, 4096, 9000])
+def test_a_kernel_takes_losses_and_errors_of_logits(vocabulary, dtype, tolerance, bias, monkeypatch):
+    """In Triton's interpreter; it overwrites the logits, of which no others are kept."""
+    pytest.importorskip("triton")
+    shapes = [(7, 16), (vocabulary, 16), *([(vocabulary,)] if bias else [])]
+    leaves = [torch.randn(shape, requires_grad=True, dtype=dtype) for shape in shapes]
+    targets = torch.randint(vocabulary, (7,)).index_fill(0, torch.tensor([2]), -1)
+    if bias:
+        leaves[2].data[:3] = -torch.inf  # words that are never said
+        targets[targets >= 0] = targets[targets >= 0].clamp_min(3)
+    results = []
+    for fuses in (False, True):
+        monkeypatch.setattr("dual_attention.functional.losses._fuses", lambda logits, fuses=fuses: fuses)
+        loss = linear_cross_entropy(leaves[0], leaves[1], targets, *leaves[2:], chunk_size=3)
+        results.append([loss, *torch.autograd.grad(3 * loss, leaves)])
+    for plain, fused in zip(*results, strict=True):
+        torch.testing.assert_close(fused, plain, rtol=tolerance, atol=tolerance)
+
+
+def test_the_kernel_is_an_operation_that_compilers_know(monkeypatch):
+    pytest.importorskip("triton")
+    from dual_attention.functional.triton.loss import errors_of_logits
+
+    given = torch.randn(3, 5), torch.tensor([4, 0, 2]), torch.rand(3)
+    torch.library.opcheck(errors_of_logits, given)
+    monkeypatch.setattr("dual_attention.functional.losses._fuses", lambda logits: True)
+    weight, hidden = torch.randn(5, 4, requires_grad=True), torch.randn(3, 4, requires_grad=True)
+    compiled = torch.compile(linear_cross_entropy, fullgraph=True, backend="aot_eager")
+    for ours, theirs in zip(
+        *(
+            gradients(loss(hidden, weight, given[1], chunk_size=2), hidden, weight)
+            for loss in (compiled, linear_cross_entropy)
+        ),
+        strict=True,
+    ):
+        torch.testing.assert_close(ours, theirs)

@@ -69,13 +69,23 @@ def test_kernels_compile_and_fit_into_shared_memory(tmp_path):
     assert not problems, "\n".join(problems)
 
 
+BESIDE = {"forward_kernel": 1250, "q_kernel": 460, "k_kernel": 540, "w_kernel": 1050}
+"""Clocks beside the products, at most; masks in whole tiles cost forward and w a hundred more."""
+
+
 @pytest.mark.parametrize("triton", [None, *OTHERS], ids=str)
-@pytest.mark.parametrize("case", ["machine code", pytest.param("machine code, pairs", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "case",
+    [
+        "machine code",
+        *(pytest.param(f"machine code, {more}", marks=pytest.mark.slow) for more in ("many relations", "pairs")),
+    ],
+)
 def test_machine_code_keeps_the_matrix_units_busy(tmp_path, case, triton):
     """Facts that hold without a GPU: few registers are spilled, products are not made to wait for one another, and all
     else in the main loop is issued while they run. ``make tritons`` looks at other versions of Triton, too."""
     _, launches = compiled(tmp_path, case, triton=triton)
-    assert len(launches) == (5 if case == "machine code" else 3)
+    assert len(launches) == (3 if case == "machine code, pairs" else 5)
     for launch in launches:
         assert "error" not in launch and launch["stack"] <= 256 and launch["waits"] <= 8, launch
         if case == "machine code, pairs":  # products that are issued like all else
@@ -83,4 +93,5 @@ def test_machine_code_keeps_the_matrix_units_busy(tmp_path, case, triton):
         elif launch["kernel"] == "u_kernel":  # multiplies no matrices
             assert launch["programs"] >= 4 and launch["products"] == 0, launch
         else:
-            assert launch["programs"] >= 1 and launch["beside"] < launch["products"], launch
+            assert launch["programs"] >= 1 and launch["beside"] <= BESIDE[launch["kernel"]], launch
+            assert launch["beside"] < launch["products"], launch
