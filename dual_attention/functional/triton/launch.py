@@ -19,7 +19,7 @@ from .backward import k_kernel, q_kernel, table_kernel, u_kernel, w_kernel
 from .forward import combine_kernel, forward_kernel
 from .operands import Form, Operands, Strided
 from .segments import batch_stride, segment_reach
-from .support import ceil_div, narrowest_for, next_power_of_2
+from .support import ceil_div, narrowest_for, next_power_of_2, shared_memory
 from .tuning import Tile, Tuning, tuning
 
 INTERPRETED = not isinstance(forward_kernel, triton.JITFunction)
@@ -126,9 +126,7 @@ class Call:
 
     def shared_memory(self) -> int | None:
         """Bytes that a program may have; None off the GPU."""
-        if not self.like.is_cuda:
-            return None
-        return torch.cuda.get_device_properties(self.like.device).shared_memory_per_block_optin
+        return shared_memory(self.like) if self.like.is_cuda else None
 
     def default_sizes(self) -> Tuning:
         columns = self.n_relations * next_power_of_2(self.p)

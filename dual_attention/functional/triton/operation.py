@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..checks import is_certain
 from ..derivatives import gradients_with_graph
 from ..masks import MaskPattern
 from ..op_schema import op_schema
@@ -20,9 +21,12 @@ from ..symbols import OffsetSymbols, symbol_table
 from .launch import Call, KernelArguments
 from .tuning import Tuning
 
+LONGEST_KEPT = 32_768
+"""Receivers up to which relation keys under the weights are kept for the backward pass; lower it to save memory."""
+
 
 def fused_relational_attention(
-    x: RelationalInputs, sizes: Tuning | None = None, keep: bool = True
+    x: RelationalInputs, sizes: Tuning | None = None, keep: bool | None = None
 ) -> RelationalAttentionOutput:
     """Relational attention for inputs in which :func:`.support.obstacle` sees none, in tiles of given or default sizes.
 
@@ -30,13 +34,15 @@ def fused_relational_attention(
     :mod:`..derivatives`.
 
     The relation keys under the weights of each head, ``(B, H, N, R, p)``, are kept for the backward pass if gradients
-    are wanted: 8 KB a token with 8 heads and R p = 512 in half precision. With ``keep=False`` they are not, and the
-    backward pass runs the forward kernel again.
+    are wanted: 8 KB a token with 8 heads and R p = 512 in half precision. With ``keep=False``, by default for more than
+    :data:`LONGEST_KEPT` receivers, they are not, and the backward pass runs the forward kernel again.
     """
     symbols = x.symbols
     of_offsets = isinstance(symbols, OffsetSymbols)
     offset = symbols.offset if of_offsets else 0
     wanted = torch.is_grad_enabled() and any(t.requires_grad for t in (x.q, x.k, x.u, x.w, symbol_table(symbols)))
+    if keep is None:
+        keep = is_certain(x.n() <= LONGEST_KEPT)
     padding_and_segments, order = x.pattern.parts[1:4], x.pattern.parts[4:]
     arguments = KernelArguments(
         x.q,

@@ -19,6 +19,8 @@ OLDEST = (3, 3)
 KERNEL_DTYPES = (torch.bfloat16, torch.float16, torch.float32)
 WIDEST = 256
 """Largest width of a head's query, key or symbol, and of one relation."""
+LEAST_SHARED = 99 * 1024
+"""Bytes for the smallest tiles: those of Ada. Turing has 64 KiB."""
 MOST_PAIRED, WIDEST_PAIRED = 8, 512
 """Most relations that are formed for every pair, and columns of all heads together, and of all relations."""
 OLDEST_FOR_PAIRS = (3, 5)
@@ -72,6 +74,11 @@ def narrowest_for(q: Tensor) -> int:
     return narrowest(q.dtype, torch.cuda.get_device_capability(q.device)) if q.is_cuda else NARROWEST
 
 
+def shared_memory(x: Tensor) -> int:
+    """Bytes that a program may have on the GPU of a tensor."""
+    return torch.cuda.get_device_properties(x.device).shared_memory_per_block_optin
+
+
 def obstacle(x: RelationalInputs) -> str | None:
     """Why the fused kernels cannot compute this, in words; None if they can."""
     q, symbols = x.q, x.symbols
@@ -92,10 +99,17 @@ def obstacle(x: RelationalInputs) -> str | None:
     widths = {"a query": q.shape[-1], "a symbol": symbol_table(symbols).shape[-1], "a relation": x.u.shape[-1]}
     if max(widths.values()) > WIDEST:
         return f"it holds widths up to {WIDEST}, got {widths}"
+    return obstacle_of_machine(q)
+
+
+def obstacle_of_machine(q: Tensor) -> str | None:
+    """Why they cannot run where this tensor is."""
     if INSTALLED is None:
         return "the package triton is not installed"
     if INSTALLED < OLDEST:
         return "it needs Triton {}.{} or later, got {}.{}".format(*OLDEST, *INSTALLED)
+    if q.is_cuda and (least := shared_memory(q)) < LEAST_SHARED:
+        return f"its tiles need {LEAST_SHARED} bytes of shared memory for a program, got {least} on {q.device}"
     if not q.is_cuda and os.environ.get("TRITON_INTERPRET") != "1":
         return f"it needs CUDA tensors (or TRITON_INTERPRET=1 in the environment, to debug), got device {q.device}"
     return None

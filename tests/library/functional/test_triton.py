@@ -4,7 +4,6 @@ Without a GPU they run in Triton's interpreter, which :mod:`.fused_problems` ask
 compiled.
 """
 
-import functools
 import importlib
 import itertools
 
@@ -12,7 +11,12 @@ import pytest
 import torch
 
 from dual_attention import PositionRelativeSymbolRetriever, RelationalAttention
-from dual_attention.functional import MaskPattern, RelativeSymbols, relational_attention
+from dual_attention.functional import (
+    MaskPattern,
+    RelativeSymbols,
+    explain_relational_attention,
+    relational_attention,
+)
 from dual_attention.functional.relational.table import IMPLEMENTATIONS
 from dual_attention.functional.triton import support
 from dual_attention.functional.triton.tuning import Tile, Tuning, tuning
@@ -179,9 +183,7 @@ def test_what_is_kept_for_the_backward_pass(monkeypatch):
     problem = Problem(rep=2, causal=True, n_relations=7)
     wanted = problem.results("triton")
     problem.run([x.to(DEVICE, torch.float32) for x in problem.leaves], "triton")
-    operation = importlib.import_module("dual_attention.functional.triton.operation")
-    keeps_nothing = functools.partial(operation.fused_relational_attention, keep=False)
-    monkeypatch.setattr(operation, "fused_relational_attention", keeps_nothing)
+    monkeypatch.setattr("dual_attention.functional.triton.operation.LONGEST_KEPT", 2)
     for ours, theirs in zip(problem.results("triton"), wanted, strict=True):
         assert torch.equal(ours, theirs)
     assert kept == [True, False, False, True]
@@ -220,9 +222,7 @@ def test_programs_that_share_the_senders_of_few_receivers(arguments, parts, want
 def test_gradients_of_senders_in_parts(n, monkeypatch):
     """More receivers than a block has share no senders. The row log-sum-exp, which is kept for the backward pass, is
     that of all parts."""
-    operation = importlib.import_module("dual_attention.functional.triton.operation")
-    keeps_nothing = functools.partial(operation.fused_relational_attention, keep=False)
-    monkeypatch.setattr(operation, "fused_relational_attention", keeps_nothing)
+    monkeypatch.setattr("dual_attention.functional.triton.operation.LONGEST_KEPT", 2)
     monkeypatch.setattr(launch, "tuning", lambda *_: TINY._replace(programs=99))
     assert_as_reference(Problem(n=n, m=40, rep=2, causal=True, offset=22))
 
@@ -314,6 +314,16 @@ def test_what_cannot_be_done_is_refused(arguments, error, message):
     given = {**dict(zip(names, leaves, strict=True)), **SCALES, **arguments}
     with pytest.raises(error, match=f"impl='triton' cannot compute this: .*{message}"):
         relational_attention(**given, impl="triton")
+
+
+def test_a_card_with_little_shared_memory_takes_a_slower_way(monkeypatch):
+    """As Turing, in place of an error of Triton's."""
+    monkeypatch.setattr(support, "shared_memory", lambda x: 64 * 1024)
+    leaves = [x.half() for x in Problem(n=4).leaves]
+    monkeypatch.setattr(torch.Tensor, "is_cuda", True)
+    with pytest.raises(ValueError, match=r"need 101376 bytes of shared memory for a program, got 65536 .* impl='auto'"):
+        relational_attention(*leaves, **SCALES, impl="triton")
+    assert "101376 bytes" in explain_relational_attention(*leaves, **SCALES).reason
 
 
 @refusals((None, "is not installed"), ((3, 2), "needs Triton 3.3 or later, got 3.2"), of="version")
