@@ -49,5 +49,5 @@ def test_the_table_has_a_line_for_each_stage():
     versions = {"python": "3.10", "torch": "2.6.0"}
     rows = [Row(side, stage.name, versions, "ran", True) for side in SIDES for stage in stages(2)]
     lines = table(rows).splitlines()
-    assert len(lines) == 2 + 2 * len(stages(2)) and len({line.count("|") for line in lines}) == 1
+    assert len(lines) == 2 + len(rows) and len({line.count("|") for line in lines}) == 1
     assert lines[2] == "| lowest | no extra | 3.10 | 2.6.0 | - | - | - | - | ran |"

@@ -1,4 +1,5 @@
-"""``make versions``: the tests with the lowest versions that pyproject.toml declares, and with the newest.
+"""``make versions``: the tests with the lowest versions that pyproject.toml declares, those of an image for GPUs, and
+the newest.
 
 Each side gets an environment below ``.venv-versions``, made anew. The extras come one after the other, and after each
 the tests that need no more run. What ran, and with which versions, is printed and written to a page there.
@@ -19,7 +20,9 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / ".venv-versions"
 SHOWN = ("torch", "transformers", "accelerate", "peft", "trl")
-SIDES = ("lowest", "newest")
+OF_GPU = {"torch": "2.11.0", "triton": "3.6.0"}
+"""PyTorch of the image with which kernels were timed, and the Triton that it brings."""
+SIDES = ("lowest", "gpu", "newest")
 TOOLS = ("pytest", "pytest-xdist", "hypothesis", "numpy", "safetensors")
 """What the tests of the library need themselves."""
 OF_TEST = ("datasets", "peft", "trl")
@@ -119,12 +122,14 @@ def run_side(side: str, python: str, project: Mapping[str, Any], workers: int) -
     rows = []
     for stage in stages(workers):
         print(f"== {side}: {stage.name}", flush=True)
-        pins = lowest(project, ("train", *stage.extras)) if side == "lowest" else {}  # of which the tests need numpy
+        of_side = {"lowest": lowest(project, ("train", *stage.extras)), "gpu": OF_GPU}  # of which the tests need numpy
+        pins = of_side.get(side, {})
         constraints = folder / "constraints.txt"
         lines = [f"{name}=={version}" for name, version in pins.items()]
-        lines += ["pyarrow<22"] if pins else []  # of which later ones need numpy 2 and do not say so
+        lines += ["pyarrow<22"] if side == "lowest" else []  # of which later ones need numpy 2 and do not say so
         constraints.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-        install = ["install", "-q", "-c", str(constraints), "-e", stage.package, *stage.others]
+        others = (*stage.others, *(OF_GPU if side == "gpu" else ()))
+        install = ["install", "-q", "-c", str(constraints), "-e", stage.package, *others]
         status = subprocess.run([*pip, *install], cwd=ROOT, env=env, check=False).returncode
         words = f"FAILED (pip, status {status})"
         if status == 0:
@@ -156,16 +161,16 @@ def main() -> int:
     import tomllib  # in the standard library of the Python that the newest transformers needs anyway
 
     parser = argparse.ArgumentParser(prog="python -m tests.versions", description=__doc__)
-    parser.add_argument("side", nargs="?", choices=SIDES, help="by default both")
+    parser.add_argument("side", nargs="?", choices=SIDES, help="by default all")
     parser.add_argument("--workers", type=int, default=2, help="processes of pytest")
     options = parser.parse_args()
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     oldest = "python" + project["requires-python"].removeprefix(">=")
-    pythons = {"lowest": oldest if answers(oldest) else sys.executable, "newest": sys.executable}
+    pythons = {"lowest": oldest if answers(oldest) else sys.executable}
     FOLDER.mkdir(exist_ok=True)
     rows = []
     for side in SIDES if options.side is None else (options.side,):
-        rows += run_side(side, pythons[side], project, options.workers)
+        rows += run_side(side, pythons.get(side, sys.executable), project, options.workers)
         (FOLDER / "versions.md").write_text(table(rows), encoding="utf-8")
     print(table(rows))
     return int(not all(row.passed for row in rows))

@@ -107,8 +107,14 @@ def test_relative_symbols_compile_no_more_graphs_than_symbolic_attention(symbols
     assert graphs("position_relative", symbol_retrieval_kwargs=sizes) <= graphs("symbolic_attention")
 
 
+FIRST_OF_FAMILY = [(name, kinds[0]) for name, (_, kinds) in families.FAMILIES.items()]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(("family", "kind"), families.CASES)
+@pytest.mark.parametrize(
+    ("family", "kind"),
+    [pytest.param(*case, marks=pytest.mark.quick if case in FIRST_OF_FAMILY else ()) for case in families.CASES],
+)
 def test_every_family_compiles_to_one_graph(family, kind):
     """In training, with masks; a break would be an error. Broken graphs once made a table of times that went unseen."""
     sizes = ("n_layers_enc", "n_layers_dec") if family == "pairs" else ("n_layers",)

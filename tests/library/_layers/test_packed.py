@@ -4,7 +4,10 @@ import copy
 
 import pytest
 import torch
-from torch import nn
+from torch import distributed, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor
+from torch.distributed.tensor.parallel import ColwiseParallel, parallelize_module
 
 from dual_attention import DualAttention
 from dual_attention._layers import packed
@@ -101,7 +104,32 @@ def _parametrised(layer):
     nn.utils.parametrizations.orthogonal(layer.relational_attention.wk_rel)
 
 
-@pytest.mark.parametrize("change", [_hooked, _hooked_heads, _adapted, _replaced, _of_another_class, _parametrised])
+def _with_lora(layer):
+    peft = pytest.importorskip("peft")
+    peft.inject_adapter_in_model(peft.LoraConfig(target_modules=["wq", "wk_rel"], init_lora_weights=False), layer)
+
+
+class Rounded(torch.Tensor):
+    """As weights of a quantised layer: a tensor whose products are its own."""
+
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        plain = [x.as_subclass(torch.Tensor).round() if isinstance(x, Rounded) else x for x in args]
+        return (
+            function(*plain, **(kwargs or {}))
+            if function is nn.functional.linear
+            else super().__torch_function__(function, types, args, kwargs)
+        )
+
+
+def _quantised(layer):
+    layer.self_attention.wk.weight = nn.Parameter((9 * layer.self_attention.wk.weight.detach()).as_subclass(Rounded))
+
+
+CHANGES = [_hooked, _hooked_heads, _adapted, _replaced, _of_another_class, _parametrised, _quantised]
+
+
+@pytest.mark.parametrize("change", [*CHANGES, pytest.param(_with_lora, marks=pytest.mark.slow)])
 def test_what_stands_in_a_layer_has_its_effect(change, monkeypatch):
     layer = DualAttention(D, 2, 2)
     x, symbols = torch.randn(2, 3, N, D)
@@ -109,6 +137,28 @@ def test_what_stands_in_a_layer_has_its_effect(change, monkeypatch):
     found = layer(x, symbols).output
     monkeypatch.setattr("dual_attention.dual_attention.saves_launches", lambda x: False)
     torch.testing.assert_close(found, layer(x, symbols).output, rtol=0, atol=0)
+
+
+def test_projections_of_a_mesh_of_devices_are_called(tmp_path):
+    """:func:`parallelize_module` makes distributed tensors of weights, which no product of ours joins."""
+    distributed.init_process_group("gloo", init_method=f"file://{tmp_path / 'store'}", rank=0, world_size=1)
+    try:
+        layer, x = DualAttention(D, 2, 2), torch.randn(3, N, D)
+        expected = called_one_by_one(layer)(x, x).output
+        plan = {f"self_attention.{name}": ColwiseParallel() for name in ("wq", "wk", "wv")}
+        parallelize_module(layer, init_device_mesh("cpu", (1,)), plan)
+        assert isinstance(layer.self_attention.wq.weight, DTensor)
+        torch.testing.assert_close(layer(x, x).output, expected)
+    finally:
+        distributed.destroy_process_group()
+
+
+def test_nothing_is_joined_on_a_cpu(monkeypatch):
+    """Where a product more costs less than joining weights for it."""
+    monkeypatch.undo()
+    monkeypatch.setattr("dual_attention.dual_attention.project_at_once", lambda *_: pytest.fail("joined"))
+    x = torch.randn(3, N, D)
+    DualAttention(D, 2, 2)(x, x)
 
 
 def test_hooks_of_the_backward_pass_are_called():

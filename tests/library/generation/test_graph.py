@@ -79,6 +79,20 @@ def test_one_graph_serves_all_steps(kind):
     torch.testing.assert_close(found, expected(model, prompt, found, real), atol=1e-10, rtol=0)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_text_is_the_same_with_a_graph(kind, monkeypatch):
+    """As on a GPU, but that nothing is recorded."""
+    monkeypatch.setattr("dual_attention.generation.language.obstacle_to_graph", lambda *_, **__: None)
+    monkeypatch.setattr(graph, "recorded", as_it_is)
+    model, prompt = lm(kind), tokens(2, 5)
+    for sampled in ({"top_k": 1}, {"temperature": 0.7, "top_p": 0.9}):
+        texts = []
+        for repeated in (False, True):
+            torch.manual_seed(0)
+            texts.append(generate(model, prompt, STEPS, graph=repeated, **sampled))
+        assert torch.equal(*texts)
+
+
 def test_recording_leaves_the_place_where_it_was(monkeypatch):
     """With streams and a graph that only tell what they are asked for: two runs to warm up, one that is recorded."""
     told = []
