@@ -124,7 +124,8 @@ def kernels_in(ran: dict[str, Any], most: int = 3) -> str:
     """Launches, groups and the longest kernels of :func:`what_ran`, in words."""
     longest = ", ".join(f"{name[:60]} {share:.0%}" for name, share in list(ran["kernels"].items())[:most])
     groups = ", ".join(f"{group} {took:.3g} ms" for group, took in ran["groups"].items() if took)
-    return f"{ran['launches']} launches; {groups}; longest kernels: {longest}"
+    of_queries = ", ".join(f"{shape} {took:.3g} ms" for shape, took in ran["attention"].items())
+    return f"{ran['launches']} launches; {groups}; attention of queries {of_queries or '-'}; longest kernels: {longest}"
 
 
 @contextlib.contextmanager
@@ -141,7 +142,7 @@ def choices() -> Iterator[Choices]:
 
 
 GROUPS = {
-    "relational": r"^(forward|[qukw]|table|reach)_kernel|dual_attention::",
+    "relational": r"^(forward|combine|[qukw]|table|reach|pairs|receivers|senders)_kernel|dual_attention::",
     "attention": r"flash|fmha|attention",
     "products": r"gemm|cutlass|nvjet|cublas|splitk|aten::\w*mm\b",
     "loss": r"softmax|nll_loss|cross_entropy",
@@ -163,13 +164,19 @@ def what_ran(call: Callable[[], object], setting: Setting, most: int = 30) -> di
     Returns:
         ``library``: operators of SDPA; ``relational``: implementations of relational attention, unless the
         call is compiled; ``kernels``: the longest on the device, with their share of its time; ``groups``: milliseconds
-        of :data:`GROUPS`; ``launches``: kernels, or without a GPU operators.
+        of :data:`GROUPS`; ``attention``: those of SDPA by the shape of its queries, which tells symbolic attention from
+        sensory; ``launches``: kernels, or without a GPU operators.
     """
     cuda = setting.device == "cuda"
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if cuda else [])]
-    with choices() as chosen, profile(activities=activities) as recorded:
+    with choices() as chosen, profile(activities=activities, record_shapes=True) as recorded:
         call()
     averages = recorded.key_averages()
+    attention: dict[str, float] = {}
+    for event in recorded.key_averages(group_by_input_shape=True):
+        if event.key.startswith(LIBRARY):
+            shape, took = str(event.input_shapes[0]), event.device_time_total if cuda else event.cpu_time_total
+            attention[shape] = round(attention.get(shape, 0.0) + took / 1e3, 4)
     times = {
         event.key: event.self_device_time_total if cuda else event.self_cpu_time_total
         for event in averages
@@ -183,5 +190,6 @@ def what_ran(call: Callable[[], object], setting: Setting, most: int = 30) -> di
         "relational": list(chosen.found),
         "kernels": {name[:120]: round(times[name] / whole, 4) for name in longest},
         "groups": {group: round(took / 1e3, 4) for group, took in grouped(times).items()},
+        "attention": attention,
         "launches": launches,
     }

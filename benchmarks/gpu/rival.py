@@ -72,7 +72,8 @@ def measure(setting: Setting, relations: int | None, how: str, kernel: str, impl
     with library_attention(kernel), implementation(impl):
         first = float(step().detach())
         step()
-        graphs = torch._dynamo.utils.counters["stats"]["unique_graphs"] if compiled else 0
+        counters = torch._dynamo.utils.counters
+        graphs, breaks = counters["stats"]["unique_graphs"], sum(counters["graph_break"].values())
         found = described(
             timed(step, setting, launched=how == "launched"), batch * multiply_adds(work, "step"), setting
         )
@@ -84,8 +85,10 @@ def measure(setting: Setting, relations: int | None, how: str, kernel: str, impl
     found["says"] += f"; {batch * n / found['median']:.0f} tokens/s; attention: {', '.join(ran['library']) or 'none'}"
     found["says"] += f"; {kernels_in(ran)}"
     if compiled:
-        found |= {"agrees": graphs == 1, "says": f"{found['says']}; {graphs} graphs of the compiler"}
-    return {**found, "loss": first, "graphs": graphs, "ran": ran}
+        whole = graphs == 1 and not breaks
+        found |= {"graphs": graphs, "breaks": breaks, "agrees": whole}
+        found["says"] += f"; {graphs} graphs of the compiler, {breaks} breaks"
+    return {**found, "loss": first, "ran": ran}
 
 
 def conclude(results: Mapping[str, Result]) -> list[str]:

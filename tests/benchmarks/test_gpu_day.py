@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -39,6 +40,7 @@ def measured(step: str, *beginnings: str) -> dict[str, dict]:
 
 
 def test_every_shape_of_the_real_day_is_planned():
+    assert sum(step_named(name).minutes for name in DAY) <= 15
     for name in DAY:
         phases = step_named(name).phases(Setting("cuda"))
         keys = [item.key for phase in phases for item in phase.items]
@@ -57,7 +59,6 @@ def test_right():
     assert "the same bits" in operation["says"]
 
 
-@pytest.mark.slow
 @needs_triton
 def test_a_wrong_kernel_is_seen(monkeypatch: pytest.MonkeyPatch):
     from dual_attention.functional.relational.table import IMPLEMENTATIONS
@@ -107,10 +108,15 @@ def test_rival():
         assert result["utilisation"] > 0 and result["median"] > 0
     assert ours["ran"]["relational"] and not plain["ran"]["relational"]
     for key in ("plain, compiled graph, default attention", compiled):  # with retriever and loss
-        assert found[key]["graphs"] == 1 and found[key]["agrees"] and "; 1 graphs of the compiler" in found[key]["says"]
+        assert (
+            found[key]["graphs"] == 1
+            and found[key]["agrees"]
+            and "; 1 graphs of the compiler, 0 breaks" in found[key]["says"]
+        )
     assert found[more]["ran"]["relational"] == ["linear: impl='linear' was asked for"]
     assert found[more]["loss_seconds"] < found[more]["median"] and "; loss " in found[more]["says"]
     assert ours["ran"]["launches"] > plain["ran"]["launches"] > 10 and "products" in ours["says"]
+    assert len(ours["ran"]["attention"]) == 1 + len(plain["ran"]["attention"]) == 2  # symbolic and sensory, by shape
     assert plain["loss"] == pytest.approx(found["plain, compiled graph, default attention"]["loss"], rel=1e-4)
     rival, *others = step_named("rival").conclude(found)
     assert rival.startswith("the rival is plain")
@@ -125,7 +131,21 @@ def test_broken_graphs_are_wrong(monkeypatch: pytest.MonkeyPatch):
     chosen = choice.choose
     monkeypatch.setattr(choice, "choose", lambda x, *a, **b: torch._dynamo.graph_break() or chosen(x, *a, **b))
     (found,) = measured("rival", "R=4, compiled graph").values()
-    assert found["graphs"] > 1 and found["agrees"] is False and command.wrong({"status": "measured", **found})
+    assert (
+        found["graphs"] > 1
+        and found["breaks"]
+        and found["agrees"] is False
+        and command.wrong({"status": "measured", **found})
+    )
+
+
+@needs_triton
+def test_our_kernels_are_of_one_group():
+    """Not beside the pointwise ones, which is what others are."""
+    folder = ROOT / "dual_attention" / "functional" / "triton"
+    names = re.findall(r"^def (\w+_kernel)\(", "".join(file.read_text() for file in folder.glob("*.py")), re.MULTILINE)
+    assert len(names) >= 11
+    assert observing.grouped(dict.fromkeys(names, 1.0))["relational"] == len(names)
 
 
 def test_groups_of_kernels():
