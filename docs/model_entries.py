@@ -180,8 +180,6 @@ GROUPS: dict[str, dict[str, Entry]] = {
         "SlotAttention": Entry(lambda n: baselines.SlotAttention(D, 3), first()),
         "SlotAbstractor": Entry(lambda n: baselines.SlotAbstractor(D, 1, H, 8), first(like)),
         "OCRA": Entry(lambda n: baselines.OCRA(D, 1, H, 8), first(like), lengths=(12, 24)),
-        "WReN": Entry(lambda n: baselines.WReN(D, n, 8), first(), lengths=(32, 64)),
-        "ScatteringLearner": Entry(lambda n: baselines.ScatteringLearner(D, n, 8, n_groups=2), first()),
         "Seq2SeqAbstractor": Entry(
             pairs(
                 baselines.Seq2SeqAbstractor,

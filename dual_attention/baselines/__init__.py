@@ -10,8 +10,6 @@
 :class:`SlotAbstractor`             an Abstractor over slots, with their positions as symbols (Mondal et al. 2024,
                                     arXiv 2403.03458)
 :class:`OCRA`                       a Transformer over relations of pairs of slots (Webb et al. 2023, arXiv 2306.02500)
-:class:`WReN`                       a network summed over pairs (Barrett et al. 2018, arXiv 1807.04225)
-:class:`ScatteringLearner`          networks shared by groups of features (Wu et al. 2020, arXiv 2007.04212)
 ==================================  ===================================================================================
 
 All take sequences of objects ``(B, N, d)``, those over slots also their positions, and answer what does not fit with a
@@ -25,7 +23,6 @@ from .context_norm import ContextNorm
 from .corelnet import CoRelNet
 from .esbn import ESBN
 from .factored import OCRA, SlotAbstractor
-from .panels import ScatteringLearner, WReN
 from .predinet import PrediNet
 from .seq2seq import Seq2SeqAbstractor
 from .slot_attention import SlotAttention
@@ -41,7 +38,6 @@ __all__ = [
     "ContextNorm",
     "ObjectStreamAbstractorBlock",
     "PrediNet",
-    "ScatteringLearner",
     "Seq2SeqAbstractor",
     "SlotAbstractor",
     "SlotAttention",
@@ -52,5 +48,4 @@ __all__ = [
     "VisionESBN",
     "VisionPrediNet",
     "VisionSlots",
-    "WReN",
 ]

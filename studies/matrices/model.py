@@ -16,10 +16,11 @@ from dat.experiments.own_parts import with_named_parts
 from dat.experiments.sequences.model import scale_weights
 from dat.training.experiment import without_values
 from dat.training.seeding import derive_seed
-from dual_attention.baselines import ESBN, Abstractor, CoRelNet, PrediNet, ScatteringLearner, SlotAbstractor, WReN
+from dual_attention.baselines import ESBN, Abstractor, CoRelNet, PrediNet, SlotAbstractor
 from dual_attention.baselines.vision import two_layers
 from dual_attention.configs import AttentionConfig, PositionsConfig, SymbolConfig, TokenPositions
 from dual_attention.encoder_models import DualAttnTransformerEncoder, TransformerEncoder
+from studies.matrices.baselines import ScatteringLearner, WReN
 from studies.matrices.data import CONTEXT
 
 OBJECTS = CONTEXT + 1

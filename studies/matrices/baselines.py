@@ -3,16 +3,10 @@
 Shapes: B batch, N objects, d width, h hidden width, K groups of features.
 """
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
-
-from .._layers.calls import TypedModule
-from .._layers.inputs import check_depth, check_positive
-from ._objects import check_objects
 
 
 def _network(features: int, hidden: int, out: int, n_layers: int) -> nn.Sequential:
@@ -22,7 +16,7 @@ def _network(features: int, hidden: int, out: int, n_layers: int) -> nn.Sequenti
     return nn.Sequential(*[part for layer in layers for part in (layer, nn.ReLU())][:-1])
 
 
-class WReN(TypedModule):
+class WReN(nn.Module):
     """Wild Relation Network (Barrett, Hill, Santoro et al. 2018, arXiv 1807.04225): a sum over pairs of objects.
 
     Math: f(sum_ij g([x_i, e_i, x_j, e_j])),  e_i = the unit vector of place i
@@ -46,17 +40,14 @@ class WReN(TypedModule):
 
     def __init__(self, d_model: int, n_objects: int, dff: int | None = None, n_layers: int = 4) -> None:
         super().__init__()
-        check_positive(d_model=d_model, n_objects=n_objects, dff=1 if dff is None else dff)
         dff = 4 * d_model if dff is None else dff
-        check_depth(n_layers=n_layers)
-        self.d_model, self.n_objects, self.out_features = d_model, n_objects, dff
+        self.out_features = dff
         self.pair = _network(2 * (d_model + n_objects), dff, dff, n_layers)
         self.whole = _network(dff, dff, dff, max(n_layers - 1, 1))
         self.register_buffer("places", torch.eye(n_objects), persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
         """``(B, N, d) -> (B, h)``."""
-        check_objects(x, None, self.d_model, self.n_objects, layer=self.pair[0])
         n = x.shape[1]
         tagged = torch.cat((x, self.places[:n].to(x).expand(len(x), -1, -1)), -1)
         first = tagged[:, :, None].expand(-1, -1, n, -1)
@@ -64,7 +55,7 @@ class WReN(TypedModule):
         return self.whole(torch.relu(self.pair(pairs)).sum((1, 2)))
 
 
-class ScatteringLearner(TypedModule):
+class ScatteringLearner(nn.Module):
     """Scattering compositional learner (SCL; Wu, Dong, Grosse & Ba 2020, arXiv 2007.04212).
 
     Math, where x_n^k is the k-th of K equal parts of x_n:
@@ -91,12 +82,10 @@ class ScatteringLearner(TypedModule):
         self, d_model: int, n_objects: int, dff: int | None = None, n_groups: int = 8, n_relations: int = 5
     ) -> None:
         super().__init__()
-        check_positive(d_model=d_model, n_objects=n_objects, dff=1 if dff is None else dff)
-        check_positive(n_groups=n_groups, n_relations=n_relations)
         dff = 4 * d_model if dff is None else dff
         if d_model % n_groups:
             raise ValueError(f"d_model: expected a multiple of n_groups={n_groups}, got {d_model}")
-        self.d_model, self.n_objects, self.n_groups = d_model, n_objects, n_groups
+        self.n_groups = n_groups
         self.out_features = n_groups * n_relations
         part = d_model // n_groups
         self.object = _network(d_model, dff, d_model, 2)
@@ -105,9 +94,6 @@ class ScatteringLearner(TypedModule):
 
     def forward(self, x: Tensor) -> Tensor:
         """``(B, N, d) -> (B, K * n_relations)``; all N objects are there."""
-        check_objects(x, None, self.d_model, self.n_objects, layer=self.object[0])
-        if x.shape[1] != self.n_objects:
-            raise ValueError(f"x: expected n_objects={self.n_objects} objects, got {x.shape[1]}")
         parts = (x + self.object(x)).unflatten(-1, (self.n_groups, -1))
         parts = parts + self.attribute(parts)
         return self.relation(parts.transpose(1, 2).flatten(2)).flatten(1)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from dual_attention.baselines import ScatteringLearner, WReN
-from tests.support.refusals import refused
+from studies.matrices.baselines import ScatteringLearner, WReN
 from tests.support.tensors import float64, normal
 
 
@@ -46,10 +45,3 @@ def test_groups_share_their_networks():
         parameter.data.zero_()
     turned = x.unflatten(-1, (3, 2)).roll(1, 2).flatten(2)
     torch.testing.assert_close(model(turned).view(2, 3, 2), model(x).view(2, 3, 2).roll(1, 1))
-
-
-test_wrong_arguments = refused(
-    (lambda: float64(WReN(6, 4))(normal(2, 5, 6)), "x: expected at most n_objects=4 objects, got 5"),
-    (lambda: ScatteringLearner(6, 4, n_groups=4), "d_model: expected a multiple of n_groups=4, got 6"),
-    (lambda: float64(ScatteringLearner(6, 4, n_groups=3))(normal(2, 3, 6)), "x: expected n_objects=4 objects, got 3"),
-)
