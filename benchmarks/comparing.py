@@ -87,7 +87,7 @@ SETTLE = 0.02
 
 
 Results = dict[str, SideResult]
-"""By the names of sides."""
+"""Results by the name of a side."""
 
 
 @dataclass

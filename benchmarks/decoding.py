@@ -87,7 +87,7 @@ class TransformersCache:
 
 
 CACHES: dict[str, type[OwnCache | TransformersCache]] = {"model": OwnCache, "llama_model": TransformersCache}
-"""By the subject that has them."""
+"""Kinds of caches by subject."""
 
 
 @torch.no_grad()

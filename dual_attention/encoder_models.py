@@ -31,7 +31,7 @@ __all__ = [
 
 
 _ACTIVATIONS: dict[str, tuple[Any, type[nn.Module]]] = {"relu": (F.relu, nn.ReLU), "gelu_erf": (F.gelu, nn.GELU)}
-"""By our names, as PyTorch's layers have them."""
+"""Activations of PyTorch's layers by our names."""
 
 
 def _is_activation(given: Any, known: tuple[Any, type[nn.Module]]) -> bool:

@@ -247,7 +247,7 @@ class LargestTensor(TorchDispatchMode):
 # A part of your own --------------------------------------------------------------------------------------------------
 
 Finding = bool | str | None
-"""Whether something holds, or what was found instead; None if a part has no such thing."""
+"""True if something holds, else False or what was found instead; None if a part has no such thing."""
 
 
 def _hides(trial: Trial, name: str) -> bool:
@@ -291,7 +291,7 @@ TRIALS: dict[str, tuple[str, Callable[[Trial], Finding]]] = {
 OPTIONAL = ("compile", "export", "linear")
 """Trials that a model can do without."""
 OF_MASKS = ("pairs", "padding", "packing")
-"""Those that symbols have not, since they take no masks."""
+"""Trials of masks, which symbols do not take."""
 
 
 @dataclass

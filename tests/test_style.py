@@ -11,7 +11,7 @@ import pytest
 from .test_imports import ROOT, SOURCES
 
 LONGEST_FUNCTION = 80
-CLAUSE = re.compile(r"(What|How|Where|Which|Of)\b")
+CLAUSE = re.compile(r"(What|How|Where|Which|Of|By|Until|Between|Into|Likewise)\b")
 
 REFERENCE, COMMANDS = PurePath("dual_attention/functional/reference.py"), PurePath("dat/cli")
 

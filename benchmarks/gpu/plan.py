@@ -9,7 +9,7 @@ from typing import Any
 from benchmarks.work import Settings
 
 Result = dict[str, Any]
-"""Of an item, as JSON has it. ``says``: one line for the report; ``agrees``: False if something is wrong."""
+"""Result of an item, as JSON has it. ``says``: one line for the report; ``agrees``: False if something is wrong."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from benchmarks.gpu.plan import Result
 from dual_attention._base.files import read_json_object, write_json
 
 FINISHED = ("measured", "left out")
-"""What is not run again when the command is."""
+"""Statuses of items that are not run again."""
 
 
 class Record:

@@ -14,7 +14,7 @@ from .kills import TEXT, training
 from .trials import Called, Trial, broken, dat, import_once, in_a_process, shortened
 
 NAME = "a rün 'of' mine"
-"""Of runs and folders: not ASCII, and with what a shell splits."""
+"""Name of runs and folders: not ASCII, and with what a shell splits."""
 COMMANDS: dict[str, tuple[str, ...]] = {
     "train": (),
     "generate": ("generate", "RUN", "3 times ü", "--temperature=0", "--max_new_tokens=6"),

@@ -94,9 +94,9 @@ def size(quick: bool) -> Size:
 
 LAYERS = 2
 LONGEST_TIMED = 256
-"""Beyond this length the readable reference only checks results: it takes half a minute a step at n = 1024."""
+"""Greatest length at which the readable reference is timed; a step at 1,024 takes half a minute."""
 LONGEST_REFERENCE = 1024
-"""Beyond this length it takes too much memory, and the dense form checks results in its place."""
+"""Greatest length at which it checks results; beyond, where it takes too much memory, the dense form does."""
 
 
 def step_cases(request: Request) -> Iterator[Case]:

@@ -68,6 +68,7 @@ class ModelKeys(RelationsConfig, DepthConfig, NamedConfig):
     """Activation of the scores of relational cross-attention, which are its relations, in place of rel_activation."""
     symbols: SymbolRetrieval | PartName
     n_symbols: int
+    """Symbols in the library of symbolic attention; relative positions beyond this share one symbol."""
     symbol_heads: int = 4
     """Heads of symbolic attention."""
     sinusoidal_symbols: bool = False

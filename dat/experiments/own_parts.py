@@ -16,7 +16,7 @@ PLACES: dict[str, tuple[str, type]] = {
     "model.rel_score": ("relation", Score),
     "model.symbols": ("symbols", nn.Module),
 }
-"""By key, the argument of :func:`~dual_attention.parts.with_parts`, and what the class must be."""
+"""Argument of :func:`~dual_attention.parts.with_parts` and base class of a part, by key."""
 
 
 def with_named_parts(model: Model, keys: Any) -> Model:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dual_attention._base.extras import require
 
 SECONDS = 5.0
-"""Between two plain lines; what is done sooner is not shown."""
+"""Least time between two plain lines; what is done sooner is not shown."""
 
 
 @contextmanager

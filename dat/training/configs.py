@@ -250,9 +250,9 @@ class StepLoopConfig(TrainingConfig):
     milestones: tuple[int, ...] = ()
     """Steps after which a checkpoint is written that is kept; of others only the newest two are."""
     milestone_tokens: tuple[int, ...] = ()
-    """Likewise after so many tokens of training, with the first step that reaches them."""
+    """Tokens of training after which the same is done, with the first step that reaches them."""
     milestone_words: tuple[int, ...] = ()
-    """Likewise after so many words, counted in the text to train on, where white space separates them."""
+    """Words after which the same is done, counted in the text to train on, where white space separates them."""
 
     def __post_init__(self) -> None:
         self.check_common(self.eval_every)

@@ -22,8 +22,8 @@ KNOWN = {
     "NVIDIA A100": Peaks(312e12, 156e12, 19.5e12),
     "NVIDIA L40S": Peaks(362e12, 183e12, 91.6e12),
 }
-"""By the beginnings of names that PyTorch gives to GPUs, longer ones first; from NVIDIA's data sheets, without
-sparsity."""
+"""Peak rates by the beginning of the name that PyTorch gives to a GPU, longer names first; from NVIDIA's data sheets,
+without sparsity."""
 SIZE, TIMES = 1024, 10
 """Width of the matrices that a measurement multiplies, and how many times."""
 

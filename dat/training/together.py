@@ -15,7 +15,7 @@ from .run_folder import RunFolder
 from .tables import show
 
 SECONDS_UNTIL_SEEN = 10.0
-"""A folder on a network may be seen later by other machines than by the one that made it."""
+"""Longest wait for a folder on a network, which other machines may see later than the one that made it."""
 
 
 @contextmanager

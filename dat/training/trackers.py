@@ -126,4 +126,4 @@ class Trackio(Tracker):
 
 
 TRACKERS: Mapping[str, type[Tracker]] = {"wandb": WandB, "trackio": Trackio}
-"""By their names in ``output.tracker``."""
+"""Trackers by their names in ``output.tracker``."""

@@ -19,7 +19,7 @@ KEY = "loop.weights_from"
 OF_TOKENS = ("token_embedder.weight", "final_out.weight", "final_out.bias")
 """Ends of names of tensors with a row for each token. A model may have more tokens, whose rows stay as drawn."""
 OF_POSITIONS = ("positional_embedder.weight", "symbol_library.weight")
-"""Likewise of those with a row for each position; a model may have more of them, or fewer, the first ones."""
+"""Ends of names of tensors with a row for each position. A model may have more positions, or only the first ones."""
 
 
 def weights_named(name: str, *, meta: bool = False) -> Weights:

@@ -15,7 +15,7 @@ from torch import Tensor
 from .cache import Cache, CacheGroup, TokenCache
 
 SLOTS = 256
-"""Sizes of caches are multiples of it, so that sums over senders can be split; one step so serves many lengths."""
+"""Unit of the sizes of caches, so that sums over senders can be split; one step so serves many lengths."""
 
 
 class Steps:

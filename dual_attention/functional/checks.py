@@ -13,7 +13,7 @@ from torch.autograd import forward_ad
 from torch.torch_version import TorchVersion
 
 MaybeNone: TypeAlias = Any
-"""Beside a type: or None, of which only the caller can know. A type checker lets both uses pass, as in typeshed."""
+"""None beside a type, which only the caller can rule out. A type checker lets both uses pass, as in typeshed."""
 
 
 HALVES = (torch.bfloat16, torch.float16)
@@ -207,7 +207,7 @@ def leaves_pytorch() -> bool:
 
 
 KNOWS_ALL_SIZES = TorchVersion(torch.__version__) >= "2.9"
-"""Whether code that is being compiled may ask what holds for all sizes; PyTorch 2.11 cannot compile the comparison."""
+"""True if compiled code may ask what holds for all sizes; PyTorch 2.8 cannot compile the comparison."""
 
 
 def is_certain(condition: bool) -> bool:

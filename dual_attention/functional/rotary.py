@@ -95,7 +95,7 @@ def apply_rotary(x: Tensor, cos: Tensor, sin: Tensor, *, offset: int = 0) -> Ten
 
 
 def _turn_by_parts(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """By real operations, which every compiler knows."""
+    """Rotation by real operations, which every compiler knows."""
     even, odd = x.to(torch.promote_types(x.dtype, torch.float32)).unflatten(-1, (-1, 2)).unbind(-1)
     rotated = torch.stack((even * cos - odd * sin, even * sin + odd * cos), dim=-1)
     return rotated.flatten(-2).type_as(x)

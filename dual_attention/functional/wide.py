@@ -10,7 +10,7 @@ from torch import Tensor
 from .checks import are_taken_otherwise, dispatches, leaves_pytorch
 
 WRITES_WIDE = "dtype" in torch.ops.aten.bmm.overloads() and torch.version.hip is None
-"""Whether this PyTorch has a product whose result is wider than its factors: since 2.8, on CUDA."""
+"""True if this PyTorch has a product whose result is wider than its factors: since 2.8, on CUDA."""
 
 
 def wide_products(a: Tensor, b: Tensor, scale: float) -> Tensor | None:

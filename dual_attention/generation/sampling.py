@@ -28,7 +28,7 @@ from torch import Tensor
 from ._checks import check_integer, check_logits, check_number
 
 LogitsProcessor = Callable[[Tensor, Tensor], Tensor]
-"""Tokens so far ``(B, L)``, left padding included, and logits ``(B, V)`` to logits ``(B, V)``."""
+"""Change of logits ``(B, V)``, given the tokens so far ``(B, L)``, left padding included."""
 
 
 def apply_temperature(logits: Tensor, temperature: float) -> Tensor:

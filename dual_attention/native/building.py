@@ -31,7 +31,7 @@ PROCESSOR_FLAGS = ("-march=native", "-mcpu=native")
 """Ways to ask for all instructions of this processor; compilers know one or the other."""
 
 SECONDS = 120
-"""Until a compiler is given up."""
+"""Time after which a compiler is given up."""
 
 OLD = 3600
 """Seconds after which a build is over, whatever has become of it."""

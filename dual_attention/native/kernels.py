@@ -52,7 +52,7 @@ LARGEST_KEPT = 2**26
 """Bytes of them, at most, that are kept for the next call."""
 
 FEWEST_MULTIPLICATIONS = 2**17
-"""For each thread; fewer are not worth another, which takes up to 20 µs to start."""
+"""Least work for a thread, which takes up to 20 µs to start."""
 
 
 def _strides(*names: str) -> list[tuple[str, Any]]:

@@ -56,7 +56,7 @@ ABLATIONS: dict[str, dict[str, dict[str, Any]]] = {
     },
     "activation": {name: {"rel_activation": name} for name in ("softmax", "relu", "tanh")},
 }
-"""By grid: what is changed in DAT-64, which has two heads of each kind and eight relations of width 4."""
+"""Changes by grid in DAT-64, which has two heads of each kind and eight relations of width 4."""
 ABLATED = {
     grid: {f"DAT-64-{name}": replace(ARMS["DAT-64"], name=f"DAT-64-{name}", **changes) for name, changes in own.items()}
     for grid, own in ABLATIONS.items()

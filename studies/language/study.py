@@ -17,7 +17,7 @@ Grid = LanguageGrid.with_presets(PRESETS)
 RATES_64 = {"DAT": 1.6e-2, "RCA": 1.6e-2, "T": 8e-3, "T-gated": 1.6e-2, "T-operations": 8e-3, "T-time": 8e-3}
 """Learning rate of each arm, in order, from the pilot in ANNOUNCED.md."""
 RATES_128 = dict.fromkeys(RATES_64, 4e-3)
-"""To be replaced by those of a pilot, see NOTEBOOK.md."""
+"""Rates until those of a pilot replace them, see NOTEBOOK.md."""
 
 # 34 million bytes of English in a file that `dat data language` makes, see NOTEBOOK.md.
 ENGLISH = LanguageDataConfig(path="english.jsonl", val_fraction=0.03, val_tokens=983_040)

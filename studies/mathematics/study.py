@@ -35,7 +35,7 @@ ABLATIONS: dict[str, dict[str, dict[str, Any]]] = {
     "symbols": {"positional": POSITIONAL, "symbolic": {"symbols": "symbolic_attention"}},
     "activation": {name: {"rel_activation": name} for name in ("softmax", "relu", "tanh")},
 }
-"""By grid: what is changed."""
+"""Changes by grid."""
 
 
 def _named(grid: str, change: str) -> str:

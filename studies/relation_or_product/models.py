@@ -17,7 +17,7 @@ from dual_attention.relational_attention import RelationalAttention
 from studies.language.models import ARMS
 
 SEED = 20_261_129
-"""Of the senders in evaluation, where they are the same in every pass."""
+"""Seed of the senders in evaluation, where they are the same in every pass."""
 
 
 class KeysOfAnother(nn.Linear):

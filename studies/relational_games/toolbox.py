@@ -201,7 +201,7 @@ CONTROLS: tuple[GamesModelConfig, ...] = (
     toolbox("cosine", relation="cosine"),
     toolbox("squared-distance", relation="squared_distance"),
 )
-"""As large as DAT 0+2: heads that multiply without relating a pair, and heads with other relations."""
+"""Models as large as DAT 0+2: heads that multiply without relating a pair, and heads with other relations."""
 
 NORMALISED: tuple[GamesModelConfig, ...] = (
     variant(dat(0, 2, symmetric=True), "-softmax", rel_activation="softmax"),

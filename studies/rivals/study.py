@@ -61,7 +61,7 @@ LANGUAGE_ARMS: dict[str, LanguageModelKeys] = {
         replace(LANGUAGE["DAT-tiny"], name="DAT-tiny-positions", pos_enc_type="pos_emb", context=128, dff=243),
     )
 }
-"""Without 2-simplicial attention, of which a step takes some forty times as long as the Transformer's."""
+"""Rivals without 2-simplicial attention, of which a step takes some forty times as long as the Transformer's."""
 
 PRESETS: dict[str, Any] = GAMES_ARMS
 GRIDS: dict[str, Any] = {
@@ -82,7 +82,7 @@ CONFIRM = {
     "sequences": ("latent", "stick_breaking", "gated", "simplicial"),
     "language": ("stick_breaking", "multi_token", "tensor_product"),
 }
-"""By family, the rivals that three seeds have ahead of the DAT, which run again."""
+"""Rivals by family that three seeds have ahead of the DAT, which run again."""
 
 
 def confirming(grid: Any, family: str) -> Any:
@@ -100,7 +100,7 @@ FAMILIES = {
     "sequences": ("T-positions", "DAT-positions", 2.0),
     "language": ("T-tiny-positions", "DAT-tiny-positions", 0.02),
 }
-"""By family: the Transformer, the DAT, and the difference that counts, in points or bits per byte."""
+"""Transformer, DAT, and the difference that counts, in points or bits per byte, by family."""
 LEVEL = 0.05
 
 

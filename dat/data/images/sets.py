@@ -80,5 +80,5 @@ IMAGE_SETS: dict[ImageSetName, ImageSet] = {
         std=(0.2675, 0.2565, 0.2761),
     ),
 }
-"""Those of a known size, by name. CIFAR: Krizhevsky 2009, *Learning multiple layers of features from tiny images*; its
-statistics are those of the published runs."""
+"""Image sets of a known size, by name. CIFAR: Krizhevsky 2009, *Learning multiple layers of features from tiny images*;
+its statistics are those of the published runs."""

@@ -21,7 +21,7 @@ from .tasks import CELLS, ObjectSource, Task, get_task
 SPLITS = ("train", "val", "test")
 
 TRAINED = "pentominoes"
-"""Object set of these; the others are held out."""
+"""Object set that is trained on; the others are held out."""
 
 SHARES = (0.35, 0.25, 0.4)
 """Part of all images that belongs to train, val and test."""

@@ -49,7 +49,6 @@ class LanguageModelKeys(PositionsConfig, OutputLayerConfig, SharingConfig, Model
     symbols: Literal["symbolic_attention", "positional_symbols", "position_relative"] | PartName = "symbolic_attention"
     """Symbol mechanism: a library read by attention, one symbol a position, or one a relative position."""
     n_symbols: int = 32
-    """Symbols in the library of symbolic attention; relative positions beyond this share one symbol."""
     trainable_symbols: bool = False
     """Train the symbol library; the paper's is frozen as it is drawn."""
     update_symbols_each_layer: bool = True

@@ -48,7 +48,6 @@ class MathematicsModelKeys(ModelKeys):
     """Symbol mechanism: a library read by attention, one symbol a position, or one a relative position. One retriever
     serves encoder and decoder."""
     n_symbols: int = QUESTION_LENGTH
-    """Symbols in the library of symbolic attention; relative positions beyond this share one symbol."""
     relative_positions: int | None = None
     """Largest relative position in the keys and values of sensory self-attention, as of Shaw et al. 2018 (arXiv
     1803.02155); beyond it they share one vector. null gives sensory heads no relative positions."""

@@ -91,4 +91,4 @@ BASELINE_CONFIGS: dict[str, type[BaselineConfig]] = {
     "corelnet": CoRelNetConfig,
     "esbn": ESBNConfig,
 }
-"""By the name of the architecture, which is also that of the group of keys."""
+"""Groups of keys by the name of the architecture, which is also theirs."""

@@ -19,7 +19,7 @@ BASELINE_CLASSES: dict[str, type[nn.Module]] = {
     "corelnet": VisionCoRelNet,
     "esbn": VisionESBN,
 }
-"""By the name of the architecture."""
+"""Baselines by the name of the architecture."""
 
 
 def build_games_model(config: GamesModelConfig, num_classes: int, *, seed: int) -> nn.Module:

@@ -24,7 +24,7 @@ from .tuning import Tile, Tuning, tuning
 
 INTERPRETED = not isinstance(forward_kernel, triton.JITFunction)
 MOST_PARTS = 64
-"""Into which senders are split: one program adds their results."""
+"""Most parts into which senders are split: one program adds their results."""
 
 
 class KernelArguments(NamedTuple):

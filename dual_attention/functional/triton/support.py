@@ -59,7 +59,7 @@ below 64, are multiplied in one loop on Hopper: wrong sums, and reads of memory 
 NARROWEST = 16
 """Columns of the narrowest matmul."""
 NARROWEST_SOUND = 64
-"""... that every ptxas assembles right."""
+"""Columns of the narrowest matmul that every ptxas assembles right."""
 
 
 def narrowest(dtype: torch.dtype, capability: tuple[int, int]) -> int:
