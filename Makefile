@@ -15,7 +15,7 @@ export PYTHONDONTWRITEBYTECODE :=
 PIP_INSTALL := -m pip install --no-compile --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all lint types fmt pytest docs golden bench gallery exhibits models clients reliability versions tritons release-check clean
+.PHONY: help setup demo test test-all lint types fmt pytest docs golden bench gallery exhibits checkpoints models clients reliability versions tritons release-check clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do \
@@ -69,6 +69,9 @@ gallery: $(READY) ## Draw the pictures of the pages under docs/
 
 exhibits: $(READY) ## Write the exhibits of docs/exhibits.md into build/exhibits, each one file for any browser
 	env OMP_NUM_THREADS=1 $(BIN)/python docs/make_exhibits.py --out build/exhibits
+
+checkpoints: $(READY) ## Train three pairs of DAT and Transformer for a release into build/checkpoints, 20 minutes of a core
+	env OMP_NUM_THREADS=1 $(BIN)/python docs/make_checkpoints.py --out build/checkpoints $(ARGS)
 
 models: $(READY) ## Try what every mechanism and model takes and has, six minutes, and write docs/models.md
 	env OMP_NUM_THREADS=1 $(BIN)/python docs/make_models.py

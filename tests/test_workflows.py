@@ -23,7 +23,7 @@ def test_a_workflow_calls_what_is_there(path: Path):
     for command, *words in called:
         if command == "make":
             assert words[0] in TARGETS
-        else:
+        elif command != "gh":  # which GitHub brings
             assert os.access(ROOT / command, os.X_OK)
 
 
@@ -32,7 +32,7 @@ def test_slow_tests_run_each_night():
     workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "whole.yml").read_text(encoding="utf-8"))
     (trigger,) = workflow[True]["schedule"]
     assert trigger["cron"].endswith("* * *")
-    assert workflow["jobs"]["test"]["steps"][-1]["run"] == "make test-all"
+    assert "make test-all" in [step.get("run") for step in workflow["jobs"]["test"]["steps"]]
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     assert (
         "MARKED ?= not slow or quick\n" in makefile
