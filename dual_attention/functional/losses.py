@@ -234,8 +234,9 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
 
 def _fuses(logits: Tensor) -> bool:
-    """Whether a kernel takes these: on a GPU, in a dtype that is multiplied there."""
-    return logits.is_cuda and logits.dtype in (torch.bfloat16, torch.float32) and support.INSTALLED is not None
+    """Whether a kernel takes these: on a GPU on which ours run."""
+    known = logits.dtype in (torch.bfloat16, torch.float32)
+    return logits.is_cuda and known and support.obstacle_of_machine(logits) is None
 
 
 def _loss_and_errors(logits: Tensor, labels: Tensor, factors: Tensor) -> tuple[Tensor, Tensor]:
