@@ -108,11 +108,9 @@ ARGUMENTS = [
 ]
 
 
-@pytest.mark.parametrize("name", LAYERS)
-@pytest.mark.parametrize("arguments, error, message", ARGUMENTS, ids=lambda value: "")
-def test_masks_biases_and_tables(name, arguments, error, message):
-    with pytest.raises(error, match=message):
-        call(name, LAYERS[name](), **arguments)
+test_masks_biases_and_tables = pytest.mark.parametrize("name", LAYERS)(
+    refused(*ARGUMENTS, by=lambda arguments, *, name: call(name, LAYERS[name](), **arguments))
+)
 
 
 OBJECTS = [
@@ -167,26 +165,29 @@ HEADS = (Attention, *RELATIONAL.values())
 RATES = (-0.1, 1.0, float("nan"))
 RATE = r"dropout: expected a rate in \[0, 1\)"
 
-test_windows_rates_and_parameters_without_values = refused(
-    *((lambda cls=cls, n=n: cls(D, 2, window=n), "^window: expected a positive number")
-      for cls in HEADS for n in (0, -1, 1.5)),
-    *((lambda cls=cls, of={name: rate}: cls(D, 2, **of), RATE)
-      for cls in HEADS for name in ("dropout", "out_dropout") for rate in RATES),
-    *((lambda rate=rate: SymbolicAttention(D, 2, 5, dropout=rate), RATE) for rate in RATES),
-    *((lambda x=x: PositionalSymbolRetriever(D, 9)(torch.zeros(B, N), positions=x), TypeError, "^positions: expected")
-      for x in ([[0.0] * N] * B, torch.zeros(B, N).to_sparse())),
-    (lambda: call("attention", Attention(D, 2).to("meta")), "^query: the parameters on meta have no values"),
-)  # fmt: skip
-
 
 def test_autocast_takes_other_types_than_the_parameters():
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert call("dual encoder", LAYERS["dual encoder"](), torch.zeros(B, N, D).bfloat16()).shape == (B, N, D)
 
 
-@pytest.mark.parametrize(
-    "build, name",
-    [
+SQUARE, RELATIONS = torch.zeros(1, 1, 2, 2), torch.zeros(1, 2, 1, 2)
+OTHER = (torch.zeros(2, 2).to_sparse(), torch.zeros(1, 1, 2, 2).long())
+X, IMAGE = torch.zeros(B, N, D), torch.zeros(2, 1, 4, 4)
+WRONG = (TypeError, ValueError)
+
+
+test_numbers_tensors_and_types = pytest.mark.sweep(3)(refused(
+    *((lambda n, cls=cls: cls(D, 2, window=n), n, "^window: expected a positive number")
+      for cls in HEADS for n in (0, -1, 1.5)),
+    *((lambda rate, cls=cls, name=name: cls(D, 2, **{name: rate}), rate, RATE)
+      for cls in HEADS for name in ("dropout", "out_dropout") for rate in RATES),
+    *((lambda rate: SymbolicAttention(D, 2, 5, dropout=rate), rate, RATE) for rate in RATES),
+    *((lambda x: PositionalSymbolRetriever(D, 9)(torch.zeros(B, N), positions=x), x, TypeError, "^positions: expected")
+      for x in ([[0.0] * N] * B, torch.zeros(B, N).to_sparse())),
+    (lambda name: call(name, Attention(D, 2).to("meta")), "attention", "^query: the parameters on meta have no values"),
+    *((build, size, WRONG, f"^{name}: expected a positive number")
+      for size in (0, -3, 1.5, "4", True) for build, name in (
         (lambda size: PositionalSymbolRetriever(size, 9), "symbol_dim"),
         (lambda size: PositionalSymbolRetriever(D, size), "max_length"),
         (lambda size: PositionRelativeSymbolRetriever(size, 2), "symbol_dim"),
@@ -214,12 +215,50 @@ def test_autocast_takes_other_types_than_the_parameters():
         (lambda size: vision(n_layers=size), "n_layers"),
         (lambda size: language(n_layers=size), "n_layers"),
         (lambda size: language(vocab_size=size), "vocab_size"),
-    ],
-)
-@pytest.mark.parametrize("size", [0, -3, 1.5, "4", True])
-def test_sizes(build, name, size):
-    with pytest.raises((TypeError, ValueError), match=f"^{name}: expected a positive number"):
-        build(size)
+      )),
+    *((build, number, WRONG, f"^{name}: expected a")
+      for number in (float("inf"), float("nan"), "1") for build, name in (
+        (lambda number: Attention(D, 2, attn_scale=number), "attn_scale"),
+        (lambda number: SymbolicAttention(D, 2, 5, scale=number), "scale"),
+        (lambda number: RotaryPositionalEncoding(4, 9, theta=number), "theta"),
+        (lambda number: EncoderBlock(D, 2, dropout_rate=number), "dropout_rate"),
+        (lambda number: mechanisms.Softmax(number), "temperature"),
+        (lambda number: mechanisms.Cosine(number), "beta"),
+      )),
+    *((lambda images: vision()(images), IMAGE.to(of), TypeError, "^x: expected dtype torch.float32 as the parameters")
+      for of in (torch.uint8, torch.float16)),
+    (lambda images: vision()(images), IMAGE.to("meta"), "^x: expected a tensor on cpu as the parameters"),
+    *((lambda name: language()(torch.ones(1, 2).long(), **{name: [[1, 2]]}), name, TypeError,
+       f"^{name}: expected a(?: boolean)? tensor.*got list")
+      for name in ("targets", "segments", "positions", "padding_mask")),
+    *((lambda pair, layer=layer: layer(*pair), pair, WRONG, r"^(q|k|x|key|query|weight): expected")
+      for pair in ((X, X.double()), (X.double(), X), (X, X.long()), ([0.0], X), (X, X.to_sparse())) for layer in (
+        mechanisms.GeneralAttention(mechanisms.Dot()),
+        mechanisms.GeneralAttention(mechanisms.General(D, D)),
+        mechanisms.GeneralAttention(mechanisms.Additive(D, D)),
+        mechanisms.GeneralAttention(mechanisms.Product(D, D)),
+        mechanisms.GeneralAttention(mechanisms.Trilinear(D)),
+        lambda query, key: mechanisms.recipes.relational_heads(D, 2)(query, key, X),
+      )),
+    (lambda wide: mechanisms.recipes.self_attention(D, 2)(X, X, wide), X.double(), TypeError,
+     r"^value: expected dtype torch.float32"),
+    *((function, wrong, WRONG, r"^\w+: expected|^\w+: widths")
+      for wrong in ([0.0], torch.tensor(0.0), *OTHER) for function in (
+        lambda x: functional.attention(x, SQUARE, SQUARE, scale=1.0),
+        lambda x: functional.attention(SQUARE, x, SQUARE, scale=1.0),
+        lambda x: functional.attention(SQUARE, SQUARE, SQUARE, scale=1.0, bias=x),
+        lambda x: functional.relational_attention(
+            x, SQUARE, RELATIONS, RELATIONS, SQUARE, torch.zeros(1, 2, 1), scale=1.0, rel_scale=1.0
+        ),
+        lambda x: functional.relational_cross_attention(x, SQUARE, SQUARE, scale=1.0),
+        lambda x: functional.apply_rotary(x, torch.ones(2, 1), torch.ones(2, 1)),
+        lambda x: functional.dot_score(x, SQUARE),
+        lambda x: functional.masked_softmax(x, SQUARE),
+        lambda x: functional.combine(x, SQUARE),
+        lambda x: functional.cross_entropy(x, torch.zeros(2, 3).long()),
+      )),
+    by=lambda call, wrong: call(wrong),
+))  # fmt: skip
 
 
 def language(**arguments):
@@ -256,36 +295,6 @@ def test_absurd_depths_are_refused_before_anything_is_built():
     assert len(seq2seq().layers["encoder_blocks"]) == 1
 
 
-@pytest.mark.parametrize("number", [float("inf"), float("nan"), "1"])
-def test_scales_and_rates(number):
-    for build, name in (
-        (lambda: Attention(D, 2, attn_scale=number), "attn_scale"),
-        (lambda: SymbolicAttention(D, 2, 5, scale=number), "scale"),
-        (lambda: RotaryPositionalEncoding(4, 9, theta=number), "theta"),
-        (lambda: EncoderBlock(D, 2, dropout_rate=number), "dropout_rate"),
-        (lambda: mechanisms.Softmax(number), "temperature"),
-        (lambda: mechanisms.Cosine(number), "beta"),
-    ):
-        with pytest.raises((TypeError, ValueError), match=f"^{name}: expected a"):
-            build()
-
-
-test_images = refused(
-    (torch.zeros(2, 1, 4, 4, dtype=torch.uint8), TypeError, "^x: expected dtype torch.float32 as the parameters"),
-    (torch.zeros(2, 1, 4, 4, dtype=torch.float16), TypeError, "^x: expected dtype torch.float32 as the parameters"),
-    (torch.zeros(2, 1, 4, 4, device="meta"), "^x: expected a tensor on cpu as the parameters"),
-    by=lambda images: vision()(images),
-)
-
-
-def test_options_of_models():
-    model = language()
-    x = torch.ones(1, 2, dtype=torch.long)
-    for name in ("targets", "segments", "positions", "padding_mask"):
-        with pytest.raises(TypeError, match=f"^{name}: expected a(?: boolean)? tensor.*got list"):
-            model(x, **{name: [[1, 2]]})
-
-
 def test_parameters_without_values():
     with torch.device("meta"):
         model, layer = language(), Attention(D, 2)
@@ -299,51 +308,6 @@ def test_parameters_without_values():
 def fetch(name, source, module, args):
     """As offloading does: parameters come when a layer is called."""
     module.weight = nn.Parameter(source.get_submodule(name).weight.detach())
-
-
-def test_mixed_types_in_mechanisms():
-    x, wide = torch.zeros(B, N, D), torch.zeros(B, N, D, dtype=torch.float64)
-    attend = {
-        "dot": mechanisms.GeneralAttention(mechanisms.Dot()),
-        "general": mechanisms.GeneralAttention(mechanisms.General(D, D)),
-        "additive": mechanisms.GeneralAttention(mechanisms.Additive(D, D)),
-        "product": mechanisms.GeneralAttention(mechanisms.Product(D, D)),
-        "trilinear": mechanisms.GeneralAttention(mechanisms.Trilinear(D)),
-        "heads": mechanisms.recipes.relational_heads(D, 2),
-    }
-    for name, layer in attend.items():
-        more = (x,) if name == "heads" else ()
-        for query, key in ((x, wide), (wide, x), (x, x.long()), ([0.0], x), (x, x.to_sparse())):
-            with pytest.raises((TypeError, ValueError), match=r"^(q|k|x|key|query|weight): expected"):
-                layer(query, key, *more)
-    with pytest.raises(TypeError, match=r"^value: expected dtype torch.float32"):
-        mechanisms.recipes.self_attention(D, 2)(x, x, wide)
-
-
-@pytest.mark.parametrize(
-    "wrong", [[0.0], torch.tensor(0.0), torch.zeros(2, 2).to_sparse(), torch.zeros(1, 1, 2, 2).long()]
-)
-def test_functions(wrong):
-    x = torch.zeros(1, 1, 2, 2)
-    relations = torch.zeros(1, 2, 1, 2)
-    calls = {
-        "attention": lambda: functional.attention(wrong, x, x, scale=1.0),
-        "keys": lambda: functional.attention(x, wrong, x, scale=1.0),
-        "bias": lambda: functional.attention(x, x, x, scale=1.0, bias=wrong),
-        "relational": lambda: functional.relational_attention(
-            wrong, x, relations, relations, x, torch.zeros(1, 2, 1), scale=1.0, rel_scale=1.0
-        ),
-        "rca": lambda: functional.relational_cross_attention(wrong, x, x, scale=1.0),
-        "rotary": lambda: functional.apply_rotary(wrong, torch.ones(2, 1), torch.ones(2, 1)),
-        "score": lambda: functional.dot_score(wrong, x),
-        "alignment": lambda: functional.masked_softmax(wrong, x),
-        "combine": lambda: functional.combine(wrong, x),
-        "loss": lambda: functional.cross_entropy(wrong, torch.zeros(2, 3).long()),
-    }
-    for name, call in calls.items():
-        with pytest.raises((TypeError, ValueError), match=r"^\w+: expected|^\w+: widths"):
-            call()
-            pytest.fail(name)
 
 
 IMAGES = {"image_shape": (1, 4, 4), "patch_size": (2, 2)}

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dual_attention.encoder_models import DualAttnTransformerEncoder, TransformerEncoder
-from tests.support.refusals import refusals
+from tests.support.refusals import refused
 
 SIZES: dict[str, Any] = {"vocab_size": 5, "max_block_size": 12}
 
@@ -83,16 +83,13 @@ def test_what_attention_returns_is_dropped_out_once():
         torch.testing.assert_close(torch.stack(dropped).mean(), torch.tensor(0.5).double(), atol=0.03, rtol=0)
 
 
-@refusals(
+BOTH = pytest.mark.parametrize("kind, heads", [(TransformerEncoder, ()), (DualAttnTransformerEncoder, (1,))])
+
+test_what_has_no_counterpart_is_refused = BOTH(refused(
     (lambda: torch_encoder(layer_norm_eps=1e-6), "eps=1e-5"),
     (lambda: torch_encoder(activation=torch.tanh), "expected ReLU or GELU"),
     (lambda: torch_encoder(activation=nn.GELU("tanh")), "expected ReLU or GELU"),
     (lambda: nn.Linear(2, 2), TypeError, "encoder: expected a torch.nn.TransformerEncoder, got Linear"),
     (lambda: nn.TransformerEncoderLayer(12, 3), TypeError, "expected a torch.nn.TransformerEncoder"),
-    of="make",
-)
-def test_what_has_no_counterpart_is_refused(make: Any, error: type[Exception], message: str):
-    with pytest.raises(error, match=message):
-        TransformerEncoder.from_torch(make(), **SIZES)
-    with pytest.raises(error, match=message):
-        DualAttnTransformerEncoder.from_torch(make(), 1, **SIZES)
+    by=lambda make, *, kind, heads: kind.from_torch(make(), *heads, **SIZES),
+))  # fmt: skip

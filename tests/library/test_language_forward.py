@@ -17,7 +17,7 @@ from tests.support.language import (
     tokens,
     with_attention,
 )
-from tests.support.refusals import refusals
+from tests.support.refusals import refused
 
 pytestmark = pytest.mark.sweep(4)
 
@@ -204,15 +204,11 @@ def test_positions_may_be_given(kind, pos_enc_type):
 LONG = {"x": tokens(1, CONTEXT + 5), "segments": torch.zeros(1, CONTEXT + 5, dtype=torch.long)}
 
 
-@pytest.mark.parametrize("pos_enc_type", POSITIONS)
-@refusals(
+test_positions_that_there_are_not = pytest.mark.parametrize("pos_enc_type", POSITIONS)(refused(
     *((kind, LONG, r"positions: expected 0 to 23 \(the context, max_block_size=24\), got 0 to 28") for kind in KINDS),
     ("rel_sym_attn", {"x": tokens(2, 6), "positions": torch.arange(6)[None] + 3}, "positions: expected 0 to 5"),
-    of="kind, arguments",
-)
-def test_positions_that_there_are_not(pos_enc_type, kind, arguments, error, message):
-    with pytest.raises(error, match=message):
-        lm(kind, pos_enc_type=pos_enc_type)(**arguments)
+    by=lambda kind, arguments, *, pos_enc_type: lm(kind, pos_enc_type=pos_enc_type)(**arguments),
+))  # fmt: skip
 
 
 # ---- where values cannot be read

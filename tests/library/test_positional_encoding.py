@@ -10,7 +10,7 @@ from dual_attention.positional_encoding import (
     SinusoidalPositionalEncoding,
     sinusoidal_table,
 )
-from tests.support.refusals import refusals
+from tests.support.refusals import refused
 from tests.support.tensors import normal
 
 
@@ -35,8 +35,7 @@ def test_positions_are_added_to_the_scaled_input(cls):
     assert not torch.allclose(positions[0, 0], positions[0, 1])
 
 
-@pytest.mark.parametrize("cls", [SinusoidalPositionalEncoding, LearnedPositionalEmbeddings])
-@refusals(
+test_bad_input = pytest.mark.parametrize("cls", [SinusoidalPositionalEncoding, LearnedPositionalEmbeddings])(refused(
     (lambda cls: cls(4, max_len=5)(torch.zeros(1, 6, 4)), "length 6 exceeds max_len=5"),
     *(
         (lambda cls, at=at: cls(4, max_len=5)(torch.zeros(1, 4, 4), torch.tensor(at)), "positions: expected")
@@ -45,10 +44,8 @@ def test_positions_are_added_to_the_scaled_input(cls):
     (lambda _: RotaryPositionalEncoding(4, 5)(torch.randn(1, 2, 6, 4)), "exceeds max_len=5"),
     (lambda _: RotaryPositionalEncoding(4, 5).tables_at(torch.tensor([[0, 5]])), r"positions: .*max_len=5\), got 0"),
     (lambda _: RotaryPositionalEncoding(4, 5).tables_at(torch.tensor([0, 4])), "positions: expected integers"),
-)
-def test_bad_input(cls, call, error, message):
-    with pytest.raises(error, match=message):
-        call(cls)
+    by=lambda call, *, cls: call(cls),
+))  # fmt: skip
 
 
 def test_relative_positions_are_clipped_offsets():

@@ -15,7 +15,7 @@ from dual_attention.relational_attention import (
 from dual_attention.symbol_retrieval import PositionRelativeSymbolRetriever, SymbolicAttention
 from tests.lab.estimate.measuring import peak
 from tests.support.combinations import pairwise
-from tests.support.refusals import refusals, refused
+from tests.support.refusals import refused
 from tests.support.tensors import float64, normal
 
 LAYERS = [RelationalAttention, RelationalCrossAttention, DisentangledRelationalCrossAttention]
@@ -287,16 +287,13 @@ def relative(cls):
     return cls(8, 2, use_relative_positional_symbols=True)
 
 
-@pytest.mark.parametrize("cls", LAYERS)
-@refusals(
+# Other bad inputs are those of test_bad_inputs
+test_bad_input = pytest.mark.parametrize("cls", LAYERS)(refused(
     (lambda cls, x: cls(8, 2)(x, x, y=x[:1]), r"y: .*got \(1, 3, 8\)"),
     (lambda cls, x: cls(8, 2)(x, RelativeSymbols.from_dense(x)), TypeError, "use_relative_positional_symbols=True"),
     (lambda cls, x: relative(cls)(x, torch.zeros(2, 4, 8)), r"symbols: expected relative ones \(N, M, d\)"),
-)
-def test_bad_input(cls, call, error, message):
-    """Other bad inputs are those of test_bad_inputs."""
-    with pytest.raises(error, match=message):
-        call(cls, torch.zeros(3, 3, 8))
+    by=lambda call, *, cls: call(cls, torch.zeros(3, 3, 8)),
+))  # fmt: skip
 
 
 test_bad_constructions_are_refused = refused(

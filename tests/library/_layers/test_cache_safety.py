@@ -18,7 +18,7 @@ from tests.support.caches import (
     close,
     net,
 )
-from tests.support.refusals import refusals
+from tests.support.refusals import refusals, refused
 from tests.support.tensors import float64, normal
 
 # ---- Gradients, modes, dtypes
@@ -136,7 +136,7 @@ def uneven():
     return cache
 
 
-@refusals(
+test_caches_of_other_layers_are_refused = refused(
     (Attention(8, 2), Attention(8, 4).new_cache(), r"cache: expected .*\(2, 4\).*got .*\(4, 2\)"),
     (Attention(8, 2), Attention(8, 2, window=3).new_cache(), "window=None, got .*window=3"),
     (Attention(8, 2), Attention(8, 4).new_context_cache(), "cache: expected"),
@@ -146,13 +146,10 @@ def uneven():
     (DUAL, DUAL.new_cache()["self_attention"], TypeError, "expected a CacheGroup"),
     (DUAL, DualAttention(8, 4, 0).new_cache(), r"expected the parts .*got \['self_attention'\]"),
     (DUAL, uneven(), "lengths {'self_attention': 1, 'relational_attention': 0}"),
-    of="layer, cache",
+    by=torch.no_grad()(
+        lambda layer, cache: layer(*[torch.zeros(1, 2, 8)] * (2 if layer is DUAL else 3), is_causal=True, cache=cache)
+    ),
 )
-def test_caches_of_other_layers_are_refused(layer, cache, error, message):
-    x = torch.zeros(1, 2, 8)
-    given = (x, x) if layer is DUAL else (x, x, x)
-    with torch.no_grad(), pytest.raises(error, match=message):
-        layer(*given, is_causal=True, cache=cache)
 
 
 def test_a_block_that_is_not_causal_takes_no_cache():

@@ -13,6 +13,7 @@ from dual_attention import DualAttention
 from dual_attention._layers import packed
 from dual_attention._layers.packed import is_watched, project_at_once
 from dual_attention.functional.rotary import rotary_tables
+from tests.support.refusals import refused
 
 D, N = 32, 7
 ROTARY = "freqs_cos", "freqs_sin"
@@ -191,12 +192,11 @@ def test_layers_that_cannot_be_joined_are_called():
     assert not is_watched(one)
 
 
-def test_inputs_are_refused_in_the_words_of_the_heads():
-    layer, x = DualAttention(D, 2, 2), torch.randn(3, N, D)
-    with pytest.raises(ValueError, match=r"freqs_cos, freqs_sin: expected both tables or neither"):
-        layer(x, x, freqs_cos=torch.ones(N, D // 8))
-    with pytest.raises(TypeError, match="x: expected dtype"):
-        layer(x.double(), x)
+test_inputs_are_refused_in_the_words_of_the_heads = refused(
+    ({"freqs_cos": torch.ones(N, D // 8)}, "freqs_cos, freqs_sin: expected both tables or neither"),
+    ({"x": torch.randn(3, N, D).double()}, TypeError, "x: expected dtype"),
+    by=lambda changed: DualAttention(D, 2, 2)(**{**dict.fromkeys(("x", "symbols"), torch.randn(3, N, D)), **changed}),
+)
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ from dual_attention.relational_attention import (
 )
 from dual_attention.transformer_blocks import DecoderBlock, EncoderBlock
 from tests.library._layers.test_heads import RELATIONAL, build
-from tests.support.refusals import refusals
+from tests.support.refusals import refused
 from tests.support.tensors import float64, normal
 
 B, N, WIDTH = 2, 5, 8
@@ -124,28 +124,17 @@ def test_a_mask_built_in_inference_mode_serves_training():
 SEGMENTS = torch.zeros(1, N, dtype=torch.long)
 
 
-@refusals(
-    ({"attn_mask": MaskPattern(N, N + 1)}, r"attn_mask: expected a pattern of .*\(5, 5\), got one of \(5, 6\)"),
-    ({"attn_mask": MaskPattern(N, N, causal=True, offset=1), "is_causal": True}, "attn_mask: .* offset=0, .* offset=1"),
-    (
-        {"attn_mask": MaskPattern(N, N, None, None, SEGMENTS, SEGMENTS), "segments": SEGMENTS},
-        "segments: the pattern given as attn_mask has segments already",
-    ),
-    ({"attn_mask": MaskPattern(N, N, padding=torch.ones(3, N, dtype=torch.bool))}, "padding_mask: expected shape"),
-    of="arguments",
-)
-def test_patterns_that_do_not_fit(arguments, error, message):
-    layer, x = float64(DualAttention(WIDTH, 2, 2)), normal(B, N, WIDTH)
-    with pytest.raises(error, match=message):
-        layer(x, x, **arguments)
-
-
-@refusals(
-    (MaskPattern(N, N), "cache: needs is_causal=True"),
-    (MaskPattern(N, N, None, None, SEGMENTS, SEGMENTS, causal=True), "segments: .* cannot be continued"),
-    of="pattern",
-)
-def test_patterns_that_cannot_be_continued(pattern, error, message):
-    layer, x = float64(DualAttention(WIDTH, 2, 2)), normal(B, N, WIDTH)
-    with pytest.raises(error, match=message):
-        layer(x, x, pattern, cache=layer.new_cache())
+test_patterns_that_do_not_fit = refused(
+    (lambda layer, x: layer(x, x, attn_mask=MaskPattern(N, N + 1)),
+     r"attn_mask: expected a pattern of .*\(5, 5\), got one of \(5, 6\)"),
+    (lambda layer, x: layer(x, x, attn_mask=MaskPattern(N, N, causal=True, offset=1), is_causal=True),
+     "attn_mask: .* offset=0, .* offset=1"),
+    (lambda layer, x: layer(x, x, attn_mask=MaskPattern(N, N, None, None, SEGMENTS, SEGMENTS), segments=SEGMENTS),
+     "segments: the pattern given as attn_mask has segments already"),
+    (lambda layer, x: layer(x, x, attn_mask=MaskPattern(N, N, padding=torch.ones(3, N, dtype=torch.bool))),
+     "padding_mask: expected shape"),
+    (lambda layer, x: layer(x, x, MaskPattern(N, N), cache=layer.new_cache()), "cache: needs is_causal=True"),
+    (lambda layer, x: layer(x, x, MaskPattern(N, N, None, None, *[SEGMENTS] * 2, causal=True), cache=layer.new_cache()),
+     "segments: .* cannot be continued"),
+    by=lambda call: call(float64(DualAttention(WIDTH, 2, 2)), normal(B, N, WIDTH)),
+)  # fmt: skip

@@ -5,7 +5,7 @@ import torch
 
 from tests.support import families
 from tests.support.language import CONTEXT, KINDS, POSITIONS, SYMBOLS, VOCAB, build, tokens
-from tests.support.refusals import refusals, refused
+from tests.support.refusals import refused
 
 test_bad_arguments = refused(
     ("transformer", {"pos_enc_type": "rope"}, "pos_enc_type: expected 'pos_emb', 'RoPE' or 'none', got 'rope'"),
@@ -33,7 +33,7 @@ test_bad_arguments = refused(
 ABSOLUTE, RELATIVE = ({"ra_kwargs": {"use_relative_positional_symbols": value}} for value in (False, True))
 
 
-@refusals(
+test_bad_symbols_and_blocks_of_every_family = pytest.mark.parametrize("family", families.FAMILIES)(refused(
     ("symbolic_attention", {"symbol_retrieval": "magic"}, "symbol_retrieval: expected .*, got 'magic'"),
     ("symbolic_attention", {"n_heads_sa": 0, "n_heads_ra": 0}, "n_heads_sa, n_heads_ra: expected"),
     ("symbolic_attention", {"dropout_rate": 1.5}, r"dropout.*: expected a rate in \[0, 1\), got 1.5"),
@@ -43,12 +43,8 @@ ABSOLUTE, RELATIVE = ({"ra_kwargs": {"use_relative_positional_symbols": value}} 
      "symbol_retrieval_kwargs: expected symbol_dim=(8|16), the width of the model, got 6"),
     ("symbolic_attention", RELATIVE, "ra_kwargs.*: .*'symbolic_attention' needs .*_symbols=False"),
     ("position_relative", ABSOLUTE, "ra_kwargs.*: .*'position_relative' needs .*_symbols=True"),
-    of="kind, options",
-)  # fmt: skip
-@pytest.mark.parametrize("family", families.FAMILIES)
-def test_bad_symbols_and_blocks_of_every_family(family, kind, options, error, message):
-    with pytest.raises(error, match=message):
-        families.build(family, kind, **options)
+    by=lambda kind, options, *, family: families.build(family, kind, **options),
+))  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -70,7 +66,7 @@ def test_a_sequence_longer_than_the_context(kind, pos_enc_type):
         model(tokens(2, CONTEXT + 1), padding_mask=torch.ones(2, CONTEXT + 1, dtype=torch.bool))
 
 
-@refusals(
+test_bad_input = pytest.mark.parametrize("kind", ["symbolic_attention", "transformer"])(refused(
     ({"x": torch.zeros(2, 4)}, TypeError, "x: expected integer token ids, got dtype torch.float32"),
     ({"x": torch.zeros(4).long()}, r"x: expected token ids of shape \(batch, length\), got shape \(4,\)"),
     ({"x": torch.full((2, 4), VOCAB)}, r"x: expected token ids from 0 to 10, got 11 to 11"),
@@ -86,10 +82,5 @@ def test_a_sequence_longer_than_the_context(kind, pos_enc_type):
     ({"positions": torch.arange(4)}, "positions: expected integers"),
     ({"positions": torch.arange(4)[None] + 21}, r"positions: expected 0 to 23 .*, got 21 to 24"),
     ({"cache": "none"}, TypeError, "cache: expected a cache, as new_cache"),
-    of="changes",
-)
-@pytest.mark.parametrize("kind", ["symbolic_attention", "transformer"])
-def test_bad_input(kind, changes, error, message):
-    arguments = {"x": tokens(2, 4), "targets": tokens(2, 4)} | changes
-    with pytest.raises(error, match=message):
-        build(kind)(**arguments)
+    by=lambda changes, *, kind: build(kind)(**{"x": tokens(2, 4), "targets": tokens(2, 4)} | changes),
+))  # fmt: skip
