@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from dual_attention.functional import combine, hard_alignment, masked_softmax, sigmoid_alignment, sparsemax
-from tests.support.refusals import refusals
+from tests.support.refusals import refused
 
 from .attention_space import (
     ALIGNMENTS,
@@ -208,24 +208,19 @@ def test_bias_is_added_before_masking(name):
     assert (got[:, 1, 2] == 0).all()
 
 
-@pytest.mark.parametrize("name", ALIGNMENTS)
-@refusals(
+test_bad_masks = pytest.mark.parametrize("name", ALIGNMENTS)(refused(
     (torch.ones(2, 3, 4), TypeError, "boolean"),
     *((torch.ones(shape) > 0, r"mask: .*broadcasts") for shape in ((2, 3, 5), (3, 3, 4), (1, 2, 3, 4))),
-    of="mask",
-)
-def test_bad_masks(name, mask, error, message):
-    with pytest.raises(error, match=message):
-        ALIGNMENTS[name](torch.randn(2, 3, 4), mask)
+    by=lambda mask, *, name: ALIGNMENTS[name](torch.randn(2, 3, 4), mask),
+))  # fmt: skip
 
 
-@pytest.mark.parametrize("temperature", [0.0, -1.0, math.nan])
-def test_bad_temperatures(temperature):
-    with pytest.raises(ValueError, match="temperature"):
-        masked_softmax(torch.zeros(3), temperature=temperature)
-    for values in (torch.tensor(temperature), nn.Parameter(torch.tensor([[1.0], [temperature]]))):
-        for alignment in (masked_softmax, sparsemax, sigmoid_alignment, hard_alignment):
-            with pytest.raises(ValueError, match=r"^temperature: expected finite numbers above 0"):
-                alignment(torch.zeros(2, 3), temperature=values)
-    with pytest.raises(TypeError, match="floating-point"):
-        masked_softmax(torch.zeros(3, dtype=torch.long))
+NONE = (0.0, -1.0, math.nan)
+
+test_bad_temperatures = refused(
+    *((lambda t=t: masked_softmax(torch.zeros(3), temperature=t), "temperature") for t in NONE),
+    *((lambda of=of, t=t: of(torch.zeros(2, 3), temperature=t), "^temperature: expected finite numbers above 0")
+      for of in (masked_softmax, sparsemax, sigmoid_alignment, hard_alignment)
+      for one in NONE for t in (torch.tensor(one), nn.Parameter(torch.tensor([[1.0], [one]])))),
+    (lambda: masked_softmax(torch.zeros(3, dtype=torch.long)), TypeError, "floating-point"),
+)  # fmt: skip

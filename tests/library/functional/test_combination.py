@@ -38,19 +38,16 @@ def test_the_type_is_that_of_the_values():
     assert combine(torch.rand(2, 3), torch.randn(3, 4).half()).dtype == torch.float16
 
 
-@pytest.mark.parametrize(
-    ("weights", "values", "options"),
-    [
+test_shapes_that_do_not_fit = refused(
+    *((*row, "expected a shape that fits") for row in (
         ((B, L, S), (B, S + 1, D), {}),
         ((B, L, S), (B, S, D), {"pairwise": True}),
         ((B, L, S), (B, L + 1, S, D), {"pairwise": True}),
         ((B, L, S, D), (B, S, D + 1), {"multidim": True}),
         ((B, L, S, D), (B, L, S, D), {"multidim": True}),
-    ],
-)
-def test_shapes_that_do_not_fit(weights, values, options):
-    with pytest.raises(ValueError, match="expected a shape that fits"):
-        combine(torch.zeros(weights), torch.zeros(values), **options)
+    )),
+    by=lambda weights, values, options: combine(torch.zeros(weights), torch.zeros(values), **options),
+)  # fmt: skip
 
 
 def test_masked_mean():

@@ -16,7 +16,7 @@ from dual_attention.functional import (
     segments_from_cu_seqlens,
 )
 from dual_attention.functional.masks import check_bias
-from tests.support.refusals import refusals, refused
+from tests.support.refusals import refused
 
 SIZES = {"batch": 2, "heads": 3, "n": 4, "m": 4}
 
@@ -29,24 +29,6 @@ def test_causal_mask_lets_each_position_see_itself_and_the_past():
 def test_padding_mask_from_lengths():
     assert padding_mask(torch.tensor([1, 3])).tolist() == [[True, False, False], [True, True, True]]
     assert padding_mask(torch.tensor([1]), 2).tolist() == [[True, False]]
-
-
-test_bad_input = refused(
-    *((lambda n=n: padding_mask(torch.tensor(n)), "lengths") for n in ([1.0], [True], [[1]])),
-    (lambda: padding_mask(torch.tensor([3]), 2), "max_length=2"),
-    (lambda: check_bias(torch.ones(4, 4, dtype=torch.bool), **SIZES), TypeError, "attn_bias"),
-    (lambda: check_bias(torch.zeros(3, 4), **SIZES), r"attn_bias: .*got \(3, 4\)"),
-    (lambda: segments_from_cu_seqlens([0, 4, 9]), TypeError, "cu_seqlens: expected a tensor, got list"),
-    *(
-        (lambda ends=ends: segments_from_cu_seqlens(torch.tensor(ends), 5), "cu_seqlens")
-        for ends in ([1, 2], [0, 3, 2], [], [0.0, 2.0], [0, 9])
-    ),
-    (lambda: mask_pattern(None, None, True, batch=1, heads=1, n=2, m=4, offset=3),
-     r"is_causal: .*got 2 receivers and 1 senders after 3 earlier ones"),
-    (lambda: positions_from_padding(WHOLE), TypeError, "padding_mask: expected a boolean"),
-    (lambda: positions_from_segments(WHOLE, WHOLE), TypeError, "padding_mask: expected a boolean tensor"),
-    (lambda: directional_mask(3, "up"), "direction"),
-)  # fmt: skip
 
 
 def test_a_bias_of_pairs_is_one_of_all_examples_and_heads():
@@ -77,25 +59,6 @@ def test_two_dimensions_are_receivers_by_senders_even_if_the_batch_is_as_long():
     mask = causal_mask(4)
     combined = combine_masks(mask, batch=4, heads=4, n=4, m=4)
     assert combined is not None and torch.equal(combined.expand(4, 4, 4, 4)[3, 2], mask)
-
-
-test_bad_masks_are_refused = refused(
-    ({"attn_mask": torch.zeros(4, 4)}, TypeError, "attn_mask: expected a boolean"),
-    ({"attn_mask": torch.ones(4, 4, dtype=torch.long)}, TypeError, "attn_mask: expected a boolean"),
-    ({"attn_mask": torch.ones(2, 5, dtype=torch.bool)}, r"attn_mask: .*got \(2, 5\)"),
-    ({"attn_mask": torch.ones(2, 4, 4, dtype=torch.bool)}, r"attn_mask: .*got \(2, 4, 4\)"),
-    ({"attn_mask": torch.ones(5, 1, 4, 4, dtype=torch.bool)}, r"attn_mask: .*got \(5, 1, 4, 4\)"),
-    ({"padding_mask": torch.ones(2, 4)}, TypeError, "padding_mask: expected a boolean"),
-    ({"padding_mask": (torch.ones(2, 4) > 0).to_sparse()}, TypeError, "padding_mask: expected a dense tensor"),
-    ({"is_causal": True, "device": [2]}, TypeError, "device"),
-    ({"padding_mask": torch.ones(4, 2, dtype=torch.bool)}, r"padding_mask: .*got \(4, 2\)"),
-    ({"is_causal": True, "n": 2}, "is_causal"),
-    ({"window": 2, "n": 2}, "window: needs as many"),
-    ({"window": 0}, "window: expected at least one"),
-    ({"segments": torch.zeros(2, 4)}, "segments: expected integers"),
-    ({"segments": torch.zeros(3, 4, dtype=torch.long)}, r"segments: .*got shape \(3, 4\)"),
-    by=lambda arguments: combine_masks(**{**SIZES, **arguments}),
-)
 
 
 def test_window_and_segments():
@@ -178,18 +141,53 @@ def test_order_after_earlier_senders_is_more_than_the_causal_flag():
 WHOLE, HALVES = torch.zeros(1, 4, dtype=torch.int64), torch.zeros(1, 4)
 
 
-@refusals(
-    ({"window": 0}, "window: expected at least one position, a whole number, got 0"),
-    ({"window": 1.5}, "window: .* got 1.5"),
-    ({"receiver_segments": HALVES, "sender_segments": WHOLE}, TypeError, "segments: expected integers, got .*float32"),
-    ({"receiver_segments": WHOLE, "sender_segments": HALVES}, TypeError, "segments: expected integers, got .*float32"),
-    ({"padding": HALVES}, TypeError, "padding_mask: expected"),
-    of="parts",
-)
-def test_patterns_made_by_hand_are_checked(parts, error, message):
+def combined(**more):
+    return combine_masks(**{**SIZES, **more})
+
+
+def attended(**parts):
     q = torch.randn(2, 3, 4, 5)
-    with pytest.raises(error, match=message):
-        attention(q, q, q, scale=1.0, mask=MaskPattern(4, 4, **parts))
+    return attention(q, q, q, scale=1.0, mask=MaskPattern(4, 4, **parts))
+
+
+test_what_is_refused = refused(
+    *((lambda n=n: padding_mask(torch.tensor(n)), "lengths") for n in ([1.0], [True], [[1]])),
+    (lambda: padding_mask(torch.tensor([3]), 2), "max_length=2"),
+    (lambda: check_bias(torch.ones(4, 4, dtype=torch.bool), **SIZES), TypeError, "attn_bias"),
+    (lambda: check_bias(torch.zeros(3, 4), **SIZES), r"attn_bias: .*got \(3, 4\)"),
+    (lambda: segments_from_cu_seqlens([0, 4, 9]), TypeError, "cu_seqlens: expected a tensor, got list"),
+    *(
+        (lambda ends=ends: segments_from_cu_seqlens(torch.tensor(ends), 5), "cu_seqlens")
+        for ends in ([1, 2], [0, 3, 2], [], [0.0, 2.0], [0, 9])
+    ),
+    (lambda: mask_pattern(None, None, True, batch=1, heads=1, n=2, m=4, offset=3),
+     r"is_causal: .*got 2 receivers and 1 senders after 3 earlier ones"),
+    (lambda: positions_from_padding(WHOLE), TypeError, "padding_mask: expected a boolean"),
+    (lambda: positions_from_segments(WHOLE, WHOLE), TypeError, "padding_mask: expected a boolean tensor"),
+    (lambda: directional_mask(3, "up"), "direction"),
+    (lambda: combined(attn_mask=torch.zeros(4, 4)), TypeError, "attn_mask: expected a boolean"),
+    (lambda: combined(attn_mask=torch.ones(4, 4, dtype=torch.long)), TypeError, "attn_mask: expected a boolean"),
+    (lambda: combined(attn_mask=torch.ones(2, 5, dtype=torch.bool)), r"attn_mask: .*got \(2, 5\)"),
+    (lambda: combined(attn_mask=torch.ones(2, 4, 4, dtype=torch.bool)), r"attn_mask: .*got \(2, 4, 4\)"),
+    (lambda: combined(attn_mask=torch.ones(5, 1, 4, 4, dtype=torch.bool)), r"attn_mask: .*got \(5, 1, 4, 4\)"),
+    (lambda: combined(padding_mask=torch.ones(2, 4)), TypeError, "padding_mask: expected a boolean"),
+    (lambda: combined(padding_mask=(torch.ones(2, 4) > 0).to_sparse()), TypeError,
+     "padding_mask: expected a dense tensor"),
+    (lambda: combined(is_causal=True, device=[2]), TypeError, "device"),
+    (lambda: combined(padding_mask=torch.ones(4, 2, dtype=torch.bool)), r"padding_mask: .*got \(4, 2\)"),
+    (lambda: combined(is_causal=True, n=2), "is_causal"),
+    (lambda: combined(window=2, n=2), "window: needs as many"),
+    (lambda: combined(window=0), "window: expected at least one"),
+    (lambda: combined(segments=torch.zeros(2, 4)), "segments: expected integers"),
+    (lambda: combined(segments=torch.zeros(3, 4, dtype=torch.long)), r"segments: .*got shape \(3, 4\)"),
+    (lambda: attended(window=0), "window: expected at least one position, a whole number, got 0"),
+    (lambda: attended(window=1.5), "window: .* got 1.5"),
+    (lambda: attended(receiver_segments=HALVES, sender_segments=WHOLE), TypeError,
+     "segments: expected integers, got .*float32"),
+    (lambda: attended(receiver_segments=WHOLE, sender_segments=HALVES), TypeError,
+     "segments: expected integers, got .*float32"),
+    (lambda: attended(padding=HALVES), TypeError, "padding_mask: expected"),
+)  # fmt: skip
 
 
 def test_positions_count_real_tokens():

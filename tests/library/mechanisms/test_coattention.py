@@ -18,7 +18,7 @@ from dual_attention.mechanisms import (
     ParallelCoAttention,
     Sparsemax,
 )
-from tests.support.refusals import refusals, refused
+from tests.support.refusals import refused
 from tests.support.tensors import close, float64, normal
 
 from .space import longer_by_two
@@ -193,17 +193,13 @@ def test_parallel_formula():
 # What is refused
 
 
-@pytest.mark.parametrize("name", MECHANISMS)
-@refusals(
+test_bad_inputs = pytest.mark.parametrize("name", MECHANISMS)(refused(
     (lambda m, x1, x2, mask1: m(x1, x1), "x2: expected shape"),
     (lambda m, x1, x2, mask1: m(x1[0], x2), "x1: expected shape"),
     (lambda m, x1, x2, mask1: m(x1, x2, mask1=mask1.float()), TypeError, "mask1: expected a boolean"),
     (lambda m, x1, x2, mask1: m(x1, x2, mask2=mask1), "mask2: expected shape"),
-)
-def test_bad_inputs(name, call, error, message):
-    x1, x2, mask1, _ = (t.float() if t.is_floating_point() else t for t in inputs())
-    with pytest.raises(error, match=message):
-        call(MECHANISMS[name](), x1, x2, mask1)
+    by=lambda call, *, name: call(float64(MECHANISMS[name]()), *inputs()[:3]),
+))  # fmt: skip
 
 
 test_bad_settings = refused(

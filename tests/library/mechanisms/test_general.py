@@ -31,7 +31,7 @@ from dual_attention.mechanisms import (
     Softmax,
 )
 from tests.support.combinations import sampled
-from tests.support.refusals import refusals, refused
+from tests.support.refusals import refused
 from tests.support.tensors import close, float64, normal
 
 from .space import ALIGNMENTS, SCORES, WIDTH, build
@@ -205,19 +205,15 @@ def test_pairwise_values():
 # What is refused
 
 
-@pytest.mark.parametrize("need_weights", [False, True])
-@refusals(
+test_bad_masks = pytest.mark.parametrize("need", [False, True])(refused(
     ({"attn_mask": torch.ones(L, L)}, TypeError, "boolean"),
     ({"padding_mask": torch.ones(B, L)}, TypeError, "boolean"),
     ({"attn_bias": torch.ones(L, L, dtype=torch.bool)}, TypeError, "floating-point"),
     ({"key": torch.zeros(B, S, WIDTH), "is_causal": True}, "is_causal"),
     *(({"attn_mask": torch.ones(s) > 0}, "attn_mask") for s in ((L,), (L, L + 1), (3, L, L), (1, B, L, L))),
     *(({"padding_mask": torch.ones(s) > 0}, "padding_mask") for s in ((L,), (B, L + 1), (B, 1), (3, L), (1, B, L))),
-    of="masks",
-)
-def test_bad_masks(need_weights, masks, error, message):
-    with pytest.raises(error, match=message):
-        GeneralAttention(Dot())(torch.randn(B, L, WIDTH), **masks, need_weights=need_weights)
+    by=lambda masks, *, need: GeneralAttention(Dot())(torch.randn(B, L, WIDTH), **masks, need_weights=need),
+))  # fmt: skip
 
 
 test_bad_input = refused(
@@ -243,8 +239,12 @@ test_bad_input = refused(
     (lambda dot, x: LearnedQuery(0, 2), "expected"),
     (lambda dot, x: MonotonicWindow(-1), "expected"),
     (lambda dot, x: PredictiveWindow(2, -1), "expected"),
+    (lambda dot, x: GeneralAttention(Additive(8, 8), select=BareMask())(torch.randn(2, 9, 8)), TypeError,
+     r"select: expected BareMask to give a Selection\(mask\), got Tensor"),
+    (lambda dot, x: GeneralAttention(Additive(8, 8), message=BareValues())(torch.randn(2, 9, 8)), TypeError,
+     r"message: expected BareValues to give messages such as SharedValues\(v.*, got Tensor"),
     by=lambda call: call(GeneralAttention(Dot()), torch.randn(B, L, WIDTH)),
-)
+)  # fmt: skip
 
 
 def test_a_query_with_fewer_axes_than_the_key_is_refused():
@@ -302,21 +302,6 @@ class BareValues(Message):
 
     def forward(self, query, key, value=None):
         return key
-
-
-@pytest.mark.parametrize(
-    ("parts", "message"),
-    [
-        ({"select": BareMask()}, r"select: expected BareMask to give a Selection\(mask\), got Tensor"),
-        (
-            {"message": BareValues()},
-            r"message: expected BareValues to give messages such as SharedValues\(v.*, got Tensor",
-        ),
-    ],
-)
-def test_what_a_part_of_ones_own_makes_has_its_kind(parts, message):
-    with pytest.raises(TypeError, match=message):
-        GeneralAttention(Additive(8, 8), **parts)(torch.randn(2, 9, 8))
 
 
 @pytest.mark.parametrize("batch", [2, 9])  # as many examples as objects, too

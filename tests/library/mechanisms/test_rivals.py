@@ -25,7 +25,7 @@ from dual_attention.mechanisms import (
     TripleProduct,
     recipes,
 )
-from tests.support.refusals import refusals, refused
+from tests.support.refusals import refused
 from tests.support.tensors import assert_later_tokens_do_not_matter, close, float64, normal
 
 from .space import a_mask, longer_by_two
@@ -239,19 +239,18 @@ def test_triple_product_of_three_dimensions():
     assert (torch.autograd.grad(score(zero, torch.cat([k, other], -1)).sum(), zero)[0] == 0).all()
 
 
-@pytest.mark.parametrize("name", RIVALS)
-@refusals(
+test_bad_input_of_all = pytest.mark.parametrize("name", RIVALS)(refused(
     (lambda rival, x: rival(normal(B, N, D + 1)), "^(query|key): expected"),
     (lambda rival, x: rival(x, normal(B, N, D + 1)), "^key: expected"),
     (lambda rival, x: rival(x.float()), TypeError, "^(query|key): expected"),
     (lambda rival, x: rival(x, padding_mask=torch.ones(B, N)), TypeError, "boolean"),
     (lambda rival, x: rival(x, padding_mask=torch.ones(B, 2, dtype=torch.bool)), "^padding_mask: expected"),
     (lambda rival, x: rival(x, normal(B, 3, D), is_causal=True), "^(is_causal|causal)"),
-)
-def test_bad_input_of_all(name, call, error, message):
-    with pytest.raises(error, match=message):
-        call(float64(RIVALS[name]()), normal(B, N, D))
+    by=lambda call, *, name: call(float64(RIVALS[name]()), normal(B, N, D)),
+))  # fmt: skip
 
+
+MANY = torch.randn(2, 4000, 64, device="meta")
 
 test_bad_input = refused(
     (lambda x: DifferentialAttention(8, 3), "^d_model: expected a multiple of 2 n_heads = 6"),
@@ -276,21 +275,15 @@ test_bad_input = refused(
     (lambda x: SlotPair(4, shift=-1), "^shift: expected zero or more"),
     (lambda x: recipes.value_residual_attention(D, H)(x, x, x[:, :2]), "^value: expected"),
     (lambda x: recipes.value_residual_attention(D, H)(x, x, x[..., :4]), "^value: expected"),
+    *((lambda _, of=of, more=more: SimplicialAttention(64, 4, **of).to("meta")(MANY, **more),
+       rf"^key: pairs of 4,000 keys take {gib} GiB, [0-9,]+ bytes each, more") for of, more, gib in (
+        ({}, {}, "15.3"),
+        ({}, {"need_weights": True}, "5,737.3"),
+        ({}, {"is_causal": True}, "372.9"),
+        ({"form": "volume"}, {}, "5,744.9"),
+      )),
     by=lambda call: call(torch.randn(B, N, D)),
-)
-
-
-@refusals(
-    ({}, {}, "15.3"),
-    ({}, {"need_weights": True}, "5,737.3"),
-    ({}, {"is_causal": True}, "372.9"),
-    ({"form": "volume"}, {}, "5,744.9"),
-    of="settings, options",
-)
-def test_pairs_that_do_not_fit_are_refused_with_the_number(settings, options, error, message):
-    rival, x = SimplicialAttention(64, 4, **settings).to("meta"), torch.randn(2, 4000, 64, device="meta")
-    with pytest.raises(error, match=rf"^key: pairs of 4,000 keys take {message} GiB, [0-9,]+ bytes each, more"):
-        rival(x, **options)
+)  # fmt: skip
 
 
 def test_as_many_keys_as_fit_are_taken():

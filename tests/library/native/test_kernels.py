@@ -17,6 +17,7 @@ from dual_attention.functional import (
 )
 from dual_attention.functional.relational.blocks import LinearArguments
 from dual_attention.native import implementation, kernels
+from tests.support.refusals import refused
 
 pytestmark = pytest.mark.usefixtures("enabled")
 
@@ -449,30 +450,28 @@ def test_a_hidden_sender_that_is_infinite_spoils_no_more_than_in_the_equation(ki
         assert ours[0] == 0 and not any(ours[2:])  # the gradient of queries is of keys times zero
 
 
-def test_refusals(monkeypatch):
+def explained(dtype=torch.float32, **options):
     leaves, make = drawn(n=300, m=300)
-    q, k, u, w, s, w_r = leaves
+    q, k, u, w, s, w_r = (x.to(dtype) for x in leaves)
+    return str(explain_relational_attention(q, k, u, w, make(s), w_r, **SCALES, **options))
 
-    def why_not(x=leaves, **options):
-        q, k, u, w, s, w_r = x
-        with pytest.raises(ValueError, match=r"^impl='native' ") as error:
-            explain_relational_attention(q, k, u, w, make(s), w_r, impl="native", **SCALES, **options)
-        return str(error.value).removeprefix("impl='native' ")
 
-    assert why_not(bias=torch.zeros(1, 1, 1, 1)) == "takes no bias"
-    assert why_not(rel_activation="relu") == "needs relations with the activation 'identity', got 'relu'"
-    assert why_not(need_weights=True).endswith("it needs need_weights=False")
-    assert why_not([x.double() for x in leaves]).endswith("got torch.float64 on cpu")
+test_refusals = refused(
+    ({"bias": torch.zeros(1, 1, 1, 1)}, "^impl='native' takes no bias$"),
+    ({"rel_activation": "relu"}, "^impl='native' needs relations with the activation 'identity', got 'relu'$"),
+    ({"need_weights": True}, "^impl='native' .*it needs need_weights=False$"),
+    ({"dtype": torch.float64}, "^impl='native' .*got torch.float64 on cpu$"),
+    by=lambda options: explained(**options, impl="native"),
+)
 
-    def told(**options):
-        return str(explain_relational_attention(q, k, u, w, make(s), w_r, **SCALES, **options))
 
-    assert told().startswith("native: ") and told().endswith("and C kernels are enabled")
-    assert told(bias=torch.zeros(1, 1, 1, 1)).endswith("(not native: takes no bias)")
+def test_a_choice_is_explained(monkeypatch):
+    assert explained().startswith("native: ") and explained().endswith("and C kernels are enabled")
+    assert explained(bias=torch.zeros(1, 1, 1, 1)).endswith("(not native: takes no bias)")
     with FlopCounterMode(display=False):
-        assert told().endswith("(not native: someone sees every operation, to count or imitate it)")
+        assert explained().endswith("(not native: someone sees every operation, to count or imitate it)")
     monkeypatch.setattr(kernels, "LARGEST_SCRATCH", 1000)
-    assert told().endswith("(not native: its threads would need too much memory for sums)")
+    assert explained().endswith("(not native: its threads would need too much memory for sums)")
 
 
 def test_a_choice_does_not_change_with_the_number_of_threads(monkeypatch):
