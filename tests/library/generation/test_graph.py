@@ -11,7 +11,8 @@ from torch._dynamo.testing import CompileCounter
 from dual_attention._layers.fixed import FixedCache, Steps, fixed_caches
 from dual_attention.generation import evaluating, generate, graph
 from dual_attention.generation.graph import GraphDecoder
-from tests.support.language import CONTEXT, KINDS, SYMBOLS, lm, tokens, with_attention
+from tests.support.language import CONTEXT, KINDS, lm, tokens, with_attention
+from tests.support.refusals import refused
 
 pytestmark = pytest.mark.sweep(8)
 
@@ -178,27 +179,17 @@ def test_fixed_caches_are_for_single_tokens_in_their_order():
     assert not isinstance(cache, FixedCache)
 
 
-@pytest.mark.parametrize(
-    ("more", "error", "message"),
-    [
-        ({}, ValueError, "graph: needs model and prompts on CUDA, got cpu and cpu; graph=False launches each"),
-        ({"use_cache": False}, ValueError, "graph: needs use_cache=True; graph=False"),
-        (
-            {"max_new_tokens": CONTEXT},
-            ValueError,
-            "graph: reads no further than the context, max_block_size=24, got 28",
-        ),
-        ({"graph": 1}, TypeError, "graph: expected"),
-    ],
+class Other(torch.nn.Module):
+    vocab_size, block_size = 11, 24
+
+
+test_what_is_refused = refused(
+    ({"model": Other()}, "graph: needs a language model of this library, got Other; graph=False"),
+    ({}, "graph: needs model and prompts on CUDA, got cpu and cpu; graph=False launches each"),
+    ({"use_cache": False}, "graph: needs use_cache=True; graph=False"),
+    ({"max_new_tokens": CONTEXT}, "graph: reads no further than the context, max_block_size=24, got 28"),
+    ({"graph": 1}, TypeError, "graph: expected"),
+    by=lambda more: generate(
+        **{"model": lm("symbolic_attention"), "idx": tokens(2, 5), "max_new_tokens": 3, "graph": True, **more}
+    ),
 )
-def test_refusals(more, error, message):
-    with pytest.raises(error, match=message):
-        generate(lm(next(iter(SYMBOLS))), tokens(2, 5), **{"max_new_tokens": 3, "graph": True, **more})
-
-
-def test_other_models_are_refused():
-    class Other(torch.nn.Module):
-        vocab_size, block_size = 11, 24
-
-    with pytest.raises(ValueError, match="graph: needs a language model of this library, got Other; graph=False"):
-        generate(Other(), tokens(2, 5), 3, graph=True)

@@ -189,40 +189,30 @@ def test_half_precision_logits_are_drawn_from_in_single_precision():
     )
 
 
-test_bad_options = refused(
-    ({"temperature": -0.1}, "temperature: expected a number of at least 0 .*-0.1"),
-    ({"temperature": math.nan}, "temperature"),
-    ({"temperature": math.inf}, "temperature"),
-    ({"temperature": "1"}, TypeError, "temperature: .*str"),
-    ({"temperature": None}, TypeError, "temperature: .*NoneType"),
-    ({"top_k": 0}, "top_k: expected an integer of at least 1, got 0"),
-    ({"top_k": 2.0}, TypeError, "top_k: expected an integer, got float"),
-    ({"top_k": True}, TypeError, "top_k"),
-    ({"top_p": 0}, r"top_p: expected a number in \(0, 1\], got 0"),
-    ({"top_p": 1.01}, "top_p"),
-    ({"top_p": math.nan}, "top_p"),
-    ({"top_p": True}, TypeError, "top_p"),
-    ({"min_p": -0.1}, r"min_p: expected a number in \[0, 1\]"),
-    ({"min_p": 2}, "min_p"),
-    ({"repetition_penalty": 0}, "repetition_penalty: expected a number above 0, got 0"),
-    ({"repetition_penalty": -1.0}, "repetition_penalty"),
-    ({"processors": [3]}, TypeError, "logits_processors: expected a sequence of functions"),
-    ({"processors": abs}, TypeError, "logits_processors"),
-    by=lambda arguments: Sampling(**arguments),
-)
-
-
 ONE = torch.zeros(2, 1, dtype=torch.long)
 
 
-test_logits_that_tell_nothing = refused(
-    *(
-        (lambda bad=bad, at=at: Sampling(at).choose(torch.tensor([[0.0] * 3, [bad] * 3]), ONE), "logits: .* finite")
-        for bad in (math.nan, math.inf, -math.inf)
-        for at in (0, 1)
-    ),
-    *(
-        (lambda f=f: Sampling(processors=[f]).process(torch.zeros(1, 3), ONE[:1]), "logits_processors: expected logits")
-        for f in (lambda t, x: x[:, :-1], lambda t, x: None)
-    ),
-)
+test_what_is_refused = refused(
+    (lambda: Sampling(temperature=-0.1), "temperature: expected a number of at least 0 .*-0.1"),
+    (lambda: Sampling(temperature=math.nan), "temperature"),
+    (lambda: Sampling(temperature=math.inf), "temperature"),
+    (lambda: Sampling(temperature="1"), TypeError, "temperature: .*str"),
+    (lambda: Sampling(temperature=None), TypeError, "temperature: .*NoneType"),
+    (lambda: Sampling(top_k=0), "top_k: expected an integer of at least 1, got 0"),
+    (lambda: Sampling(top_k=2.0), TypeError, "top_k: expected an integer, got float"),
+    (lambda: Sampling(top_k=True), TypeError, "top_k"),
+    (lambda: Sampling(top_p=0), r"top_p: expected a number in \(0, 1\], got 0"),
+    (lambda: Sampling(top_p=1.01), "top_p"),
+    (lambda: Sampling(top_p=math.nan), "top_p"),
+    (lambda: Sampling(top_p=True), TypeError, "top_p"),
+    (lambda: Sampling(min_p=-0.1), r"min_p: expected a number in \[0, 1\]"),
+    (lambda: Sampling(min_p=2), "min_p"),
+    (lambda: Sampling(repetition_penalty=0), "repetition_penalty: expected a number above 0, got 0"),
+    (lambda: Sampling(repetition_penalty=-1.0), "repetition_penalty"),
+    (lambda: Sampling(processors=[3]), TypeError, "logits_processors: expected a sequence of functions"),
+    (lambda: Sampling(processors=abs), TypeError, "logits_processors"),
+    *((lambda bad=bad, at=at: Sampling(at).choose(torch.tensor([[0.0] * 3, [bad] * 3]), ONE), "logits: .* finite")
+      for bad in (math.nan, math.inf, -math.inf) for at in (0, 1)),
+    *((lambda f=f: Sampling(processors=[f]).process(torch.zeros(1, 3), ONE[:1]), "logits_processors: expected logits")
+      for f in (lambda t, x: x[:, :-1], lambda t, x: None)),
+)  # fmt: skip

@@ -12,7 +12,7 @@ from dual_attention.hf.cache import CACHE
 from dual_attention.language_presets import LANGUAGE_PRESETS
 from tests.library.hf.models import GREEDY, KINDS, causal, classifier, config, masked, tokens, vision
 from tests.support.language import CONTEXT, LAYERS, VOCAB, WIDTH
-from tests.support.refusals import refusals, refused
+from tests.support.refusals import refused
 
 # ---- outputs
 
@@ -254,18 +254,18 @@ def offloading():
     return past
 
 
-@torch.no_grad()
-@refusals(
+test_bad_caches_and_configurations = refused(
     (lambda model, x: model(x).past_key_values.crop(2), ValueError, "tokens_to_remove: expected a negative number"),
-    (lambda model, x: fill(model, x, DynamicCache()), "update: only its own model fills this cache"),
-    (lambda model, x: fill(model, x, DynamicCache(config=model.config)), "update: only its own model fills this cache"),
-    (lambda model, x: model(x, cache=of_another()), "got DynamicCache with tokens of another model"),
-    (lambda model, x: model(x, cache=offloading()), "got DynamicCache that offloads layers"),
-    error=TypeError,
-)
-def test_bad_caches(call, error, message):
-    with pytest.raises(error, match=message):
-        call(causal(), tokens(2, 6))
+    (lambda model, x: fill(model, x, DynamicCache()), TypeError, "update: only its own model fills this cache"),
+    (lambda model, x: fill(model, x, DynamicCache(config=model.config)), TypeError,
+     "update: only its own model fills this cache"),
+    (lambda model, x: model(x, cache=of_another()), TypeError, "got DynamicCache with tokens of another model"),
+    (lambda model, x: model(x, cache=offloading()), TypeError, "got DynamicCache that offloads layers"),
+    (lambda model, x: config(model="rnn"), "model: expected 'dat' or 'transformer', got 'rnn'"),
+    (lambda model, x: config(d_model="64"), TypeError, "d_model: expected int"),
+    (lambda model, x: config(pos_enc_type="rope"), TypeError, "pos_enc_type: expected one of"),
+    by=torch.no_grad()(lambda call: call(causal(), tokens(2, 6))),
+)  # fmt: skip
 
 
 # ---- configurations
@@ -292,11 +292,3 @@ def test_the_default_configuration():
     with torch.device("meta"):
         model = DualAttnForCausalLM(DualAttnConfig())
     assert model.model.get_num_params(trainable_only=True) > 3e8
-
-
-test_bad_configurations = refused(
-    ({"model": "rnn"}, "model: expected 'dat' or 'transformer', got 'rnn'"),
-    ({"d_model": "64"}, TypeError, "d_model: expected int"),
-    ({"pos_enc_type": "rope"}, TypeError, "pos_enc_type: expected one of"),
-    by=lambda more: config(**more),
-)

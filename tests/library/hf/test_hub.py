@@ -21,7 +21,7 @@ from dual_attention.hf import (
     save_language_model,
 )
 from tests.support.language import COMMON, SYMBOLS, build, tokens
-from tests.support.refusals import refusals
+from tests.support.refusals import refused
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "hub"
 DUAL = dict.fromkeys(("dat", "dat_symmetric"), DualAttnTransformerLM_HFHub)
@@ -313,17 +313,13 @@ def test_folders_without_files(tmp_path: Path):
         TransformerLM_HFHub.from_pretrained(tmp_path / "missing")
 
 
-@refusals(
+test_configs_of_other_things = refused(
     ({"n_layer": 2}, "unknown keys: 'n_layer'"),
     ({"args": 13, "kwargs": 8}, "unknown keys: 'args', 'kwargs'"),
     ({"d_model": "8"}, TypeError, "d_model: expected int, got '8'"),
     ({"model_type": "dual_attn"}, "in the format of transformers"),
-    of="changed",
+    by=lambda new, *, tmp_path: DualAttnTransformerLM_HFHub.from_pretrained(copied("dat", tmp_path / "copy", **new)),
 )
-def test_configs_of_other_things(changed: dict, error, message: str, tmp_path: Path):
-    folder = copied("dat", tmp_path / "copy", **changed)
-    with pytest.raises(error, match=message):
-        DualAttnTransformerLM_HFHub.from_pretrained(folder)
 
 
 def test_the_other_class():

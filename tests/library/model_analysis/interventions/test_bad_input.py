@@ -29,6 +29,8 @@ test_wrong_interventions = refused(
     (lambda: Scale(Target("head"), "2"), TypeError, "factor: expected a number"),
     (lambda: Steer(Target("selection"), 1.0), "target: expected no selection"),
     (lambda: Steer(Target("head"), 1.0), "direction: expected a vector to steer a head by"),
+    (lambda: Target("head").locate(ESBN(6)), "target: expected layers with heads that have a head, got none"),
+    (lambda: Target("relation").locate(PrediNet(6, 5, 3, 2)), "target: expected layers .* that have a relation"),
 )
 
 
@@ -66,12 +68,6 @@ def test_pairs_that_share_symbols(places):
     change = Ablate(Target("symbol", **places))
     with pytest.raises(ValueError, match=message), intervene(lm("position_relative"), change):
         pass
-
-
-test_models_without_the_target = refused(
-    (lambda: Target("head").locate(ESBN(6)), "target: expected layers with heads that have a head, got none"),
-    (lambda: Target("relation").locate(PrediNet(6, 5, 3, 2)), "target: expected layers .* that have a relation"),
-)
 
 
 def test_without_a_call_there_is_no_complaint():

@@ -1,8 +1,7 @@
 """Texts with labelled pairs of words."""
 
-import pytest
-
 from dual_attention.model_analysis.labels import LabelledText, find_words, label_same_words
+from tests.support.refusals import refused
 
 
 def written(text: LabelledText, label: str) -> set[tuple[str, str]]:
@@ -27,17 +26,11 @@ def labelled(*words, pairs=((1, 0),), **groups):
     return LabelledText("a b", words or ((0, 1), (2, 3)), {"k": frozenset(pairs)}, groups)
 
 
-REFUSED = [
+test_refusals = refused(
     (lambda: labelled(pairs=[(2, 0)]), r"pairs: expected two of 2 words for 'k', got \(2, 0\)"),
     (lambda: labelled(pairs=[(0, 1)]), r"pairs: expected two of 2 words for 'k', got \(0, 1\)"),
     (lambda: labelled(k=(0,)), "groups: expected 2 of 'k', got 1"),
     (lambda: labelled((0, 1), (2, 9)), "words: expected ascending spans within 3, got 2 to 9"),
     (lambda: labelled((2, 3), (0, 1)), "words: expected ascending spans"),
     (lambda: labelled().groups_of("other"), "label: expected one of k, got 'other'"),
-]
-
-
-@pytest.mark.parametrize(("call", "message"), REFUSED)
-def test_refusals(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()
+)

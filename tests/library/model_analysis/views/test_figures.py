@@ -9,6 +9,7 @@ import torch
 
 from dual_attention._base.colours import colour_stops
 from dual_attention.model_analysis.views import draw_matrices, draw_patch_relations
+from tests.support.refusals import refused
 
 WORDS = ["the", "$x_1", "cat", "猫", "␣"]
 
@@ -101,20 +102,15 @@ def test_titles_are_no_mathematics(draw):
 
 ZEROS = torch.zeros(5, 5, 2)
 PATCHES, IMAGE = torch.zeros(4, 4, 2), torch.zeros(3, 4, 4)
-REFUSED = [
+
+test_refusals = refused(
     (lambda: draw_matrices({"a": ZEROS}, WORDS), TypeError, r"values: expected a tensor \(N, M, matrices\), got dict"),
-    (lambda: draw_matrices(ZEROS[1:], WORDS), ValueError, r"values: expected shape \(5, 5, matrices\), got"),
-    (lambda: draw_matrices(ZEROS, WORDS, titles=["a"]), ValueError, "titles: expected 2, got 1"),
-    (lambda: draw_matrices(ZEROS, WORDS, visible=torch.ones(4, 5)), ValueError, r"visible: expected shape \(5, 5\)"),
-    (lambda: draw_patch_relations(IMAGE, ZEROS, 0, (2, 2)), ValueError, r"relations: expected \(4, 4, R\), no class"),
-    (lambda: draw_patch_relations(IMAGE, PATCHES, None, (2, 2)), ValueError, r"relations: expected \(1, 4, R\)"),
-    (lambda: draw_patch_relations(IMAGE[0], PATCHES, 0, (2, 2)), ValueError, "image: expected shape"),
-    (lambda: draw_patch_relations(IMAGE, PATCHES, 4, (2, 2)), ValueError, "patch: expected 0 to 3, got 4"),
-    (lambda: draw_patch_relations(IMAGE, PATCHES, 0, (2, 2), titles=["a"]), ValueError, "titles: expected 2, got 1"),
-]
-
-
-@pytest.mark.parametrize(("call", "error", "message"), REFUSED)
-def test_refusals(call, error, message):
-    with pytest.raises(error, match=message):
-        call()
+    (lambda: draw_matrices(ZEROS[1:], WORDS), r"values: expected shape \(5, 5, matrices\), got"),
+    (lambda: draw_matrices(ZEROS, WORDS, titles=["a"]), "titles: expected 2, got 1"),
+    (lambda: draw_matrices(ZEROS, WORDS, visible=torch.ones(4, 5)), r"visible: expected shape \(5, 5\)"),
+    (lambda: draw_patch_relations(IMAGE, ZEROS, 0, (2, 2)), r"relations: expected \(4, 4, R\), no class"),
+    (lambda: draw_patch_relations(IMAGE, PATCHES, None, (2, 2)), r"relations: expected \(1, 4, R\)"),
+    (lambda: draw_patch_relations(IMAGE[0], PATCHES, 0, (2, 2)), "image: expected shape"),
+    (lambda: draw_patch_relations(IMAGE, PATCHES, 4, (2, 2)), "patch: expected 0 to 3, got 4"),
+    (lambda: draw_patch_relations(IMAGE, PATCHES, 0, (2, 2), titles=["a"]), "titles: expected 2, got 1"),
+)
