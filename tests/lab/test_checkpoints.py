@@ -20,7 +20,7 @@ from dat.training.run_folder import RunFolder
 from dual_attention import LanguageModelConfig
 from dual_attention.language_models import DualAttnTransformerLM
 from tests.support.language import KINDS, build, tokens
-from tests.support.refusals import refusals
+from tests.support.refusals import refusals, refused
 
 
 def save(model, folder: Path, kind: str) -> Path:
@@ -349,12 +349,8 @@ def test_what_is_read_without_the_extra(tmp_path, monkeypatch):
             open_checkpoint(name)
 
 
-@refusals(
+test_a_run_that_has_no_weights_yet = refused(
     (commented_yaml(LanguageConfig()), FileNotFoundError, "the run has no weights yet"),
     ("x: 1", "not the configuration of a run"),
-    of="text",
+    by=lambda text, *, tmp_path: open_checkpoint(RunFolder.create(tmp_path / "run", text).path),
 )
-def test_a_run_that_has_no_weights_yet(tmp_path, text, error, message):
-    run = RunFolder.create(tmp_path / "run", text)
-    with pytest.raises(error, match=message):
-        open_checkpoint(run.path)

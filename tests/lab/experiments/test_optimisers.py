@@ -13,6 +13,7 @@ from dat.sweeps.durations import timing_problem
 from dat.sweeps.experiment import swept
 from dat.training.loop import Trainer
 from examples.my_experiment import Sums, SumsConfig
+from tests.support.refusals import refused
 
 WIDTHS = {"language": 32, "mathematics": 16, "images": 32, "relational-games": 32}
 """A base width for each experiment's default model, of a half to a quarter of its own."""
@@ -47,24 +48,20 @@ def test_the_base_model_is_the_same_model(name):
     assert base.at_width(model.d_model) == model
 
 
-def test_muon_and_mup_are_refused_where_they_mean_nothing():
-    experiment, sums = Sums(), SumsConfig()
-    for optim, message in [
-        ({"optimizer": "muon"}, r"optim\.optimizer: expected adam or adamw with a Linear"),
-        ({"mup_base_width": 8}, r"optim\.mup_base_width: expected null in this experiment"),
-    ]:
-        config = replace(sums, optim=replace(sums.optim, **optim))
-        with pytest.raises(ValueError, match=message):
-            Trainer(timing_problem(experiment, config), config)
-    games = config_of("relational-games", mup_base_width=32)
-    for model, message in [
+SUMS, MUP = SumsConfig(), config_of("relational-games", mup_base_width=32)
+
+test_muon_and_mup_are_refused_where_they_mean_nothing = refused(
+    (Sums(), replace(SUMS, optim=replace(SUMS.optim, optimizer="muon")),
+     r"optim\.optimizer: expected adam or adamw with a Linear"),
+    (Sums(), replace(SUMS, optim=replace(SUMS.optim, mup_base_width=8)),
+     r"optim\.mup_base_width: expected null in this experiment"),
+    *((swept(EXPERIMENTS["relational-games"].load()), replace(MUP, model=model), message) for model, message in (
         (GAMES["corelnet"], r"optim\.mup_base_width: 32 does not go with this model: model: muP is derived for"),
         (replace(GAMES["dat-0+2-sym"], dff=250), r"this model: model\.dff: expected an integer that times 32/128 is"),
         (replace(GAMES["dat-1+1-sym"], d_model=96, n_heads_sa=5, dff=192, rel_proj_dim=3), r"the 6 heads, got 32"),
-    ]:
-        config = replace(games, model=model)
-        with pytest.raises(ValueError, match=message):
-            timing_problem(swept(EXPERIMENTS["relational-games"].load()), config)
+      )),
+    by=lambda experiment, config: Trainer(timing_problem(experiment, config), config),
+)  # fmt: skip
 
 
 def test_nothing_is_scaled_without_a_base_width():

@@ -19,6 +19,7 @@ from dat.explorer.view_state import View
 from dual_attention import TransformerEncoder
 from dual_attention.generation.tokenizer import BytePairTokenizer, ByteTokenizer
 from tests.lab.explorer.conftest import TEXT, dat, rows_of, saved, transformer, vision
+from tests.support.refusals import refused
 
 BYTES = ByteTokenizer()
 
@@ -68,21 +69,24 @@ def test_predictions_are_those_of_both_models(pair):
 ENCODER = TransformerEncoder(257, d_model=16, n_layers=1, n_heads=2, max_block_size=32)
 
 
-@pytest.mark.parametrize(
-    ("other", "message"),
-    [
-        (session_of(dat(), "B", BytePairTokenizer.train([TEXT], 260)), "expected the tokenizer of A, got another one"),
-        (session_of(dat(vocab_size=300), "B"), "expected the vocabulary of A, 257 tokens, got 300"),
-        (ImageSession(vision(), "B"), "expected two models of texts, got B, a VisionDualAttnTransformer"),
-        (
-            session_of(ENCODER, "B", kind=TextSession),
-            "expected two language models, or none, got A, a Dual.* and B, a T",
-        ),
-    ],
-)
-def test_models_that_do_not_fit_together(pair, other, message):
-    with pytest.raises(ValueError, match=f"^beside: {message}"):
-        with_beside(pair[0], other)
+test_what_is_refused = refused(
+    (lambda one: with_beside(one, session_of(dat(), "B", BytePairTokenizer.train([TEXT], 260))),
+     "^beside: expected the tokenizer of A, got another one"),
+    (lambda one: with_beside(one, session_of(dat(vocab_size=300), "B")),
+     "^beside: expected the vocabulary of A, 257 tokens, got 300"),
+    (lambda one: with_beside(one, ImageSession(vision(), "B")),
+     "^beside: expected two models of texts, got B, a VisionDualAttnTransformer"),
+    (lambda one: with_beside(one, session_of(ENCODER, "B", kind=TextSession)),
+     "^beside: expected two language models, or none, got A, a Dual.* and B, a T"),
+    (lambda one: Exporter(one, TEXT, View.of("model=1")),
+     "view: it is of two models; give the second with --beside"),
+    (lambda one: values(with_beside(one, session_of(transformer(), "B")),
+                        "page=attention&kind=relational&head=1&model=2"),
+     "view: expected a map of both models, got .* sensory head 1 and .* relational"),
+    *((lambda _, digest=digest: View.of("beside=0a").check_weights("", digest),
+       "view: beside, it shows a model with weights 0a") for digest in (None, "other")),
+    by=lambda call, *, pair: call(pair[0]),
+)  # fmt: skip
 
 
 def test_a_text_that_one_of_them_cannot_read(pair):
@@ -92,18 +96,6 @@ def test_a_text_that_one_of_them_cannot_read(pair):
             with pytest.raises(ValueError, match="text: 33 tokens, but the model B reads at most 32 at a time"):
                 ask("x" * 33)
         both.check(both.default)
-
-
-def test_a_view_of_two_models_needs_both(pair):
-    with pytest.raises(ValueError, match="view: it is of two models; give the second with --beside"):
-        Exporter(pair[0], TEXT, View.of("model=1"))
-    with pytest.raises(
-        ValueError, match=r"view: expected a map of both models, got .* sensory head 1 and .* relational"
-    ):
-        values(with_beside(pair[0], session_of(transformer(), "B")), "page=attention&kind=relational&head=1&model=2")
-    for digest in (None, "other"):
-        with pytest.raises(ValueError, match="view: beside, it shows a model with weights 0a"):
-            View.of("beside=0a").check_weights("", digest)
 
 
 def test_from_python_and_from_the_command(pair, tmp_path, monkeypatch):

@@ -25,6 +25,7 @@ from tests.lab.explorer.conftest import dat, rows_of, saved, vision
 from tests.lab.explorer.test_page import maps_of
 from tests.lab.explorer.test_questions import QUESTION, model_of
 from tests.lab.explorer.test_server import ask
+from tests.support.refusals import refused
 
 TEXTS = {"a.txt": "the cat sat on the mat", "b/c.txt": "a dog and a log", "z.md": "the log sat on the cat"}
 
@@ -269,35 +270,31 @@ def test_what_comes_with_the_examples(monkeypatch, tmp_path):
             held_out(session)
 
 
-@pytest.mark.parametrize(
-    ("files", "message"),
-    [
+def read_of(session, folder, files, pattern=""):
+    (folder / "texts").mkdir()
+    for name, data in files.items():
+        (folder / "texts" / name).write_bytes(data)
+    read_corpus(session, str(folder / "texts" / pattern))
+
+
+test_what_is_refused = refused(
+    *((lambda *where, files=files: read_of(*where, files), (OSError, ValueError), message) for files, message in (
         ({}, "corpus: the folder .* holds no file of text"),
         ({"a.txt": b"one two", "b.txt": b"", "c.txt": b" \n"}, r"got none in b\.txt, c\.txt"),
         ({"a.txt": b"one two", "b.jsonl": b""}, r"got none in b\.jsonl"),
         ({"a.txt": b"\xff\xfe"}, r"a\.txt"),
         ({"a.txt": b"one two", "b.txt": b"x"}, r"corpus: b\.txt: expected two tokens or more"),
-    ],
-)
-def test_a_corpus_that_cannot_be_read(session, tmp_path, files, message):
-    (tmp_path / "texts").mkdir()
-    for name, data in files.items():
-        (tmp_path / "texts" / name).write_bytes(data)
-    with pytest.raises((OSError, ValueError), match=message):
-        read_corpus(session, str(tmp_path / "texts"))
-    with pytest.raises(ValueError, match=r"corpus: expected a file or a folder, .* got the pattern .*\*\.txt"):
-        read_corpus(session, str(tmp_path / "texts" / "*.txt"))
-    picture = ImageSession(vision(), "x")
-    with pytest.raises(FileNotFoundError, match="corpus: expected a folder with pictures, got none in"):
-        read_corpus(picture, str(tmp_path / "texts"))
-    (tmp_path / "texts" / "a.png").write_bytes(b"none")
-    with pytest.raises(ValueError, match=r"corpus: a\.png: image: expected an image"):
-        read_corpus(picture, str(tmp_path / "texts"))
-
-
-def test_a_view_without_its_corpus(session):
-    with pytest.raises(ValueError, match="these effects are over a corpus; give it with --corpus"):
-        Exporter(session, "x", View(page="effects", corpus=1))
+      )),
+    (lambda *where: read_of(*where, {"a.txt": b"one two"}, "*.txt"),
+     r"corpus: expected a file or a folder, .* got the pattern .*\*\.txt"),
+    (lambda _, folder: read_of(ImageSession(vision(), "x"), folder, {"a.txt": b"one two"}), FileNotFoundError,
+     "corpus: expected a folder with pictures, got none in"),
+    (lambda _, folder: read_of(ImageSession(vision(), "x"), folder, {"a.png": b"none"}),
+     r"corpus: a\.png: image: expected an image"),
+    (lambda session, _: Exporter(session, "x", View(page="effects", corpus=1)),
+     "these effects are over a corpus; give it with --corpus"),
+    by=lambda call, *, session, tmp_path: call(session, tmp_path),
+)  # fmt: skip
 
 
 @pytest.mark.slow

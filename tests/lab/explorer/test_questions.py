@@ -92,13 +92,6 @@ def test_views_of_questions(tmp_path):
         assert Exporter(session, QUESTION, View.of("page=attention&layer=decoder.0.cross")).write(tmp_path / name) > 500
 
 
-test_views_of_other_models_are_refused = refused(
-    ("generate", "is of language models"),
-    ("vision", "is of images"),
-    by=lambda page: Exporter(QuestionSession(model_of(), "a model"), QUESTION, View.of(page)),
-)
-
-
 CONFIG = MathematicsConfig(module="polynomials__expand")
 
 
@@ -108,10 +101,12 @@ def opened(monkeypatch, **options):
     return opening.open_session("a", **options)
 
 
-test_tokenizers_are_refused = refused(
-    ("bytes", "tokenizer: a reads characters; leave it out"),
-    by=lambda name, *, monkeypatch: opened(monkeypatch, tokenizer=name),
-)
+test_what_is_refused = refused(
+    *((lambda _, page=page: Exporter(QuestionSession(model_of(), "a model"), QUESTION, View.of(page)), message)
+      for page, message in (("generate", "is of language models"), ("vision", "is of images"))),
+    (lambda patch: opened(patch, tokenizer="bytes"), "tokenizer: a reads characters; leave it out"),
+    by=lambda call, *, monkeypatch: call(monkeypatch),
+)  # fmt: skip
 
 
 def test_a_run_is_opened(monkeypatch):

@@ -94,20 +94,6 @@ def test_what_a_file_may_not_hold(tmp_path, text, error, message):
 DOUBLED = "\n".join(["a0: &a0 [x, x]", *(f"a{i}: &a{i} [*a{i - 1}, *a{i - 1}]" for i in range(1, 30))])
 
 
-test_files_are_bounded_and_named = refused(
-    (lambda path: read(path, " " * (config_data.LARGEST + 1)), "at most 262,144 bytes"),
-    (lambda path: read(path, "many: " + "[" * 50 + "]" * 50), "at most 32 levels"),
-    (lambda path: read(path, "many: " + "[" * 5000 + "]" * 5000), "at most 32 levels"),
-    (lambda path: read(path, "many: &x [*x]"), "at most 32 levels"),
-    (lambda path: read(path, DOUBLED), "at most 20,000 values"),
-    (lambda path: read_mapping(path / "none.yaml"), FileNotFoundError, r"none\.yaml: no such file"),
-    (read_mapping, "expected a YAML file, got a folder"),
-    (lambda path: read(path, "optim: {lr: -1}", RelationalGamesConfig),
-     r"c\.yaml: optim\.lr: expected a positive number, got -1\.0"),
-    by=lambda call, *, tmp_path: call(tmp_path),
-)  # fmt: skip
-
-
 def test_a_group_begins_with_the_defaults_of_its_owner():
     """Those of the field, which may differ from those of the group's class."""
     default = LanguageConfig()
@@ -182,10 +168,20 @@ def test_options_that_are_no_keys():
     assert vars(parse_options(parser, ["--n", "null", "--kind=b"])).items() >= {"n": None, "kind": "b"}.items()
 
 
-test_words_that_are_refused = refused(
-    (lambda: words_of(REQUIRED, "--size=3"), r"^expected a value for out, got none$"),
-    (lambda: parse_options(parser_of_options(), ["--kind", "c"]), r"^kind: expected one of 'a', 'b', got c$"),
-)
+test_what_is_refused = refused(
+    (lambda path: read(path, " " * (config_data.LARGEST + 1)), "at most 262,144 bytes"),
+    (lambda path: read(path, "many: " + "[" * 50 + "]" * 50), "at most 32 levels"),
+    (lambda path: read(path, "many: " + "[" * 5000 + "]" * 5000), "at most 32 levels"),
+    (lambda path: read(path, "many: &x [*x]"), "at most 32 levels"),
+    (lambda path: read(path, DOUBLED), "at most 20,000 values"),
+    (lambda path: read_mapping(path / "none.yaml"), FileNotFoundError, r"none\.yaml: no such file"),
+    (read_mapping, "expected a YAML file, got a folder"),
+    (lambda path: read(path, "optim: {lr: -1}", RelationalGamesConfig),
+     r"c\.yaml: optim\.lr: expected a positive number, got -1\.0"),
+    (lambda _: words_of(REQUIRED, "--size=3"), r"^expected a value for out, got none$"),
+    (lambda _: parse_options(parser_of_options(), ["--kind", "c"]), r"^kind: expected one of 'a', 'b', got c$"),
+    by=lambda call, *, tmp_path: call(tmp_path),
+)  # fmt: skip
 
 
 @refusals(

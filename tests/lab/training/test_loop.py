@@ -18,6 +18,7 @@ from dat.training.metrics import MetricsLog, read_rows
 from dat.training.optim import learning_rate
 from dat.training.problem import Problem, TensorExamples
 from dat.training.seeding import derive_seed, epoch_order
+from tests.support.refusals import refused
 from tests.support.runs import failing_at, fit_until_stopped, without_time
 
 N, WIDTH = 50, 6
@@ -263,8 +264,8 @@ def test_learning_rate_schedule():
     assert learning_rate(OptimConfig(lr=0.3), 17, 24) == 0.3
 
 
-def test_an_empty_set_is_refused():
-    with pytest.raises(ValueError, match="train: expected at least one"):
-        Problem(nn.Linear(1, 1), Rows(0, 0), squared_error)
-    with pytest.raises(ValueError, match="evaluation: expected at least one example in val, got an empty set"):
-        Problem(nn.Linear(1, 1), Rows(1, 0), squared_error, {"val": Rows(0, 0)})
+test_an_empty_set_is_refused = refused(
+    (0, {}, "train: expected at least one"),
+    (1, {"val": Rows(0, 0)}, "evaluation: expected at least one example in val, got an empty set"),
+    by=lambda n, sets: Problem(nn.Linear(1, 1), Rows(n, 0), squared_error, sets),
+)

@@ -22,6 +22,7 @@ from dat.training.optim import build_optimizer
 from dual_attention.baselines import VisionCoRelNet
 from dual_attention.language_models import DualAttnTransformerLM
 from dual_attention.seq2seq_models import Seq2SeqTransformer
+from tests.support.refusals import refused
 
 check = load_module(Path(__file__).parents[3] / "docs" / "coordinates.py")
 BASE, WIDE = 32, 128
@@ -206,15 +207,13 @@ def test_standard_parametrisation_fails_the_coordinate_check():
     assert quotients["blocks"] > 3, quotients
 
 
-def test_what_muP_does_not_cover_is_named():
-    sized = language(replace(LANGUAGE, rel_init_size=0.5))
-    with pytest.raises(ValueError, match="rel_init_size: expected None under muP"):
-        mup_factors(sized, sized)
-    model = VisionCoRelNet((3, 8, 8), (4, 4), 2, d_model=16)
-    with pytest.raises(ValueError, match=r"model: muP is derived for DualAttnTransformerLM, .*, got VisionCoRelNet"):
-        mup_factors(model, model)
-    with pytest.raises(ValueError, match="base: expected the same model at another width"):
-        mup_factors(language(LANGUAGE), language(replace(LANGUAGE, n_layers=2)))
-    tied = seq2seq(replace(MATHEMATICS["T-tiny"], tie_weights=True))
-    with pytest.raises(ValueError, match="tie_weights: expected false or a normalisation"):
-        mup_factors(tied, tied)
+test_what_muP_does_not_cover_is_named = refused(
+    (lambda: [language(replace(LANGUAGE, rel_init_size=0.5))] * 2, "rel_init_size: expected None under muP"),
+    (lambda: [VisionCoRelNet((3, 8, 8), (4, 4), 2, d_model=16)] * 2,
+     r"model: muP is derived for DualAttnTransformerLM, .*, got VisionCoRelNet"),
+    (lambda: [language(LANGUAGE), language(replace(LANGUAGE, n_layers=2))],
+     "base: expected the same model at another width"),
+    (lambda: [seq2seq(replace(MATHEMATICS["T-tiny"], tie_weights=True))] * 2,
+     "tie_weights: expected false or a normalisation"),
+    by=lambda models: mup_factors(*models()),
+)  # fmt: skip

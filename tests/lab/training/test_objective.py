@@ -1,6 +1,7 @@
 """Objectives of the user's own: trained, stopped, resumed and divided among processes as the loss of the experiment."""
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -235,17 +236,6 @@ def test_numbers_that_come_and_go(tmp_path, monkeypatch):
         start_run(LANGUAGE, taught(tiny_config(tmp_path), Returns))
 
 
-test_options_and_beginnings_that_are_wrong = refused(
-    (Head, {"wieght": 1.0}, r"loop\.objective_options\.wieght: there is no such key"),
-    (Head, {"weight": "much"}, r"objective_options\.weight: expected a number, got much"),
-    (Default, {"k": 2}, r"objective_options: expected null, since .*Default is no dataclass"),
-    (NoBeginning, None, r"NoBeginning: no teacher \(RuntimeError"),
-    by=lambda kind, options, *, tmp_path: start_run(
-        LANGUAGE, taught(tiny_config(tmp_path), kind, objective_options=options)
-    ),
-)
-
-
 def placed(name: str = f"{HERE}Head", machine: Any = COPIED, **changes: Any) -> None:
     _own_code.give(name)
     config: Any = SimpleNamespace(loop=StepLoopConfig(objective=name), seed=0, machine=machine)
@@ -257,11 +247,21 @@ OWN_LOSS = language_loss(own=True)
 
 KEY = r"loop\.objective"
 
-test_places_without_one = refused(
-    (lambda: StepLoopConfig(objective_options={"k": 2}), rf"{KEY}_options: expected null without loop\.objective"),
-    (lambda: LANGUAGE.Grid(loop=StepLoopConfig(objective="a.py:A")), f"{KEY}: expected null in a grid"),
-    (placed, f"{KEY}: expected null in this experiment, got "),
-    (lambda: placed(machine=SHARING, own_loss=OWN_LOSS), rf"{KEY}: expected null with machine\.context_parallel"),
-    (lambda: placed("nothing", own_loss=OWN_LOSS), rf"{KEY}: expected FILE\.py:CLASS or MODULE:CLASS, got 'nothing'"),
-    (lambda: placed("os:path", own_loss=OWN_LOSS), f"{KEY}: os:path: expected a subclass of dat"),
+
+def begun(folder: Path, kind: type[Objective], options: Any) -> None:
+    start_run(LANGUAGE, taught(tiny_config(folder), kind, objective_options=options))
+
+
+test_what_is_refused = refused(
+    (lambda path: begun(path, Head, {"wieght": 1.0}), r"loop\.objective_options\.wieght: there is no such key"),
+    (lambda path: begun(path, Head, {"weight": "much"}), r"objective_options\.weight: expected a number, got much"),
+    (lambda path: begun(path, Default, {"k": 2}), r"objective_options: expected null, since .*Default is no dataclass"),
+    (lambda path: begun(path, NoBeginning, None), r"NoBeginning: no teacher \(RuntimeError"),
+    (lambda _: StepLoopConfig(objective_options={"k": 2}), rf"{KEY}_options: expected null without loop\.objective"),
+    (lambda _: LANGUAGE.Grid(loop=StepLoopConfig(objective="a.py:A")), f"{KEY}: expected null in a grid"),
+    (lambda _: placed(), f"{KEY}: expected null in this experiment, got "),
+    (lambda _: placed(machine=SHARING, own_loss=OWN_LOSS), rf"{KEY}: expected null with machine\.context_parallel"),
+    (lambda _: placed("nothing", own_loss=OWN_LOSS), rf"{KEY}: expected FILE\.py:CLASS or MODULE:CLASS, got 'nothing'"),
+    (lambda _: placed("os:path", own_loss=OWN_LOSS), f"{KEY}: os:path: expected a subclass of dat"),
+    by=lambda call, *, tmp_path: call(tmp_path),
 )

@@ -22,6 +22,7 @@ from dat.training.runs import resume_run, start_run
 from dat.training.saved_weights import weights_of_run
 from tests.lab.experiments.language.conftest import TEXT, named, tiny_config
 from tests.support.processes import together
+from tests.support.refusals import refused
 from tests.support.runs import failing_at
 
 from .conftest import tiny_config as games_config
@@ -127,21 +128,21 @@ def test_models_that_do_not_fit(trained, tmp_path, kind):
     assert not (tmp_path / "begun").exists()
 
 
-def test_fewer_tokens_are_refused(trained, tmp_path):
-    _, config = trained
-    loop = replace(config.loop, milestones=())
-    larger = named(config, "larger", model=replace(config.model, vocab_size=300), loop=loop)
-    larger = replace(larger, output=replace(larger.output, folder=str(tmp_path)))
-    with pytest.raises(ValueError, match=r"expected shape \(257, 16\), got \(300, 16\)"):
-        begun(tmp_path, config, start_run(LANGUAGE, larger).path)
+def with_more_tokens(config: LanguageConfig, folder: Path) -> Path:
+    model, loop = replace(config.model, vocab_size=300), replace(config.loop, milestones=())
+    output = replace(config.output, folder=str(folder), name="larger")
+    return start_run(LANGUAGE, replace(config, model=model, loop=loop, output=output)).path
 
 
-def test_sources_that_are_none(trained, tmp_path):
-    _, config = trained
-    with pytest.raises(FileNotFoundError, match=r"loop\.weights_from: nowhere/at/all: no such folder"):
-        begun(tmp_path, config, "nowhere/at/all")
-    with pytest.raises(ValueError, match=r"loop\.weights_from: expected null with loop\.continue_from, got 'a'"):
-        StepLoopConfig(weights_from="a", continue_from="b")
+test_sources_that_are_none = refused(
+    (lambda config, path: begun(path, config, with_more_tokens(config, path)),
+     r"expected shape \(257, 16\), got \(300, 16\)"),
+    (lambda config, path: begun(path, config, "nowhere/at/all"), FileNotFoundError,
+     r"loop\.weights_from: nowhere/at/all: no such folder"),
+    (lambda *_: StepLoopConfig(weights_from="a", continue_from="b"),
+     r"loop\.weights_from: expected null with loop\.continue_from, got 'a'"),
+    by=lambda call, *, trained, tmp_path: call(trained[1], tmp_path),
+)  # fmt: skip
 
 
 def test_tokens_that_mean_something_else(tmp_path):

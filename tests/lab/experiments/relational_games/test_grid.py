@@ -28,7 +28,7 @@ from dat.sweeps.workers import run_cell
 from dat.training.configs import LoopConfig
 from dat.training.interrupt import Interrupted
 from dual_attention._base.files import read_json
-from tests.support.refusals import refusals
+from tests.support.refusals import refused
 from tests.support.runs import interrupted
 
 GAMES = RelationalGames()
@@ -180,15 +180,11 @@ def test_a_share_that_is_given_reaches_the_images_and_the_results(tmp_path, in_p
         reproduce(GAMES, replace(grid, out=shared.out), quiet=True)
 
 
-@refusals(
+test_shares_are_checked = pytest.mark.parametrize("kind", [GridData, GamesDataConfig])(refused(
     ({"independent_share": 1.5}, r"data\.independent_share: expected null or a number between 0 and 1, got 1\.5"),
     ({"independent_share": 0.5, "official_folder": "x"}, r"expected null with data\.official_folder, got 0\.5"),
-    of="values",
-)
-@pytest.mark.parametrize("kind", [GridData, GamesDataConfig])
-def test_shares_are_checked(kind, values, error, message):
-    with pytest.raises(error, match=message):
-        kind(**values)
+    by=lambda values, *, kind: kind(**values),
+))  # fmt: skip
 
 
 def test_done_cells_are_skipped_and_lists_may_grow(tmp_path, in_process, capsys):
