@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from dual_attention import RelationalAttention
-from dual_attention.functional import segments_from_lengths, symbol_assignment
+from dual_attention.functional import positions_from_segments, segments_from_lengths, symbol_assignment
 from dual_attention.functional.relational import tiles as relational_tiles
 from dual_attention.part_trials import LargestTensor
 from dual_attention.positional_encoding import sinusoidal_table
@@ -176,10 +176,10 @@ def test_sinusoidal_symbols_of_offsets_are_their_closed_form(reach, width):
     torch.testing.assert_close(layer(x).dense(), wanted)
     torch.testing.assert_close(layer(x[:, 4:], x).dense(), wanted[:5])
     torch.testing.assert_close(layer(x, x[:, :4]).dense(), wanted[:, :4])
-    cache = layer.new_cache()
-    parts = [layer(chunk, cache=cache).dense() for chunk in x.split([3, 1, 5], dim=1)]
-    for part, start in zip(parts, (0, 3, 4), strict=True):
-        torch.testing.assert_close(part, wanted[start : start + len(part), : start + len(part)])
+    for cache in (layer.new_cache(), layer.new_cache(max_length=9)):
+        parts = [layer(chunk, cache=cache).dense() for chunk in x.split([3, 1, 5], dim=1)]
+        for part, start in zip(parts, (0, 3, 4), strict=True):
+            torch.testing.assert_close(part, wanted[start : start + len(part), : start + len(part)])
     assert not layer.state_dict() and not list(layer.parameters())
     assert layer(x.bfloat16()).library.dtype == torch.bfloat16
     assert layer(torch.empty(2, 0, 7)).shape == (0, 0, width)
@@ -300,6 +300,17 @@ def test_each_example_may_have_segments_of_its_own():
         symbols = retriever(x, segments=segments)
         torch.testing.assert_close(symbols[:1, 3:], retriever(x[:1, 3:]))
         torch.testing.assert_close(symbols[1:, 1:], retriever(x[1:, 1:]))
+
+
+@pytest.mark.sweep(1)
+@pytest.mark.parametrize("name", ["positions", "sinusoids", "roles", "roles on both sides"])
+def test_packed_behind_padding_is_one_by_one(name):
+    """Positions that come with segments count."""
+    retriever, x = float64(RETRIEVERS[name]()), normal(1, 7, 8)
+    segments, real = torch.tensor([[0, 0, 0, 1, 1, 1, 1]]), torch.tensor([[False, True, True, False, True, True, True]])
+    symbols = retriever(x, segments=segments, positions=positions_from_segments(segments, real))
+    torch.testing.assert_close(symbols[:, 1:3], retriever(x[:, 1:3]))
+    torch.testing.assert_close(symbols[:, 4:], retriever(x[:, 4:]))
 
 
 @pytest.mark.parametrize("name", ["positions", "roles"])

@@ -190,6 +190,19 @@ def test_masks_biases_and_maps_cover_all_senders(kind, window):
     assert new_maps[0].shape[-1] == (6 if window is None else 4)
 
 
+@pytest.mark.sweep(1)
+@pytest.mark.parametrize("kind", RELATIONAL)
+@pytest.mark.parametrize("window", [None, 3])
+def test_symbols_of_each_pair_cover_all_senders(kind, window):
+    layer = float64(RELATIONAL[kind](WIDTH, 2, window=window, use_relative_positional_symbols=True))
+    x, symbols, cache = normal(2, 7, WIDTH), normal(7, 7, WIDTH), layer.new_cache()
+    with torch.no_grad():
+        wanted = layer(x, symbols, is_causal=True).output
+        for start, stop in ((0, 4), (4, 5), (5, 7)):
+            new = x[:, start:stop], symbols[start:stop, :stop]
+            close(layer(*new, is_causal=True, cache=cache).output, wanted[:, start:stop])
+
+
 def test_a_context_is_projected_once_and_then_not_read():
     model, x = net("dual decoder"), normal(2, 6, WIDTH)
     calls, wanted = [], model(x)

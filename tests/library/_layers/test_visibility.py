@@ -70,9 +70,11 @@ def test_blocks_take_patterns_of_both_their_inputs():
     assert torch.equal(with_mask, decoder(x, context, x, context_mask=cross))
 
 
+@pytest.mark.sweep(1)
+@pytest.mark.parametrize("ordered", [True, False])
 @pytest.mark.parametrize("chunks", [(1,) * 7, (3, 1, 3), (6, 1)])
-def test_kinds_of_head_with_other_windows_continue_from_one_pattern(chunks):
-    """Their caches hold different numbers of earlier senders."""
+def test_kinds_of_head_with_other_windows_continue_from_one_pattern(chunks, ordered):
+    """Their caches hold different numbers of earlier senders; a pattern without order is given one by the call."""
     layer = float64(DualAttention(WIDTH, 2, 2, sa_kwargs={"window": 4}, ra_kwargs={"window": 2}))
     x, length = normal(B, 7, WIDTH), 7
     real = torch.tensor([[False, False, True, True, True, True, True], [True] * 7])
@@ -80,9 +82,10 @@ def test_kinds_of_head_with_other_windows_continue_from_one_pattern(chunks):
     outputs, cache, seen = [], layer.new_cache(), 0
     with torch.no_grad():
         for n in chunks:
-            pattern = MaskPattern(n, seen + n, padding=real[:, : seen + n], causal=True, offset=seen)
+            order = {"causal": True, "offset": seen} if ordered else {}
+            pattern = MaskPattern(n, seen + n, padding=real[:, : seen + n], **order)
             new = x[:, seen : seen + n]
-            outputs.append(layer(new, new, pattern, cache=cache).output)
+            outputs.append(layer(new, new, pattern, is_causal=not ordered, cache=cache).output)
             seen += n
     assert seen == length and cache["self_attention"].held == 3 and cache["relational_attention"].held == 1
     torch.testing.assert_close(torch.cat(outputs, dim=1), wanted, atol=1e-12, rtol=0)

@@ -113,6 +113,16 @@ def test_what_is_seen_has_the_shapes_that_are_told(kind):
     assert shapes == wanted
 
 
+@pytest.mark.sweep(1)
+@pytest.mark.parametrize("hiding", ["none", "padding", "mask", "bias"])
+@pytest.mark.parametrize("kind", ["attention", "relational", "reference", "rca", "disrca"])
+def test_visible_pairs_are_those_with_weights(kind, hiding):
+    operation, inputs, options = operands(kind)
+    watch = Seeing()
+    operation(*inputs, **options, **masks()[hiding], observe=watch)
+    assert torch.equal(watch.seen["visible"].expand(B, H, N, M), watch.seen["weights"] != 0)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_pairs_that_an_observer_hides_are_masked(kind):
     """Attention knockout."""
@@ -150,9 +160,15 @@ def test_dropout_acts_on_what_the_observer_leaves():
     operation, inputs, options = operands("attention")
     watch = Seeing(weights=torch.zeros_like)
     assert not operation(*inputs, **options, dropout=0.5, observe=watch)[0].any()
+
+
+@pytest.mark.sweep(1)
+@pytest.mark.parametrize("kind", KINDS)
+def test_as_much_is_dropped_with_an_observer(kind):
+    operation, inputs, options = operands(kind)
     torch.manual_seed(1)
     found = operation(*inputs, **options, dropout=0.5, need_weights=True, observe=Seeing())
     torch.manual_seed(1)
-    wanted = attention(*inputs, **options, dropout=0.5, need_weights=True)
+    wanted = operation(*inputs, **options, dropout=0.5, need_weights=True)
     for got, value in zip(found, wanted, strict=True):
         torch.testing.assert_close(got, value, atol=1e-12, rtol=0)

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dual_attention.functional import (
+    ACTIVATIONS,
     RelativeSymbols,
     disentangled_relational_cross_attention,
     mask_pattern,
@@ -97,7 +98,8 @@ def test_memory_between_forward_and_backward_grows_with_the_length(activation):
     assert kept(1024) < 2.5 * kept(512)
 
 
-@pytest.mark.parametrize("activation", ["identity", "tanh", "silu", "gelu", "softmax"])
+@pytest.mark.sweep(1)
+@pytest.mark.parametrize("activation", ACTIVATIONS)
 @pytest.mark.parametrize("largest", [0, 10_000])
 def test_a_bias_of_minus_infinity_masks_under_every_activation(activation, largest, monkeypatch):
     monkeypatch.setattr(relational_cross, "LARGEST_WHOLE", largest)
@@ -158,12 +160,38 @@ def test_wrong_activations_are_named(activation, error, message):
         disentangled_relational_cross_attention(q, k, q_rel, k_rel, symbols, scale=0.5, rel_activation=activation)
 
 
-def test_returned_relations_are_those_of_padded_senders_too():
+@pytest.mark.parametrize("activation", ["sigmoid", "softmax"])
+def test_returned_relations_are_those_of_padded_senders_too(activation):
+    """Except for softmax, which leaves them out."""
     (q, q_rel), (k, k_rel), symbols, *_ = inputs(2, relative=False, masked=False, causal=False)
     padding = torch.ones(B, N, dtype=torch.bool)
     padding[0, 4:] = False
     pattern = mask_pattern(None, padding, batch=B, heads=H, n=N, m=N)
-    how = {"scale": 0.6, "rel_activation": "sigmoid", "need_weights": True}
+    how = {"scale": 0.6, "rel_activation": activation, "need_weights": True}
     maps = disentangled_relational_cross_attention(q, k, q_rel, k_rel, symbols, mask=pattern, **how)
-    wanted = reference.relations_of_heads(q_rel, k_rel, scale=0.6, activation="sigmoid")
+    mask = pattern.dense(None) if activation == "softmax" else None
+    wanted = reference.relations_of_heads(q_rel, k_rel, scale=0.6, activation=activation, mask=mask)
     torch.testing.assert_close(maps[2], wanted)
+
+
+@pytest.mark.sweep(1)
+@pytest.mark.parametrize("name", OPERATIONS)
+@pytest.mark.parametrize("activation", ["softmax", "sigmoid"])
+@pytest.mark.parametrize(("largest", "need_weights"), [(0, False), (10_000, False), (0, True)])
+def test_dropout_whatever_computes(name, activation, largest, need_weights, monkeypatch):
+    """Symbols that name their senders show the weights: dropped or made larger, alike in both passes and RCA's maps."""
+    monkeypatch.setattr(relational_cross, "LARGEST_WHOLE", largest)
+    monkeypatch.setattr(relational_cross, "BLOCK", 5)
+    (argument, pairs), operation = OPERATIONS[name], getattr(relational_cross, name)
+    none, symbols = torch.zeros(2, 2, 32, 4).double(), torch.eye(32).double().repeat(2, 2, 1, 1).requires_grad_()
+    arguments = {"scale": 1.0, argument: activation, "need_weights": need_weights}
+    whole, *whole_maps = operation(*[none] * (2 * pairs), symbols, **arguments)
+    weights, *maps = operation(*[none] * (2 * pairs), symbols, dropout=0.3, **arguments)
+    share = weights / whole
+    assert abs((share == 0).double().mean() - 0.3) < 0.05
+    torch.testing.assert_close(share[share > 0], torch.full_like(share, 1 / 0.7)[share > 0])
+    assert len(weights.flatten(0, 2).unique(dim=0)) == 128
+    cotangent = torch.randn_like(weights)
+    torch.testing.assert_close(torch.autograd.grad(weights, symbols, cotangent)[0], weights.mT @ cotangent)
+    if need_weights:
+        torch.testing.assert_close(maps, [weights] if pairs == 1 else whole_maps)

@@ -142,6 +142,20 @@ def test_what_could_only_equal_the_finished_texts_is_not_looked_for():
     assert output.tokens.tolist() == [[[0]]] and decoder.tokens.shape[1] == 1
 
 
+def test_sums_of_half_precision_are_in_single_precision():
+    class Rounded(Prefixes):
+        dtype = torch.bfloat16
+
+        def step(self, tokens):
+            return super().step(tokens).bfloat16().to(self.dtype)
+
+    narrow, wide = Rounded(5), Rounded(5)
+    wide.dtype = torch.float32
+    ours, theirs = (search_beams(x, torch.tensor([[0], [2]]), 6, BeamSearch(3, 3)) for x in (narrow, wide))
+    assert torch.equal(ours.tokens, theirs.tokens)
+    torch.testing.assert_close(ours.scores, theirs.scores)
+
+
 def test_only_stop_tokens():
     """Nothing can live on; what was asked for beyond that does not exist."""
     output = search_beams(Prefixes(3), torch.tensor([[0]]), 5, BeamSearch(5, 5, stop_tokens=(0, 1, 2), pad_token=1))

@@ -11,7 +11,7 @@ from torch._dynamo.testing import CompileCounter
 from dual_attention._layers.fixed import FixedCache, Steps, fixed_caches
 from dual_attention.generation import evaluating, generate, graph
 from dual_attention.generation.graph import GraphDecoder
-from tests.support.language import CONTEXT, KINDS, lm, tokens, with_attention
+from tests.support.language import CONTEXT, KINDS, VOCAB, lm, tokens, with_attention
 from tests.support.refusals import refused
 
 pytestmark = pytest.mark.sweep(8)
@@ -65,6 +65,24 @@ def test_sinusoids_and_squared_distances():
     symbols = {"symbol_retrieval_kwargs": {"symbol_dim": 16, "sinusoidal": True}}
     model, prompt = lm("position_relative", **symbols, ra_kwargs={"rel_score": "squared_distance"}), tokens(2, 5)
     found, real = greedy(model, prompt, None, as_it_is)
+    torch.testing.assert_close(found, expected(model, prompt, found, real), atol=1e-10, rtol=0)
+
+
+def test_kinds_of_head_have_windows_of_their_own():
+    model, prompt = lm("symbolic_attention", sa_kwargs={"window": 4}, ra_kwargs={"window": 2}), tokens(2, 5)
+    found, real = greedy(model, prompt, None, as_it_is)
+    torch.testing.assert_close(found, expected(model, prompt, found, real), atol=1e-10, rtol=0)
+
+
+def test_logits_stay_when_the_next_step_writes_over_them():
+    """As a graph does."""
+
+    def overwriting(step, steps):
+        memory = torch.empty(2, VOCAB, dtype=torch.float64)
+        return lambda: memory.copy_(step())
+
+    model, prompt = lm("transformer"), tokens(2, 5)
+    found, real = greedy(model, prompt, None, overwriting)
     torch.testing.assert_close(found, expected(model, prompt, found, real), atol=1e-10, rtol=0)
 
 

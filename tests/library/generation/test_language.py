@@ -154,8 +154,8 @@ def test_streaming_computes_no_further_than_read(model):
 
 def test_a_seed_reproduces_and_leaves_the_global_generator_alone(model):
     state = torch.get_rng_state()
-    out = [generate(model, batch(PROMPT), 20, seed=seed) for seed in (3, 3, 4)]
-    mine = generate(model, batch(PROMPT), 20, generator=torch.Generator().manual_seed(3))
+    out = [generate(model, batch(PROMPT), 20, seed=seed) for seed in (0, 0, 4)]
+    mine = generate(model, batch(PROMPT), 20, generator=torch.Generator().manual_seed(0))
     assert torch.equal(out[0], out[1])
     assert torch.equal(out[0], mine)
     assert not torch.equal(out[0], out[2])

@@ -80,6 +80,15 @@ def test_the_position_learns_through_the_gaussian_alone():
     PredictiveWindow(WIDTH, 0, sigma=1.0)
 
 
+def test_a_bias_hides_what_a_window_selects():
+    q, k = normal(B, L, WIDTH), normal(B, S, WIDTH)
+    mask = torch.rand(L, S) < 0.6
+    bias = torch.zeros(L, S, dtype=torch.float64).masked_fill(~mask, -torch.inf)
+    for renormalise in (False, True):
+        attention = GeneralAttention(Dot(), select=PredictiveWindow(WIDTH, 2, renormalise=renormalise)).double()
+        close(attention(q, k, attn_bias=bias).context, attention(q, k, attn_mask=mask).context)
+
+
 def test_selecting_everything_is_soft_attention():
     sampler = SubsetSampler(WIDTH).double().eval()
     torch.nn.init.constant_(sampler.logit.bias, 99.0)
