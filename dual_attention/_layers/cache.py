@@ -242,7 +242,7 @@ class TokenCache(Cache):
         self._length, self._dropped = length, min(self._dropped, length)
         self._drop()
         if length == 0:
-            self._batch = None
+            self._batch, self._made = None, {}
 
     def _drop(self) -> None:
         """Drop what no later token can attend to."""

@@ -385,10 +385,10 @@ class TextStream:
 
     def _release(self, text: str) -> str:
         self._held += text
-        found = [place for place in map(self._held.find, self.stops) if place >= 0]
-        if found:
+        found = [(place + len(stop), place) for stop in self.stops if (place := self._held.find(stop)) >= 0]
+        if found:  # the first that is complete, of several at once the longest, as if bytes came one by one
             self.ended = True
-            certain, self._held = self._held[: min(found)], ""
+            certain, self._held = self._held[: min(found)[1]], ""
             return certain
         kept = max((_overlap(self._held, stop) for stop in self.stops), default=0)
         certain, self._held = self._held[: len(self._held) - kept], self._held[len(self._held) - kept :]

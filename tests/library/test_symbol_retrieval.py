@@ -194,6 +194,15 @@ def test_sinusoidal_symbols_of_offsets_are_exact_far_away():
     assert symbols.library[symbols.index[0, 0]][0].item() == pytest.approx(math.sin(-1e6), abs=1e-6)
 
 
+def test_a_cache_without_tokens_holds_no_sinusoids_of_an_old_dtype():
+    retriever = PositionRelativeSymbolRetriever(8, sinusoidal=True)
+    cache, x = retriever.new_cache(), torch.zeros(1, 3, 8)
+    for dtype in (torch.float32, torch.float64):
+        symbols = retriever(x.to(dtype), cache=cache)
+        torch.testing.assert_close(symbols.dense(), retriever(x.to(dtype)).dense())  # of that dtype, too
+        cache.crop(0)
+
+
 def test_sinusoidal_symbols_in_a_cache_are_projected_a_few_times_only():
     retriever = PositionRelativeSymbolRetriever(8, sinusoidal=True)
     layer = float64(RelationalAttention(8, 2, use_relative_positional_symbols=True)).eval()
