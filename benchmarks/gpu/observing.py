@@ -145,7 +145,7 @@ GROUPS = {
     "relational": r"^(forward|combine|[qukw]|table|reach|pairs|receivers|senders)_kernel|dual_attention::",
     "attention": r"flash|fmha|attention",
     "products": r"gemm|cutlass|nvjet|cublas|splitk|aten::\w*mm\b",
-    "loss": r"softmax|nll_loss|cross_entropy",
+    "loss": r"^errors_kernel|softmax|nll_loss|cross_entropy",
 }
 """Groups of kernels by their names; the first that fits. Others are pointwise, copies among them."""
 

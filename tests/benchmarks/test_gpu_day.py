@@ -140,12 +140,11 @@ def test_broken_graphs_are_wrong(monkeypatch: pytest.MonkeyPatch):
 
 
 @needs_triton
-def test_our_kernels_are_of_one_group():
-    """Not beside the pointwise ones, which is what others are."""
+def test_our_kernels_are_none_of_the_pointwise_ones():
     folder = ROOT / "dual_attention" / "functional" / "triton"
     names = re.findall(r"^def (\w+_kernel)\(", "".join(file.read_text() for file in folder.glob("*.py")), re.MULTILINE)
-    assert len(names) >= 11
-    assert observing.grouped(dict.fromkeys(names, 1.0))["relational"] == len(names)
+    found = observing.grouped(dict.fromkeys(names, 1.0))
+    assert found["relational"] == len(names) - 1 > 10 and found["loss"] == 1
 
 
 def test_groups_of_kernels():
