@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / ".venv-versions"
 SHOWN = ("torch", "transformers", "accelerate", "peft", "trl")
-OF_GPU = {"torch": "2.11.0", "triton": "3.6.0"}
-"""PyTorch of the image with which kernels were timed, and the Triton that it brings."""
+OF_GPU = {"torch": "2.11.0", "triton": "3.6.0", "numpy": "2.3.5"}
+"""PyTorch of the image with which kernels were timed, the Triton that it brings, and a NumPy for its interpreter."""
 SIDES = ("lowest", "gpu", "newest")
 TOOLS = ("pytest", "pytest-xdist", "hypothesis", "numpy", "safetensors")
 """What the tests of the library need themselves."""
