@@ -5,7 +5,7 @@ Shapes: B batch, C slots.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 import torch
@@ -80,6 +80,14 @@ class FixedCache(TokenCache):
             buffer = self._buffers[name]
             buffer.index_copy_(-2, self.steps.place, tensor.expand(batch, *tensor.shape[1:]))
         return tuple(self._buffers[name] for name in self.shapes)
+
+    def once(self, key: Tensor | int, make: Callable[[], Tensor]) -> Tensor:
+        """What the prompt has left, if there is such: the table of a recorded step stays the same.
+
+        Not told by identity, which the compiler of PyTorch 2.11 does not follow.
+        """
+        name = key if isinstance(key, int) else None
+        return self._made[name][1] if name in self._made else super().once(key, make)
 
     def _refuse(self, *arguments: Any, **named: Any) -> NoReturn:
         raise ValueError("cache: of a fixed size is neither reordered nor cropped")
