@@ -82,7 +82,7 @@ class FixedCache(TokenCache):
         return tuple(self._buffers[name] for name in self.shapes)
 
     def once(self, key: Tensor | int, make: Callable[[], Tensor]) -> Tensor:
-        """What the prompt has left, if there is such: the table of a recorded step stays the same.
+        """Take what the prompt has left, if there is such: the table of a recorded step stays the same.
 
         Not told by identity, which the compiler of PyTorch 2.11 does not follow.
         """
