@@ -70,7 +70,7 @@ gallery: $(READY) ## Draw the pictures of the pages under docs/
 exhibits: $(READY) ## Write the exhibits of docs/exhibits.md into build/exhibits, each one file for any browser
 	env OMP_NUM_THREADS=1 $(BIN)/python docs/make_exhibits.py --out build/exhibits
 
-checkpoints: $(READY) ## Train three pairs of DAT and Transformer for a release into build/checkpoints, 20 minutes of a core
+checkpoints: $(READY) ## Train three pairs of DAT and Transformer for a release into build/checkpoints, 50 minutes of a core
 	env OMP_NUM_THREADS=1 $(BIN)/python docs/make_checkpoints.py --out build/checkpoints $(ARGS)
 
 models: $(READY) ## Try what every mechanism and model takes and has, six minutes, and write docs/models.md
