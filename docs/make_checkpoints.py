@@ -101,8 +101,12 @@ def main(arguments: list[str] | None = None) -> None:
     given, options = parser.parse_known_args(arguments)  # others are those of `dat train`
     if given.out.exists():
         raise SystemExit(f"--out: {given.out} exists")
+    if given.seeds < 1:
+        parser.error(f"argument --seeds: expected at least 1, got {given.seeds}")
+    if "--data.n_train" not in options:
+        options = ["--data.n_train", str(N_TRAIN), *options]
     for game in given.games:
-        make_pair(game, given.out, given.seeds, options or ["--data.n_train", str(N_TRAIN)])
+        make_pair(game, given.out, given.seeds, options)
 
 
 if __name__ == "__main__":

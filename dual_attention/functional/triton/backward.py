@@ -285,14 +285,15 @@ def table_kernel(
             g_s = load_rows(x.grad_symbols + row * x.n * form.DH, i, form.DH, x.n, form.DH, form.DH_PAD)
             row_log_sum = load_numbers(x.log_sum, row, i, x)
             scores = tile_scores(q_tile, k_tile, x, form)
-            whole = (first_i + form.I <= x.n) & (first_i + ahead >= 0)
-            whole = whole & (first_i + ahead + form.I + form.J - 1 <= x.m)
-            if form.CAUSAL:
-                whole = whole & (ahead + form.J - 1 <= offset)
             if form.HOLES:
-                whole = False
-            if not whole:
                 scores = masked_scores(scores, i[:, None], j[None, :], x, batch, offset, form)
+            else:  # what is gathered of a tile within all ends needs no mask
+                whole = (first_i + form.I <= x.n) & (first_i + ahead >= 0)
+                whole = whole & (first_i + ahead + form.I + form.J - 1 <= x.m)
+                if form.CAUSAL:
+                    whole = whole & (ahead + form.J - 1 <= offset)
+                if not whole:
+                    scores = masked_scores(scores, i[:, None], j[None, :], x, batch, offset, form)
             alpha = tl.exp2(scores - row_log_sum[:, None])
             beta = tl.gather(alpha, tl.arange(0, form.I)[:, None] + tl.arange(0, form.J)[None, :], 1)
             total = product(tl.trans(beta).to(g_s.dtype), g_s, total, form)

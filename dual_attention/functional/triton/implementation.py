@@ -21,7 +21,7 @@ def _refused(obstacle: Callable[[RelationalInputs], str | None], x: RelationalIn
     if x.needs_plain():
         return "has no derivatives by torch.func, and no forward ones: they need impl='dense'"
     against = obstacle(x)
-    return None if against is None else f"cannot compute this: {against}; impl='auto' takes a slower way that can"
+    return None if against is None else f"cannot compute this: {against}; impl='auto' takes another implementation"
 
 
 def _suits(x: RelationalInputs) -> Verdict:
