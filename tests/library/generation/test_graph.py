@@ -141,6 +141,18 @@ def test_recording_leaves_the_place_where_it_was(monkeypatch):
     assert repeat() == 3 and told == ["waits", "waits", "replayed"]
 
 
+def test_a_recorded_step_makes_no_table_again():
+    """Whether or not a compiler sees that it is the same: with PyTorch 2.11 it does not."""
+    model, prompt = lm("position_relative", n_layers=1), tokens(2, 5)
+    cache = model.new_cache()
+    with torch.no_grad():
+        model(prompt, cache=cache)
+        fixed = fixed_caches(cache, Steps(8, 5, torch.zeros(1, 1, dtype=torch.long)))
+    relational = fixed.caches["blocks"].caches["0"].caches["relational_attention"]
+    (made,) = [made for key, made in relational._made.values() if isinstance(key, torch.Tensor)]
+    assert relational.once(torch.zeros(3), lambda: pytest.fail("made again")) is made
+
+
 def test_nothing_is_recorded_for_a_single_token():
     model, prompt = lm("transformer"), tokens(2, 5)
     decoder = GraphDecoder(model, max_length=5, record=lambda step, steps: pytest.fail("recorded"))
