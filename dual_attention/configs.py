@@ -135,7 +135,17 @@ class RelationalConfig(RelationsConfig, HeadsConfig, OptionsConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SymbolConfig(OptionsConfig):
+class LibraryConfig(FieldsConfig):
+    """A library of symbols."""
+
+    n_symbols: int | None = None
+    """Symbols in the library."""
+    trainable_symbols: bool = True
+    """Train the library; otherwise it stays as it is drawn."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SymbolConfig(LibraryConfig, OptionsConfig):
     """Options of the symbol mechanisms of :mod:`dual_attention.symbol_retrieval`, ``symbol_retrieval_kwargs``.
 
     Each mechanism takes some of them; a model gives those sizes that are left out. A dict of them does as well.
@@ -149,16 +159,12 @@ class SymbolConfig(OptionsConfig):
     """Width of objects and symbols, of mechanisms that compare objects."""
     symbol_dim: int | None = None
     """Width of symbols by position."""
-    n_symbols: int | None = None
-    """Symbols in the library."""
     n_heads: int | None = None
     """Heads of symbolic attention."""
     dropout: float = 0.0
     """Dropout rate on the weights of symbols."""
     scale: float | None = None
     """Factor of the scores of symbolic attention; null takes 1 / sqrt(d_model / n_heads)."""
-    trainable_symbols: bool = True
-    """Train the library; otherwise it stays as it is drawn."""
     max_length: int | None = None
     """Most positions that have a symbol."""
     max_rel_pos: int | tuple[int, int] | None = None

@@ -13,6 +13,7 @@ from dual_attention._base.words import counted, listed
 from dual_attention.configs import (
     AttentionConfig,
     DepthConfig,
+    LibraryConfig,
     PatchesConfig,
     RelationalConfig,
     RelationsConfig,
@@ -50,7 +51,7 @@ class NamedConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelKeys(RelationsConfig, DepthConfig, NamedConfig):
+class ModelKeys(LibraryConfig, RelationsConfig, DepthConfig, NamedConfig):
     """A Dual Attention Transformer, or a Transformer when it has no relational heads."""
 
     n_layers: int = 2
@@ -68,7 +69,7 @@ class ModelKeys(RelationsConfig, DepthConfig, NamedConfig):
     """Activation of the scores of relational cross-attention, which are its relations, in place of rel_activation."""
     symbols: SymbolRetrieval | PartName
     n_symbols: int
-    """Symbols in the library of symbolic attention; relative positions beyond this share one symbol."""
+    """Symbols in the library; on texts also the largest relative position, beyond which all share a symbol."""
     symbol_heads: int = 4
     """Heads of symbolic attention."""
     sinusoidal_symbols: bool = False

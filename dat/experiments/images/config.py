@@ -145,7 +145,6 @@ class ImageModelConfig(VisionModelKeys):
     """Symbol mechanism: one symbol a relative position, along the row of tokens or in the grid, one a position, or a
     library read by attention."""
     n_symbols: int = 64
-    """Symbols in the library of symbolic_attention."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -50,7 +50,6 @@ class LanguageModelKeys(PositionsConfig, OutputLayerConfig, SharingConfig, Model
     """Symbol mechanism: a library read by attention, one symbol a position, or one a relative position."""
     n_symbols: int = 32
     trainable_symbols: bool = False
-    """Train the symbol library; the paper's is frozen as it is drawn."""
     update_symbols_each_layer: bool = True
     """Retrieve symbols anew for each layer instead of once for the first."""
 

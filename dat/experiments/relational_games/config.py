@@ -115,9 +115,6 @@ class GamesModelConfig(VisionModelKeys):
     """Symbol mechanism: one symbol a position, a library read by attention, one a relative position (along the row of
     tokens or in the grid), or a library read by how a token compares with its neighbours (rel_sym_attn)."""
     n_symbols: int = 9
-    """Symbols in the library of symbolic_attention and rel_sym_attn."""
-    trainable_symbols: bool = True
-    """Train the library of symbolic_attention and rel_sym_attn; otherwise it stays as it is drawn."""
     symbol_heads: int = 4
     """Heads of symbolic_attention; in rel_sym_attn also the relations with each neighbour."""
     symbol_neighbours: int = 2

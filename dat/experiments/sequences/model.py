@@ -31,7 +31,6 @@ class SequenceModelKeys(LanguageModelKeys):
     n_kv_heads: int | None = None
     n_relations: int | None = 4
     symbol_heads: int = 2
-    """Heads of symbolic attention."""
     trainable_symbols: bool = False
     """Train the symbols of symbolic attention, as of the paper's models, or of positions; otherwise they stay as they
     are drawn, from N(0, 1). Relative symbols are always trained."""

@@ -11,7 +11,7 @@ from dat.experiments.language.presets import PRESETS
 from dat.training.config_io import field_help
 from dual_attention import RelationalConfig
 from dual_attention.checkpoints.babylm import language_config_of
-from dual_attention.configs import RelationsConfig
+from dual_attention.configs import LibraryConfig, RelationsConfig
 
 MODEL = EXPERIMENTS["language"].load().Config().model
 KINDS = list(dict.fromkeys(type(experiment.load().Config().model) for experiment in EXPERIMENTS.values()))
@@ -26,6 +26,17 @@ def test_options_of_relational_heads_are_told_by_the_library(kind: type):
         assert not telling or telling[-1] == "dual_attention.configs"
         assert not telling or help_of[about.name] == field_help(RelationalConfig)[about.name], about.name
     assert {about.name for about in fields(RelationsConfig)} <= {about.name for about in fields(kind)}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_symbol_library_is_told_by_the_library(kind: type):
+    for about in fields(LibraryConfig):
+        telling = [owner.__module__ for owner in kind.__mro__ if about.name in inspect.get_annotations(owner)]
+        assert telling[-1] == "dual_attention.configs"
+    for trained in (True, False):
+        keys = kind(symbols="symbolic_attention", n_symbols=5, trainable_symbols=trained)
+        options = keys.symbol_config(9, 8)
+        assert (options.n_symbols, options.trainable_symbols) == (5, trained)
 
 
 @pytest.mark.parametrize("symbols", ["positional_symbols", "position_relative"])
