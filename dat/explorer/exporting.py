@@ -3,14 +3,11 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from decimal import Decimal
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from dual_attention._base.files import write_atomically
 
-from ..sweeps.results import cell_of
 from . import figures
 from .ablations import ABLATED, ablated
 from .answers import model_facts
@@ -77,7 +74,7 @@ class Exporter:
         if ending == ".html":
             data = self.page.encode()
         elif ending == ".csv":
-            data = csv_of(self.seen).encode()
+            data = self.seen.csv.encode()
         else:
             data = self.seen.picture(ending)
         write_atomically(path, data)
@@ -222,23 +219,6 @@ _SEEN = {
     "writes": figures.seen_writes,
 }
 _LETTERS = {"r": ("relation", ""), "sa": ("head", "sensory"), "ra": ("head", "relational"), "s": ("symbol", "")}
-
-
-def csv_of(seen: figures.Seen) -> str:
-    """The numbers of a view, a line each, as pages write them: the same table is the same text."""
-    return "".join(f"{','.join(map(_cell, row))}\n" for row in [seen.headings, *seen.rows])
-
-
-def _cell(value: Any) -> str:
-    text = str(cell_of("" if value is None else _digits(value) if isinstance(value, float) else value))
-    quoted = text.replace('"', '""')
-    return f'"{quoted}"' if re.search(r'[",\n\r]', text) else text
-
-
-def _digits(value: float) -> str:
-    """The shortest text of a number, in the form of browsers: without ``.0``, and with few powers of ten."""
-    text = f"{Decimal(repr(value)):f}" if 1e-6 <= abs(value) < 1e21 else repr(value).replace("e-0", "e-")
-    return "0" if value == 0 else text.removesuffix(".0")
 
 
 def _last(parts: Iterator[Json]) -> Json:

@@ -6,6 +6,7 @@ Shapes: N receivers, M senders.
 import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from dual_attention._base.plots import house_style
 from dual_attention.model_analysis.views.matrices import draw_matrices
 from dual_attention.model_analysis.views.patches import draw_patch_relations
 
+from ..sweeps.results import csv_of
 from .factors import Visible
 from .images import Shown
 from .recording import RecordedHeads, Recording
@@ -47,6 +49,11 @@ class Seen:
     rows: Sequence[Sequence[Any]]
     draw: Callable[[], Any] | None = None
 
+    @property
+    def csv(self) -> str:
+        """The table, the same text as pages write."""
+        return csv_of(map(_as_on_pages, line) for line in (self.headings, *self.rows))
+
     def picture(self, kind: str) -> bytes:
         """The map as a file of a kind of :data:`PICTURES`."""
         assert self.draw is not None
@@ -54,6 +61,14 @@ class Seen:
         with house_style():
             self.draw().savefig(file, format=kind.removeprefix("."), dpi=200, bbox_inches="tight", facecolor="white")
         return file.getvalue()
+
+
+def _as_on_pages(value: Any) -> Any:
+    """A cell as pages write it: of a number its shortest text, without ``.0`` and with few powers of ten."""
+    if not isinstance(value, float):
+        return value
+    text = f"{Decimal(repr(value)):f}" if 1e-6 <= abs(value) < 1e21 else repr(value).replace("e-0", "e-")
+    return "0" if value == 0 else text.removesuffix(".0")
 
 
 def way_of(heads: RecordedHeads, view: View, *, relational: bool) -> str:

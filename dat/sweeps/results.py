@@ -6,11 +6,10 @@ lacks, since an older version wrote it, is not known and hinders nothing.
 """
 
 import csv
-import io
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import asdict
 from hashlib import sha256
 from pathlib import Path
@@ -37,11 +36,17 @@ SOURCE = "source"
 def to_csv(rows: Sequence[Row]) -> str:
     """``rows`` as CSV text, with the columns of all of them; texts as :func:`cell_of` has them."""
     columns = list(dict.fromkeys(key for row in rows for key in row))
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(map(cell_of, columns))
-    writer.writerows([cell_of(row.get(key, "")) for key in columns] for row in rows)
-    return text.getvalue()
+    return csv_of([columns, *([row.get(key, "") for key in columns] for row in rows)])
+
+
+def csv_of(lines: Iterable[Iterable[Any]]) -> str:
+    """Lines of cells as CSV text; texts as :func:`cell_of` has them."""
+    return "".join(f"{','.join(map(_quoted, line))}\n" for line in lines)
+
+
+def _quoted(value: Any) -> str:
+    text = str(cell_of("" if value is None else value))
+    return '"{}"'.format(text.replace('"', '""')) if re.search(r'[",\n\r]', text) else text
 
 
 _COMPUTED = re.compile(r"(?![-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?\Z)[=+\-@＝＋－＠\t\r\n](?s:.)", re.IGNORECASE | re.ASCII)

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from dat.explorer.dictionaries import made_dictionary
-from dat.explorer.exporting import Exporter, csv_of, switch_of
+from dat.explorer.exporting import Exporter, switch_of
 from dat.explorer.figures import Seen
 from dat.explorer.html import recording_page
 from dat.explorer.images import ImageSession
@@ -175,7 +175,7 @@ SIGNS = ("=", "+", "-", "@")
     "text", [*NUMBERS, *SIGNS, "=1", "+a", "-1e", "@x", "\t=1", "\n=1", "＝1", "--", "'=1", "a=1", ""]
 )
 def test_a_text_that_a_spreadsheet_would_compute_follows_an_apostrophe(text):
-    [_, *rows] = csv.reader(io.StringIO(csv_of(Seen("", ["text", "number"], [[text, 1.0]])), newline=""))
+    [_, *rows] = csv.reader(io.StringIO(Seen("", ["text", "number"], [[text, 1.0]]).csv, newline=""))
     computed = text not in (*NUMBERS, *SIGNS, "a=1", "")
     assert rows == [["'" * computed + text, "1"]]
 
@@ -229,7 +229,7 @@ def test_a_browser_shows_the_same(visit, session, tmp_path, view):
     with open(saved(page, "csv"), encoding="utf-8", newline="") as file:
         headings, *theirs = csv.reader(file)
     theirs = [row for row in theirs if row[2] not in ("name", "note")]  # which somebody wrote in the page
-    ours = [*csv.reader(io.StringIO(csv_of(exporter.seen), newline=""))][1:]
+    ours = [*csv.reader(io.StringIO(exporter.seen.csv, newline=""))][1:]
     if images:  # of which the page shows all layers and kinds
         theirs = [row for row in theirs if row[0] in {name for name, *_ in ours}]
     assert headings == list(exporter.seen.headings) and len(theirs) == len(ours) > 1

@@ -8,7 +8,6 @@ from pathlib import Path
 import torch
 
 from dat.explorer.corpus import CorpusRun, CorpusText
-from dat.explorer.exporting import csv_of
 from dat.explorer.figures import Seen, pair_map, seen_ablations
 from dat.explorer.packing import PackedRows, pack, packed_array
 from dat.explorer.session import Session
@@ -49,7 +48,7 @@ def table():
     texts = ["".join(drawn.choices("=+-@＝＋－＠'\",\n\r\t 1.e5a猫", k=drawn.randint(0, 6))) for _ in sizes]
     rows = [[number, x, text, None] for number, (x, text) in enumerate(zip(sizes, texts, strict=True))]
     seen = Seen("", ["number", "x", "=text", "none"], rows)
-    return {"headings": seen.headings, "rows": rows, "csv": csv_of(seen)}
+    return {"headings": seen.headings, "rows": rows, "csv": seen.csv}
 
 
 def corpus(folder, count):
@@ -57,7 +56,7 @@ def corpus(folder, count):
     texts = [CorpusText("a", TEXT, "a"), CorpusText("b", TEXT[::-1], "b")][:count]
     run = CorpusRun(Session(dat(), ByteTokenizer(), ""), "texts", texts, folder, draws=1)
     list(run.measure())
-    return {"found": run.json, "csv": csv_of(seen_ablations(run.json, View()))}
+    return {"found": run.json, "csv": seen_ablations(run.json, View()).csv}
 
 
 def models():
