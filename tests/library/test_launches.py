@@ -14,6 +14,7 @@ from torch.utils._pytree import tree_leaves
 
 from benchmarks.suites import generation
 from benchmarks.suites.layers import size
+from dual_attention._layers.fixed import after_prompt, slots_for
 
 pytest.importorskip("triton")  # whose kernels stand for their launches; none is run
 FUSED = {"dual_attention::fused_relational_attention": 1, "dual_attention::fused_relational_attention_backward": 6}
@@ -92,13 +93,17 @@ def step(layers, relations):
     return counted
 
 
-def token(layers, relations, symbols):
+def token(layers, relations, symbols, recorded=False):
     """One that is decoded after 8,192 others."""
-    model = made(layers, 8200, relations, symbols).eval()
+    model = made(layers, 8448, relations, symbols).eval()
     cache, tokens = model.new_cache(8196), torch.zeros((1, 8192), dtype=torch.long, device="meta")
+    if recorded:
+        cache.record_past()
     with as_on_a_gpu() as counted, torch.no_grad():
         for some in (tokens, tokens[:, :1]):
             model(some, cache=cache, all_logits=False)
+        if recorded:
+            cache = after_prompt(cache, slots_for(8196), tokens, None)
         counted.kernels.clear()  # attention counts itself, of these calls, too
         counted.bytes.clear()
         with counted:
@@ -126,7 +131,7 @@ def test_a_training_step_beside_that_of_a_plain_layer(relations):
     assert ours_moved["backward"] <= 1.25 * moved["backward"], (ours_moved, moved)
 
 
-PLAIN_TOKEN = functools.cache(lambda: of_a_layer(token, None, generation.SYMBOLS[0]))
+PLAIN_TOKEN = functools.cache(lambda *recorded: of_a_layer(token, None, generation.SYMBOLS[0], *recorded))
 
 
 @pytest.mark.parametrize("symbols", generation.SYMBOLS)
@@ -136,3 +141,12 @@ def test_a_decoded_token_beside_that_of_a_plain_layer(symbols):
     most = 1.8 if symbols in ("position_relative", "rel_sym_attn") else 1.5
     assert ours.total() <= most * kernels.total(), (ours, kernels)
     assert ours_moved.total() <= 1.05 * moved.total(), (ours_moved, moved)
+
+
+@pytest.mark.parametrize(("symbols", "most"), [*zip(generation.SYMBOLS, (38, 37, 42, 54), strict=True)])
+def test_a_recorded_token_beside_that_of_a_plain_layer(symbols, most):
+    """Places are on the device: as many kernels as docs/costs.md says, or fewer."""
+    kernels, moved = PLAIN_TOKEN(True)
+    ours, ours_moved = of_a_layer(token, 64, symbols, True)
+    assert ours.total() <= most and kernels.total() >= 23, (ours, kernels)
+    assert ours_moved.total() <= (1.31 if symbols == "rel_sym_attn" else 1) * moved.total(), (ours_moved, moved)
