@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 import platform
 import shlex
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,16 +13,7 @@ from typing import Any
 import torch
 
 from dual_attention._base.checksums import check_checksums, checksums_of, read_checksums, sha256_of, write_checksums
-from dual_attention._base.files import (
-    json_text,
-    named_in_errors,
-    read_json_object,
-    remove_leftovers,
-    sync_file,
-    sync_folder,
-    temporary_path,
-    write_atomically,
-)
+from dual_attention._base.files import folder_made_atomically, json_text, read_json_object, sync_file, write_atomically
 
 from .checkpoint import NAME, WEIGHTS, Checkpoints
 from .config_data import read_mapping
@@ -72,24 +61,15 @@ class RunFolder:
         """
         folder = cls(path)
         folder.refuse_existing()
-        folder.path.parent.mkdir(parents=True, exist_ok=True)
-        remove_leftovers(folder.path.parent, folder.path.name)
-        temporary = temporary_path(folder.path)
         try:
-            with named_in_errors(folder.path, written_as=temporary):
-                temporary.mkdir()
-            write_atomically(cls(temporary).config, config)
-            if write is not None:
-                write(temporary)
-            write_checksums(temporary, checksums_of(temporary))
-            try:
-                os.rename(temporary, folder.path)
-            except OSError:
-                folder.refuse_existing()  # another process has made it meanwhile
-                raise
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
-        sync_folder(folder.path.parent)
+            with folder_made_atomically(folder.path) as temporary:
+                write_atomically(cls(temporary).config, config)
+                if write is not None:
+                    write(temporary)
+                write_checksums(temporary, checksums_of(temporary))
+        except OSError:
+            folder.refuse_existing()  # another process has made it meanwhile
+            raise
         return folder
 
     def locked(self) -> contextlib.AbstractContextManager[None]:

@@ -2,7 +2,6 @@
 
 import multiprocessing
 import os
-import shutil
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from importlib.metadata import version
@@ -12,7 +11,7 @@ from typing import NamedTuple
 from dual_attention._base.checksums import checksums_of, damaged_files, write_checksums
 from dual_attention._base.digests import stream_seed
 from dual_attention._base.extras import require
-from dual_attention._base.files import remove_leftovers, sync_folder, temporary_path, write_atomically, write_json
+from dual_attention._base.files import folder_made_atomically, write_atomically, write_json
 
 from ..._processes import check_not_repeated, follow_parent, starting_workers
 from .files import LEVELS, MODULES, TESTS, Pair, path_of, shares
@@ -87,7 +86,6 @@ def generated_folder(
             check_not_repeated()
         cache.mkdir(parents=True, exist_ok=True)
         with require("filelock", extra="train").FileLock(cache / f".{folder.name}.lock"):
-            remove_leftovers(cache, folder.name)
             if not folder.is_dir():
                 _generate(folder, jobs, processes, report)
     if damaged := damaged_files(folder):
@@ -99,9 +97,9 @@ def generated_folder(
 
 def _generate(folder: Path, jobs: list[_Part], workers: int, report: Report | None) -> None:
     """Draw the parts and write them as one folder, at once."""
-    temporary, total, done = temporary_path(folder), sum(job.n for job in jobs), 0
+    total, done = sum(job.n for job in jobs), 0
     texts: dict[Path, list[str]] = {}
-    try:
+    with folder_made_atomically(folder) as temporary:
         for job, pairs in zip(jobs, _drawn(jobs, workers), strict=True):
             lines = texts.setdefault(path_of(temporary, job.split, job.module), [])
             lines += [f"{question}\n{answer}\n" for question, answer in pairs]
@@ -114,10 +112,6 @@ def _generate(folder: Path, jobs: list[_Part], workers: int, report: Report | No
         versions = {name: version(name) for name in ("mathematics_dataset", "numpy", "sympy")}
         write_json(temporary / "about.json", {"questions": total, "versions": versions})
         write_checksums(temporary, checksums_of(temporary))
-        os.replace(temporary, folder)
-        sync_folder(folder.parent)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _drawn(jobs: list[_Part], workers: int) -> Iterator[list[Pair]]:
