@@ -2,11 +2,11 @@
 
 import copy
 import functools
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, Literal
+from unittest.mock import patch
 
 import torch
 from torch import nn
@@ -95,7 +95,11 @@ class Run:
         if self.sizes.dtype != self.dtype and any(p.is_floating_point() for p in model.parameters()):
             autocast = torch.autocast(self.sizes.device, dtype=self.dtype)
         hooks = torch.autograd.graph.saved_tensors_hooks(meter.keep, lambda tensor: tensor)
-        with _implementation(self.impl), _loss_in(meter), meter:
+        chosen, at_once = choice.choose, meter.gradients_at_once(losses.output_layer_gradients)
+        if self.impl != "auto":
+            chosen = lambda x, _, choose=choice.choose, **told: choose(x, self.impl, **told)  # noqa: E731
+        # Gradients that a loss makes at once are the backward pass's. Not for several threads at once.
+        with patch.object(choice, "choose", chosen), patch.object(losses, "output_layer_gradients", at_once), meter:
             with autocast, torch.set_grad_enabled(training), hooks:
                 output = model(*call.args, **call.kwargs)
                 if not training:
@@ -131,28 +135,3 @@ def fake_copy(model: nn.Module, sizes: InputSizes, *, training: bool, checkpoint
         if checkpointing and not can and isinstance(module, Block):
             module.__dict__["forward"] = functools.partial(checkpoint, module.forward, use_reentrant=False)
     return copied
-
-
-@contextmanager
-def _implementation(impl: Implementation) -> Iterator[None]:
-    """Let all layers compute relational attention in one way; not for several threads at once."""
-    if impl == "auto":
-        yield
-        return
-    choose = choice.choose
-    choice.choose = lambda x, _, **told: choose(x, impl, **told)
-    try:
-        yield
-    finally:
-        choice.choose = choose
-
-
-@contextmanager
-def _loss_in(meter: Meter) -> Iterator[None]:
-    """Let the meter count the gradients that a loss makes at once as the backward pass's; likewise."""
-    products = losses.output_layer_gradients
-    losses.output_layer_gradients = meter.gradients_at_once(products)
-    try:
-        yield
-    finally:
-        losses.output_layer_gradients = products

@@ -4,10 +4,11 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from dual_attention._base.extras import require
 from dual_attention._base.files import first_line
@@ -37,8 +38,11 @@ def open_dataset(name: str, *, streamed: bool = False) -> dict[str, Any]:
     here = Path(path).exists() or hub_answers()
     if streamed and not here:
         raise OSError(f"data.dataset: {name} cannot be streamed: {_silence()}")
+    asked = () if here else (library.config, require("huggingface_hub.constants", extra="datasets"))
     try:
-        with _kept_only(library, not here):
+        with ExitStack() as offline:  # what is kept, as the libraries' variable has it
+            for place in asked:
+                offline.enter_context(patch.object(place, "HF_HUB_OFFLINE", True))
             found = library.load_dataset(path, config or None, streaming=streamed)
     except Exception as error:  # of the hub, of the network, or of a file in any of many formats
         if not here:
@@ -72,20 +76,6 @@ def hub_answers() -> bool:
 def _silence() -> str:
     address = require("huggingface_hub.constants", extra="datasets").ENDPOINT
     return f"the Hugging Face hub ({address}) cannot be reached; try again online, or give files"
-
-
-@contextmanager
-def _kept_only(library: Any, kept_only: bool) -> Iterator[None]:
-    """Context in which the hub is not asked, if that is so, as the libraries' variable HF_HUB_OFFLINE has it."""
-    places = (library.config, require("huggingface_hub.constants", extra="datasets"))
-    before = [place.HF_HUB_OFFLINE for place in places]
-    for place, offline in zip(places, before, strict=True):
-        place.HF_HUB_OFFLINE = offline or kept_only
-    try:
-        yield
-    finally:
-        for place, offline in zip(places, before, strict=True):
-            place.HF_HUB_OFFLINE = offline
 
 
 def validation_split(splits: dict[str, Any]) -> str | None:
