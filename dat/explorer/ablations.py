@@ -4,7 +4,7 @@ Shapes: B examples of a batch, all of them the same one; P places of a predictio
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
 from torch import Tensor, nn
@@ -157,13 +157,10 @@ def intervene_each(model: nn.Module, interventions: Sequence[Intervention]) -> I
 
         return passing
 
-    handles = [tap.register_forward_hook(hook_of(uses)) for tap, uses in taps.items()]
-    try:
-        with uncompiled():
-            yield
-    finally:
-        for handle in handles:
-            handle.remove()
+    with ExitStack() as hooks, uncompiled():
+        for tap, uses in taps.items():
+            hooks.enter_context(tap.register_forward_hook(hook_of(uses)))
+        yield
 
 
 def ablations(

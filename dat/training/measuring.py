@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+from dual_attention.generation import evaluating
 
 from .distributed import Workers
 from .interrupt import Interrupted
@@ -72,28 +75,24 @@ def mean_measures(
         Interrupted: if ``stop()`` became true.
     """
     placement = placement or Placement(model)
-    workers, training, weights = placement.workers, model.training, weights or {}
+    workers, weights = placement.workers, weights or {}
     totals, counts = RunningMeans(), RunningMeans()
-    model.eval()
     batches = torch.arange(len(examples)).split(batch_size)
-    try:
-        with placement.measuring():
-            for first in range(0, len(batches), workers.size):
-                if stop():
-                    raise Interrupted
-                number = first + workers.rank
-                indices = batches[min(number, len(batches) - 1)]  # at the end some only keep step with the others
-                batch = examples.batch(indices)
-                value, metrics = loss(model, batch)
-                means = {name: mean.detach().double() for name, mean in {"loss": value, **metrics}.items()}
-                n = value.new_tensor(len(indices), dtype=torch.float64)
-                own = {name: weigh(batch).double() for name, weigh in weights.items()}
-                taken = number < len(batches)
-                count = {name: own.get(name.partition("/")[0], n) * taken for name in means}
-                totals.add_sums({name: mean * count[name] for name, mean in means.items()}, 0)
-                counts.add_sums(count, 0)
-    finally:
-        model.train(training)
+    with evaluating(model), placement.measuring():
+        for first in range(0, len(batches), workers.size):
+            if stop():
+                raise Interrupted
+            number = first + workers.rank
+            indices = batches[min(number, len(batches) - 1)]  # at the end some only keep step with the others
+            batch = examples.batch(indices)
+            value, metrics = loss(model, batch)
+            means = {name: mean.detach().double() for name, mean in {"loss": value, **metrics}.items()}
+            n = value.new_tensor(len(indices), dtype=torch.float64)
+            own = {name: weigh(batch).double() for name, weigh in weights.items()}
+            taken = number < len(batches)
+            count = {name: own.get(name.partition("/")[0], n) * taken for name in means}
+            totals.add_sums({name: mean * count[name] for name, mean in means.items()}, 0)
+            counts.add_sums(count, 0)
     totals, counts = (sums.gathered(workers, len(examples)).sums for sums in (totals, counts))
     return {name: float(total / counts[name]) for name, total in totals.items()}
 
@@ -109,15 +108,10 @@ def stream_sizes(model: nn.Module, batch: Batch, loss: LossFunction, placement: 
         stream = output[0] if isinstance(output, tuple) else output
         squares.append(stream.detach().double().square().mean())
 
-    hooks, training = [block.register_forward_hook(note) for block in blocks_of(model)], model.training
-    model.eval()
-    try:
-        with placement.measuring():
-            loss(model, batch)
-    finally:
-        model.train(training)
-        for hook in hooks:
-            hook.remove()
+    with ExitStack() as hooks, evaluating(model), placement.measuring():
+        for block in blocks_of(model):
+            hooks.enter_context(block.register_forward_hook(note))
+        loss(model, batch)
     if not squares:
         return {}
     means = placement.workers.sum(torch.stack(squares)) / placement.workers.size

@@ -44,22 +44,16 @@ class Placement:
         called: the module that computes the loss, which exchanges gradients if there are other processes.
         workers: the processes.
         sharing: how many of them, neighbours by rank, have parts of the same sequences.
+        is_shared: whether no process has all weights.
+        saves_parts: whether each process writes its part of a checkpoint, rather than the first one all of it.
     """
+
+    is_shared = saves_parts = False
 
     def __init__(self, model: nn.Module, workers: Workers = ALONE, taught: nn.Module | None = None) -> None:
         self.model, self.workers = model, workers
         self.called: Any = taught or model
         self.sharing = 1
-
-    @property
-    def is_shared(self) -> bool:
-        """Whether no process has all weights."""
-        return False
-
-    @property
-    def saves_parts(self) -> bool:
-        """Whether each process writes its part of a checkpoint, rather than the first one all of it."""
-        return False
 
     def parts(self, indices: Tensor, micro_batch_size: int | None) -> list[_Part]:
         """Examples of each forward and backward pass of this process, of those of a step.
@@ -154,6 +148,7 @@ class Sharded(Placement):
         from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard, register_fsdp_forward_method
 
         super().__init__(model, workers)
+        self.is_shared, self.saves_parts = True, _writes_safetensors_in_parts()
         size = shard_size or workers.size
         copies = workers.size // size
         names = ("replicate", "shard")
@@ -172,14 +167,6 @@ class Sharded(Placement):
             root.taught_forward = taught.forward
             register_fsdp_forward_method(root, "taught_forward")
             self.called = root.taught_forward
-
-    @property
-    def is_shared(self) -> bool:
-        return True
-
-    @property
-    def saves_parts(self) -> bool:
-        return _writes_safetensors_in_parts()
 
     @contextmanager
     def passing(self, *, last: bool) -> Iterator[None]:
