@@ -12,6 +12,9 @@ from .published import Published
 Draw: TypeAlias = Callable[[Sequence[Row], Path], None]
 """Draws rows of results into a file, or nothing."""
 
+PERCENT: dict[str, Any] = {"scale": 100.0, "unit": " %", "decimals": 1, "y_title": "accuracy (%)"}
+"""Arguments of a table of accuracies in percent."""
+
 
 @dataclass(frozen=True)
 class Axis:

@@ -18,6 +18,7 @@ from torch import Tensor
 from dual_attention._base.extras import require
 from dual_attention._base.files import first_line
 from dual_attention._base.words import shortened
+from dual_attention.checkpoints.weights import DTYPES
 
 from .weights_file import SAFETENSORS
 
@@ -81,12 +82,12 @@ def read_whole(folder: Path, *, meta: bool = False) -> dict[str, Tensor]:
     Raises:
         ValueError: naming the folder or a file, if parts do not make up a tensor, each number once.
     """
-    parts, kinds = parts_in(folder), {name: dtype for dtype, name in SAFETENSORS.items()}
+    parts = parts_in(folder)
     whole: dict[str, Tensor] = {}
     for name, blocks in parts.items():
         shape = tuple(map(max, zip(*(block.end for block in blocks), strict=False)))
         fits = math.prod(shape) == sum(math.prod(block.shape) for block in blocks)  # so that a tensor can be made
-        whole[name] = torch.empty(shape if fits else (0,), dtype=kinds[blocks[0].dtype], device="meta")
+        whole[name] = torch.empty(shape if fits else (0,), dtype=DTYPES[blocks[0].dtype], device="meta")
     if problems := misfits_of_parts(parts, whole):
         raise ValueError(f"{folder}: the parts of a tensor do not make it up: {'; '.join(problems[:8])}")
     if meta:

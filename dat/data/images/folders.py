@@ -40,7 +40,6 @@ class PictureFolder(NamedTuple):
         """Its size, without reading a picture."""
         test = 0 if self.test is None else sum(map(len, self.test.values()))
         return ImageSet(
-            title=f"a folder of pictures of {len(self.classes)} classes",
             shape=(3, size, size),
             classes=len(self.classes),
             train=sum(map(len, self.train.values())),

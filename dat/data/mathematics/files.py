@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 Module = Literal[
     "algebra__linear_1d",
@@ -13,13 +13,7 @@ Module = Literal[
     "polynomials__add",
     "polynomials__expand",
 ]
-MODULES: tuple[Module, ...] = (
-    "algebra__linear_1d",
-    "algebra__sequence_next_term",
-    "calculus__differentiate",
-    "polynomials__add",
-    "polynomials__expand",
-)
+MODULES: tuple[Module, ...] = get_args(Module)
 """The five modules of the paper, of the 56 of the data set."""
 
 Split = Literal["train-easy", "train-medium", "train-hard", "interpolate", "extrapolate"]

@@ -4,7 +4,7 @@ Every function draws ``n`` sequences from a generator, and its sequences depend 
 """
 
 from .associations import mqar
-from .common import UNSCORED, Sequences, concatenated
+from .common import UNSCORED, Sequences
 from .copying import in_context_copying, selective_copying
 from .equations import linear_equation
 from .order import argsort
@@ -14,7 +14,6 @@ __all__ = [
     "UNSCORED",
     "Sequences",
     "argsort",
-    "concatenated",
     "in_context_copying",
     "linear_equation",
     "mqar",

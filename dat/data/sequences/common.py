@@ -1,6 +1,5 @@
 """Form of all sequence tasks: tokens, what is to be predicted, and where it stands."""
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -31,11 +30,6 @@ def blank(n: int, length: int) -> Sequences:
     """Sequences of zeros of which nothing is scored."""
     unscored = torch.full((n, length), UNSCORED)
     return Sequences(torch.zeros(n, length, dtype=torch.int64), unscored, unscored.clone())
-
-
-def concatenated(parts: Sequence[Sequences]) -> Sequences:
-    """All sequences of several draws of equal length."""
-    return Sequences(*(torch.cat(tensors) for tensors in zip(*parts, strict=True)))
 
 
 def distinct(n: int, count: int, below: int, generator: Generator) -> Tensor:

@@ -17,7 +17,7 @@ from ...data.images.augmentation import Augmentation
 from ...data.images.folders import MEAN, STD, PictureFolder, pictures_origin
 from ...sweeps.durations import EVALUATION_SHARE
 from ...sweeps.experiment import Cost, SweptExperiment
-from ...sweeps.table import Axis, CurvesFigure, ResultTable
+from ...sweeps.table import PERCENT, Axis, CurvesFigure, ResultTable
 from ...training.device import check_memory, prepare_device
 from ...training.experiment import Prepared, count_parameters
 from ...training.loop import Trainer
@@ -86,11 +86,8 @@ class ImageClassification(SweptExperiment[ImageConfig, PreparedImages]):
         provenance={"epochs": 0, "n_test": 0},
         digests=("pictures",),
         run_in_words="{model} on {benchmark}, {n_train:,} images, seed {seed}".format_map,
-        scale=100.0,
-        unit=" %",
-        decimals=1,
+        **PERCENT,
         caption="Accuracy in percent after the last epoch",
-        y_title="accuracy (%)",
         colours=COLOURS,
         figures={"accuracy.png": CurvesFigure("Image classification", ("test",))},
         published=lambda measure, panel, curve: published_accuracy(panel, curve) if measure == "test" else [],

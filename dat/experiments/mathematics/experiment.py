@@ -10,7 +10,7 @@ from torch import nn
 from ...data.mathematics import ANSWER_LENGTH, END, MODULES, QUESTION_LENGTH
 from ...sweeps.durations import EVALUATION_SHARE
 from ...sweeps.experiment import Cost, SweptExperiment
-from ...sweeps.table import Axis, CurvesFigure, ResultTable
+from ...sweeps.table import PERCENT, Axis, CurvesFigure, ResultTable
 from ...training.loop import Trainer
 from ...training.problem import Problem
 from ..base_width import scaled_from_base
@@ -94,11 +94,8 @@ class Mathematics(SweptExperiment[MathematicsConfig, PreparedQuestions]):
         run_in_words=lambda row: (
             f"{row['model']} on {TASKS[row['module']]}, {row['epochs']} epochs, seed {row['seed']}"
         ),
-        scale=100.0,
-        unit=" %",
-        decimals=1,
+        **PERCENT,
         caption="Accuracy in percent after the last epoch",
-        y_title="accuracy (%)",
         colours={
             **dict.fromkeys(("T-tiny", "T-871K"), "#8c8c8c"),
             **dict.fromkeys(("DAT-tiny", "DAT-832K"), "#1f6fb4"),

@@ -13,7 +13,7 @@ from dual_attention.vision_models import VisionDualAttnTransformer, VisionTransf
 from ...data.relational_games import num_classes
 from ...sweeps.durations import EVALUATION_SHARE
 from ...sweeps.experiment import Cost, SweptExperiment
-from ...sweeps.table import Axis, ResultTable
+from ...sweeps.table import PERCENT, Axis, ResultTable
 from ...training.device import check_memory, prepare_device
 from ...training.experiment import Prepared, count_parameters
 from ...training.problem import ImageExamples, Problem, classification_loss
@@ -65,11 +65,8 @@ def images_table(tasks: Sequence[str], **own: Any) -> ResultTable:
             Axis("model", "model.name", "model", "models", order=ORDER, labels=LABELS),
             Axis("n_train", "data.n_train", "training-set size", "training images", number=True, prefix="n"),
         ),
-        scale=100.0,
-        unit=" %",
-        decimals=1,
+        **PERCENT,
         caption="Accuracy in percent after the last epoch",
-        y_title="accuracy (%)",
         y_range=(45.0, 101.0),
         chance=lambda task: 100 / num_classes(task),
         colours=COLOURS,

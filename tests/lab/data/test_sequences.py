@@ -10,7 +10,6 @@ from dat.data.sequences import (
     UNSCORED,
     argsort,
     common,
-    concatenated,
     in_context_copying,
     linear_equation,
     mqar,
@@ -66,11 +65,6 @@ def test_an_answer_stands_where_its_source_says(name):
         for place, (target, source) in enumerate(zip(targets, sources, strict=True)):
             assert (target == UNSCORED) == (source == UNSCORED)
             assert target == UNSCORED or (0 <= source < place + 1 and tokens[source] == target)
-
-
-def test_concatenated_draws():
-    parts = [DRAWS["parity"](n, seeded(n)) for n in (2, 3)]
-    assert torch.equal(concatenated(parts).tokens[2:], parts[1].tokens)
 
 
 # Associations -------------------------------------------------------------------------------------------------------
