@@ -12,6 +12,7 @@ are, where it otherwise might not; others compute as ever. Outputs are the same 
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -80,19 +81,14 @@ def capture(
     chosen = choose_sites(model, layers, heads, relations)
     names = _quantities(quantities, chosen)
     recorder = _Recorder(device)
-    handles: list[RemovableHandle] = []
-    try:
-        handles.append(model.register_forward_pre_hook(lambda *_: recorder.begin()))
-        if "assignment" in names:
-            handles += recorder.follow(find_retrievers(model))
-        for choice in chosen:
-            handles += recorder.watch(choice, names)
-        with uncompiled():
-            yield recorder.maps
-    finally:
-        for handle in handles:
-            handle.remove()
-        recorder.forget()
+    with ExitStack() as stack:
+        stack.callback(recorder.forget)
+        stack.enter_context(model.register_forward_pre_hook(lambda *_: recorder.begin()))
+        retrievers = find_retrievers(model) if "assignment" in names else []
+        for handle in itertools.chain(recorder.follow(retrievers), *(recorder.watch(one, names) for one in chosen)):
+            stack.enter_context(handle)
+        stack.enter_context(uncompiled())
+        yield recorder.maps
 
 
 _EAGER = ExitStack()  # holds the stance while any context below is open

@@ -26,7 +26,7 @@ LayerChoice = str | int | Sequence[str | int] | None
 HeadChoice = str | int | Sequence[int] | Mapping[str, int | Sequence[int] | None] | None
 RelationChoice = int | Sequence[int] | None
 
-_BLOCKS = re.compile(r"(?:(\w+)_)?blocks$")
+_BLOCKS = re.compile(r"(?:^|\.)(?:(\w+)_)?blocks\.(\d+(?:\.\d+)*)(?!\w)")
 _WRAPPERS = ("layers", "model", "module", "_orig_mod", "backbone")
 
 
@@ -216,20 +216,12 @@ def _layer_names(model: nn.Module, paths: list[str]) -> dict[str, str]:
 
 def _place(path: str) -> tuple[str, str] | None:
     """Name of the stack and place within it, such as ``("decoder", "0.cross")``; None for a module in no stack."""
-    parts = path.split(".")
-    for index, part in enumerate(parts):
-        match = _BLOCKS.match(part)
-        numbers = []
-        for after in parts[index + 1 :]:
-            if not after.isdigit():
-                break
-            numbers.append(after)
-        if match and numbers:
-            before = [name for name in parts[:index] if name not in _WRAPPERS]
-            stack = match[1] or (before[-1] if before else "blocks")
-            cross = ["cross"] if parts[-1] == "cross_attn" else []
-            return stack, ".".join([*numbers, *cross])
-    return None
+    match = _BLOCKS.search(path)
+    if match is None:
+        return None
+    before = [name for name in path[: match.start()].split(".") if name not in ("", *_WRAPPERS)]
+    cross = ".cross" if path.endswith(".cross_attn") else ""
+    return match[1] or (before[-1] if before else "blocks"), match[2] + cross
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from torch import Tensor, nn
@@ -42,26 +42,23 @@ def intervene(
     >>> torch.equal(changed, lm(tokens).logits)
     False
     """
-    with edited(model, interventions, source) as (edits, handles):
-        handles += hook(edits)
-        with uncompiled():
-            yield
+    with edited(model, interventions, source) as (edits, stack):
+        for handle in hook(edits):
+            stack.enter_context(handle)
+        stack.enter_context(uncompiled())
+        yield
 
 
 @contextmanager
 def edited(
     model: nn.Module, interventions: Intervention | Sequence[Intervention], source: Maps | CallMaps | None
-) -> Iterator[tuple[list[Edit], list[RemovableHandle]]]:
-    """The edits of interventions, and a list for hooks; when the context ends, all in it are removed."""
+) -> Iterator[tuple[list[Edit], ExitStack]]:
+    """The edits of interventions, and a stack for hooks, which are removed when the context ends."""
     edits = edits_of(model, interventions, source)
-    handles: list[RemovableHandle] = []
-    try:
-        yield edits, handles
-    finally:
-        for handle in handles:
-            handle.remove()
+    with ExitStack() as stack:
         for edit in edits:
-            edit.seen.clear()
+            stack.callback(edit.seen.clear)
+        yield edits, stack
     check_edits_applied(edits)
 
 

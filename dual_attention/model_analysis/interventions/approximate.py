@@ -10,12 +10,11 @@ The first order of a divergence is zero, so only the loss and logit differences 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.hooks import RemovableHandle
 
 from ...generation import evaluating
 from ..capture import is_recomputing, uncompiled
@@ -82,17 +81,14 @@ class _Probes:
     @contextmanager
     def attached(self) -> Iterator[None]:
         """Context in which the model is called."""
-        handles: list[RemovableHandle] = []
-        try:
-            handles += hook_reads(self.edits)
+        with ExitStack() as stack:
+            for handle in hook_reads(self.edits):
+                stack.enter_context(handle)
             for tap in dict.fromkeys(edit.choice.site.tap(edit.tap) for edit in self.edits):
                 assert tap is not None
-                handles.append(tap.register_forward_hook(self.add))
-            with uncompiled():
-                yield
-        finally:
-            for handle in handles:
-                handle.remove()
+                stack.enter_context(tap.register_forward_hook(self.add))
+            stack.enter_context(uncompiled())
+            yield
 
     def add(self, tap: nn.Module, _args: Any, x: Tensor) -> Tensor:
         """Hook that adds a probe."""

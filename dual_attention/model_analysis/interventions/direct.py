@@ -40,16 +40,17 @@ def intervene_directly(
     ...     lm(torch.randint(50, (2, 9))).logits.shape
     torch.Size([2, 9, 50])
     """
-    with edited(model, interventions, source) as (edits, handles):
+    with edited(model, interventions, source) as (edits, stack):
         end = _end_of_stream(model)
         path = _DirectPath()
         for layer in _layers_of(model, edits):
-            handles.append(layer.register_forward_pre_hook(path.remember_cache, with_kwargs=True))
-            handles.append(layer.register_forward_hook(path.compute_again, with_kwargs=True))
-        handles.append(end.register_forward_pre_hook(path.add_changes))
-        handles += hook(edits, when=lambda: path.is_active)
-        with uncompiled():
-            yield
+            stack.enter_context(layer.register_forward_pre_hook(path.remember_cache, with_kwargs=True))
+            stack.enter_context(layer.register_forward_hook(path.compute_again, with_kwargs=True))
+        stack.enter_context(end.register_forward_pre_hook(path.add_changes))
+        for handle in hook(edits, when=lambda: path.is_active):
+            stack.enter_context(handle)
+        stack.enter_context(uncompiled())
+        yield
 
 
 class _DirectPath:

@@ -5,14 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ...functional.checks import check_floating
+from ...functional.checks import check_floating_tensors
 from ...functional.masks import check_mask, require_boolean
-
-
-def check_floating_tensors(**tensors: Tensor) -> None:
-    """Refuse what is not a floating-point tensor."""
-    for name, tensor in tensors.items():
-        check_floating(name, tensor)
 
 
 def check_relations(name: str, relations: Tensor, *, square: bool = False) -> None:

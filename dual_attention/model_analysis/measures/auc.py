@@ -91,15 +91,7 @@ class RankedScores:
 
 def _ranks_within(scores: Tensor, strata: Tensor, sizes: Tensor) -> Tensor:
     """Ranks from 1 within strata, ties sharing the mean of theirs: ``(n,)`` float64."""
-    order = scores.argsort(stable=True)
-    order = order[strata[order].argsort(stable=True)]
-    ordered, group = scores[order], strata[order]
-    begins = torch.ones(len(order), dtype=torch.bool, device=scores.device)
-    begins[1:] = (ordered[1:] != ordered[:-1]) | (group[1:] != group[:-1])
-    run = begins.long().cumsum(0) - 1
-    lengths = torch.bincount(run)
-    last = lengths.cumsum(0)
-    before = (sizes.cumsum(0) - sizes)[group]  # pairs in strata before
-    ranks = torch.empty(len(order), dtype=torch.float64, device=scores.device)
-    ranks[order] = (last - (lengths - 1).double() / 2)[run] - before
-    return ranks
+    _, value = scores.unique(return_inverse=True)
+    _, run, lengths = (strata * (len(scores) + 1) + value).unique(return_inverse=True, return_counts=True)
+    before = (sizes.cumsum(0) - sizes)[strata]  # pairs in strata before
+    return (lengths.cumsum(0) - (lengths - 1).double() / 2)[run] - before

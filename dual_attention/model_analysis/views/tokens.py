@@ -38,20 +38,9 @@ def token_labels(tokenizer: Tokenizer, tokens: Iterable[int]) -> list[str]:
 
 def _characters(data: bytes) -> Iterator[tuple[str, int]]:
     """Text and number of bytes of each character, and of each byte that belongs to none."""
-    place = 0
-    while place < len(data):
-        for size in (1, 2, 3, 4):
-            try:
-                character = data[place : place + size].decode("utf-8")
-            except UnicodeDecodeError:
-                continue
-            if len(character) == 1:
-                yield _shown(character), size
-                break
-        else:
-            character, size = "", 1
-            yield f"\\x{data[place]:02x}", size
-        place += size
+    for character in data.decode("utf-8", "surrogateescape"):
+        byte = ord(character) - 0xDC00  # of one that belongs to no character
+        yield (f"\\x{byte:02x}", 1) if 0x80 <= byte <= 0xFF else (_shown(character), len(character.encode()))
 
 
 def _shown(character: str) -> str:
