@@ -35,7 +35,7 @@ from .functional.masks import Segments
 from .functional.reference import Observe
 from .functional.relational.choice import run_chosen
 from .functional.relational.inputs import RelationalInputs
-from .functional.symbols import symbols_as
+from .functional.symbols import with_vectors
 from .positional_encoding import RelativePositionalEncoding
 from .relational_cross_attention import DisentangledRelationalCrossAttention, RelationalCrossAttention
 
@@ -315,6 +315,6 @@ def _run_like_u(x: RelationalInputs, observe: Observe | None) -> RelationalAtten
     """
     narrow, wide = x.k.dtype, x.u.dtype
     with without_autocast(x.q):
-        q, k, w_r, symbols = x.q.to(wide), x.k.to(wide), x.w_r.to(wide), symbols_as(x.symbols, wide)
+        q, k, w_r, symbols = x.q.to(wide), x.k.to(wide), x.w_r.to(wide), with_vectors(x.symbols, lambda s: s.to(wide))
         output, *maps = run_chosen(x._replace(q=q, k=k, w_r=w_r, symbols=symbols).agreeing(), observe=observe)
     return RelationalAttentionOutput(output.to(narrow), *(None if x is None else x.to(narrow) for x in maps))

@@ -5,6 +5,7 @@ Shapes: B batch, G key/value heads, N receivers, M senders, d width of the model
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -12,12 +13,11 @@ from torch import Tensor, nn
 
 from ..functional import RelativeSymbols
 from ..functional.checks import check_like, check_same_device
-from ..functional.symbols import check_index
+from ..functional.symbols import check_index, with_vectors
 from .cache import Cache
 from .call import NO_PAST, Given, HeadsCall, Past, continue_from
 from .heads import Heads, split_heads
 from .inputs import check_boolean, check_no_values, check_sequence
-from .taps import Observer
 
 Symbols = Tensor | RelativeSymbols
 
@@ -25,13 +25,6 @@ Symbols = Tensor | RelativeSymbols
 def kept_symbols(relative: bool, n_kv_heads: int, head_dim: int) -> dict[str, tuple[int, ...]]:
     """Name and shape of the projected symbol that a cache keeps of each sender; none if symbols are relative."""
     return {} if relative else {"symbols": (n_kv_heads, head_dim)}
-
-
-def observe_symbols(observe: Observer, symbols: Symbols) -> Symbols:
-    """Symbols as they come to a layer, or the library of relative ones, after an observer has seen them."""
-    if isinstance(symbols, RelativeSymbols):
-        return symbols.with_library(observe("symbols", symbols.library))
-    return observe("symbols", symbols)
 
 
 def project_symbols(
@@ -95,7 +88,7 @@ class SymbolHeads(Heads):
     def _project_symbols(self, symbols: Symbols, call: HeadsCall) -> Symbols:
         """Symbols of the new senders or of pairs, observed and projected, see :func:`project_symbols`."""
         if call.observe is not None:
-            symbols = observe_symbols(call.observe, symbols)
+            symbols = with_vectors(symbols, partial(call.observe, "symbols"))
         relative, sizes = self.use_relative_positional_symbols, (call.batch, call.n, call.new)
         wv: Any = self._modules["wv"]  # which is faster than an attribute
         return project_symbols(wv, symbols, self.n_kv_heads, sizes, relative, call.past)

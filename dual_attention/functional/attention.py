@@ -23,7 +23,7 @@ from .checks import (
     check_axes,
     check_dropout,
     check_finite,
-    check_floating,
+    check_floating_tensors,
     check_key_heads,
     check_same_device,
     check_same_dtype,
@@ -88,7 +88,18 @@ def attention(
     >>> output.shape, weights.shape
     (torch.Size([2, 4, 9, 16]), torch.Size([2, 4, 9, 5]))
     """
-    mask, bias = checked_attention(q, k, v, mask, bias, scale, dropout)
+    check_axes(q=(q, 4), k=(k, 4), v=(v, 4))
+    check_same_device(q=q, k=k, v=v, bias=bias)
+    if is_autocast(q):  # which casts them to one type
+        check_floating_tensors(q=q, k=k, v=v)
+    else:
+        check_same_dtype(q=q, k=k, v=v)
+    check_dropout("dropout", dropout)
+    check_finite(scale=scale)
+    (batch, heads, _, width), (groups, m) = q.shape, k.shape[1:3]
+    check_shapes(q, k=(k, (batch, groups, m, width)), v=(v, (batch, groups, m, v.shape[3])))
+    check_key_heads(heads, groups)
+    mask, bias = pattern_and_bias(mask, bias, q=q, m=m)
     options = {"dropout": dropout, "need_weights": need_weights, "observe": observe}
     k, v = zero_padding(mask, k, v)
     return attend_to_values(q, k, v, scale=scale, mask=mask, bias=bias, **options)
@@ -122,31 +133,6 @@ def attend_to_values(
     return out if width <= value_width else out[..., :value_width], None
 
 
-def checked_attention(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    mask: Tensor | MaskPattern | None,
-    bias: Tensor | None,
-    scale: float,
-    dropout: float,
-) -> tuple[MaskPattern, Tensor | None]:
-    """Mask and bias of :func:`attention`, after all have been checked."""
-    check_axes(q=(q, 4), k=(k, 4), v=(v, 4))
-    check_same_device(q=q, k=k, v=v, bias=bias)
-    if is_autocast(q):  # which casts them to one type
-        for name, x in (("q", q), ("k", k), ("v", v)):
-            check_floating(name, x)
-    else:
-        check_same_dtype(q=q, k=k, v=v)
-    check_dropout("dropout", dropout)
-    check_finite(scale=scale)
-    (batch, heads, _, width), (groups, m) = q.shape, k.shape[1:3]
-    check_shapes(q, k=(k, (batch, groups, m, width)), v=(v, (batch, groups, m, v.shape[3])))
-    check_key_heads(heads, groups)
-    return pattern_and_bias(mask, bias, q=q, m=m)
-
-
 def _plain(
     pattern: tuple[Any, ...], scale: float, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None
 ) -> tuple[Tensor]:
@@ -162,16 +148,16 @@ def _by_kernels(
     """Attention by PyTorch's kernels, a block of receivers at a time if there are many pairs."""
     n, m = q.shape[2], k.shape[2]
     if mask.only_causal and bias is None:
-        out = _fused(q, k, v, (None, None), scale, dropout, is_causal=True)
+        out = _fused(q, k, v, (None, None), scale=scale, dropout_p=dropout, is_causal=True)
     elif bias is None and mask.hides_nothing:
-        out = _fused(q, k, v, (None, None), scale, dropout)
+        out = _fused(q, k, v, (None, None), scale=scale, dropout_p=dropout)
     elif mask.hides_nothing or is_open(n, m) or n * m <= LARGEST_MASK:
         whole = mask.dense(q.device)
         if bias is None:  # the same in every layer that the pattern serves
             opened = opened_once(mask, q)
         else:
             opened = opened_mask(whole, q.dtype, bias)
-        out = _fused(q, k, v, opened, scale, dropout)
+        out = _fused(q, k, v, opened, scale=scale, dropout_p=dropout)
     else:
         size = BLOCK if q.is_cpu else BLOCK_ON_GPU
         block = partial(_block, mask, scale, dropout)
@@ -203,32 +189,16 @@ def _block(
     columns = slice(*mask.senders(rows.start, rows.stop))
     part_bias = None if bias is None else block_of(bias, rows, columns)
     opened = opened_mask(mask.block(rows, columns, q.device), q.dtype, part_bias)
-    return _fused(q[:, :, rows], k[:, :, columns], v[:, :, columns], opened, scale, dropout)
+    return _fused(q[:, :, rows], k[:, :, columns], v[:, :, columns], opened, scale=scale, dropout_p=dropout)
 
 
-def _fused(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    opened: tuple[Tensor | None, Tensor | None],
-    scale: float,
-    dropout: float,
-    is_causal: bool = False,
-) -> Tensor:
+def _fused(q: Tensor, k: Tensor, v: Tensor, opened: tuple[Tensor | None, Tensor | None], **how: Any) -> Tensor:
     """PyTorch's attention, given what :func:`opened_mask` makes of mask and bias; keys may be wider than queries."""
     mask, nothing = opened
     if q.shape[3] < k.shape[3]:
         q = F.pad(q, (0, k.shape[3] - q.shape[3]))
-    out = F.scaled_dot_product_attention(
-        q,
-        k,
-        v,
-        attn_mask=mask,
-        dropout_p=dropout,
-        is_causal=is_causal,
-        scale=scale,
-        enable_gqa=not k.shape[1] == q.shape[1],  # noqa: SIM201 (a trace compares sizes into tensors)
-    )
+    grouped = not k.shape[1] == q.shape[1]  # noqa: SIM201 (a trace compares sizes into tensors)
+    out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, enable_gqa=grouped, **how)
     return out if nothing is None else out.masked_fill(nothing, 0.0)
 
 

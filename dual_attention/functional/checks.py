@@ -71,6 +71,12 @@ def check_floating(name: str, x: Any) -> None:
         raise TypeError(f"{name}: expected a floating-point tensor, got dtype {x.dtype}")
 
 
+def check_floating_tensors(**tensors: Tensor) -> None:
+    """:func:`check_floating` of each tensor by its name."""
+    for name, tensor in tensors.items():
+        check_floating(name, tensor)
+
+
 def check_like(name: str, x: Tensor, layer: nn.Module | None) -> None:
     """Raise ``TypeError`` or ``ValueError`` unless a layer can take the floating-point tensor ``x``.
 
@@ -125,6 +131,13 @@ def check_finite(**numbers: float) -> None:
             raise ValueError(
                 f"{name}: expected a number that floats hold, got an integer of {number.bit_length():,} bits"
             )
+
+
+def require_rate(name: str, value: float) -> None:
+    """Raise ``TypeError`` or ``ValueError`` unless a number is positive and finite."""
+    check_finite(**{name: value})
+    if not value > 0:
+        raise ValueError(f"{name}: expected a positive number, got {value}")
 
 
 def check_dropout(name: str, rate: float) -> float:

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .checks import check_floating, check_same_device, check_tensor, is_autocast, is_readable
+from .checks import check_floating, check_floating_tensors, check_same_device, check_tensor, is_autocast, is_readable
 from .derivatives import needs_plain
 from .triton import support
 
@@ -88,8 +88,7 @@ def linear_cross_entropy(
     >>> torch.allclose(loss, cross_entropy(hidden @ weight.T, targets))
     True
     """
-    check_floating("hidden", hidden)
-    check_floating("weight", weight)
+    check_floating_tensors(hidden=hidden, weight=weight)
     if weight.dim() != 2 or not hidden.dim() or hidden.shape[-1] != weight.shape[1]:
         raise ValueError(
             f"weight: expected shape (vocabulary, {hidden.shape[-1]}) for hidden states of shape "
@@ -329,8 +328,7 @@ def mean_squared_error(predictions: Tensor, targets: Tensor, scored: Tensor | No
         ValueError: if shapes disagree.
     """
     check_same_device(predictions=predictions, targets=targets, scored=scored)
-    for name, x in (("predictions", predictions), ("targets", targets)):
-        check_floating(name, x)
+    check_floating_tensors(predictions=predictions, targets=targets)
     if targets.shape != predictions.shape:
         raise ValueError(f"targets: expected shape {tuple(predictions.shape)}, got {tuple(targets.shape)}")
     wide = torch.promote_types(predictions.dtype, torch.float32)

@@ -33,6 +33,7 @@ from .derivatives import needs_plain
 from .mask_patterns import MaskPattern, block_of
 from .masks import pattern_and_bias
 from .padding import zero_padding
+from .relational.tiles import slices
 from .relational.whole import attend_to_symbols, has_symbol_per_pair, symbols_of_block
 from .symbols import RelativeSymbols, check_index, checked_table, symbol_table
 
@@ -219,8 +220,5 @@ def _attend(
         of_block = symbols_of_block(symbols, table, rows, columns)
         return attend_to_symbols(weights, of_block, symbol_per_pair=symbol_per_pair)
 
-    blocks = [
-        checkpoint(block, slice(start, min(start + BLOCK, n)), queries, keys, table, bias, use_reentrant=False)
-        for start in range(0, n, BLOCK)
-    ]
+    blocks = [checkpoint(block, rows, queries, keys, table, bias, use_reentrant=False) for rows in slices(n, BLOCK)]
     return torch.cat(blocks, dim=2), None, None

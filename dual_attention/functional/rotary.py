@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .checks import check_finite, check_floating, check_rows, check_same_device
+from .checks import check_floating_tensors, check_rows, check_same_device, require_rate
 from .derivatives import is_traced, needs_plain
 
 
@@ -31,9 +31,7 @@ def rotary_tables(
     >>> cos.shape, sin.shape
     (torch.Size([9, 8]), torch.Size([9, 8]))
     """
-    check_finite(theta=theta)
-    if theta <= 0:
-        raise ValueError(f"theta: expected a positive number, got {theta}")
+    require_rate("theta", theta)
     if dim % 2:
         raise ValueError(f"dim: rotary embedding turns pairs of features, so expected an even width, got {dim}")
     frequencies = float(theta) ** (-torch.arange(0, dim, 2, device=device, dtype=torch.float32) / dim)
@@ -75,8 +73,7 @@ def apply_rotary(x: Tensor, cos: Tensor, sin: Tensor, *, offset: int = 0) -> Ten
     """
     check_rows("x", x)
     check_same_device(x=x, freqs_cos=cos, freqs_sin=sin)
-    for name, table in (("freqs_cos", cos), ("freqs_sin", sin)):
-        check_floating(name, table)
+    check_floating_tensors(freqs_cos=cos, freqs_sin=sin)
     length, dim = x.shape[-2:]
     stop = offset + length
     for_each = cos.dim() == 3 and cos.shape[0] == x.shape[0]  # a table for each example

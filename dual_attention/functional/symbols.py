@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -93,11 +94,11 @@ def lookup(table: Tensor, index: Tensor) -> Tensor:
     return F.embedding(index, table.flatten(1)).unflatten(-1, table.shape[1:])
 
 
-def symbols_as(symbols: Tensor | RelativeSymbols, dtype: torch.dtype) -> Tensor | RelativeSymbols:
-    """Symbols of either kind in another type."""
+def with_vectors(symbols: Tensor | RelativeSymbols, change: Callable[[Tensor], Tensor]) -> Tensor | RelativeSymbols:
+    """Symbols whose vectors, of relative ones those of the library, went through a function."""
     if isinstance(symbols, RelativeSymbols):
-        return symbols.with_library(symbols.library.to(dtype))
-    return symbols.to(dtype)
+        return symbols.with_library(change(symbols.library))
+    return change(symbols)
 
 
 @dataclass(frozen=True, init=False, repr=False)

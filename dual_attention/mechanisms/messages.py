@@ -23,6 +23,7 @@ from ..functional import RelativeSymbols, combine
 from ..functional.checks import check_tensor
 from ..functional.reference import repeat_heads
 from ..functional.relational.whole import attend_to_symbols
+from ..functional.symbols import with_vectors
 
 
 class Messages(ABC):
@@ -224,10 +225,8 @@ def rows_of(symbols: RelativeSymbols, rows: slice) -> RelativeSymbols:
 
 
 def repeat_symbols(symbols: Symbols, heads: int) -> Symbols:
-    """Projected symbols of key/value heads, each for the heads that it serves."""
-    if isinstance(symbols, RelativeSymbols):
-        return symbols.with_library(repeat_heads(symbols.library, heads))
-    return repeat_heads(symbols, heads)
+    """Symbols of groups of heads ``(.., G, ..)``, repeated for each head."""
+    return with_vectors(symbols, lambda x: repeat_heads(x, heads))
 
 
 def _shared_value(key: Tensor, value: Any) -> Tensor:

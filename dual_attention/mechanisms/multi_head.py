@@ -12,12 +12,12 @@ from torch import Tensor, nn
 from .._layers.calls import TypedModule
 from .._layers.heads import merge_heads, split_heads
 from .._layers.inputs import check_boolean, check_dropout, check_kind, check_one_device, check_positive, check_sequence
-from .._layers.symbols import observe_symbols
 from .._layers.taps import Taps, observer_of
 from ..functional import mask_pattern
 from ..functional.activations import Activation, activation_function
 from ..functional.masks import check_bias
 from ..functional.reference import repeat_heads
+from ..functional.symbols import with_vectors
 from .fused import AttentionInputs
 from .general import GeneralAttention, GeneralAttentionOutput, with_context
 from .messages import FeatureMessage, Message, ValueMessage
@@ -166,7 +166,7 @@ class MultiHead(TypedModule):
         of_heads = None if padding_mask is None else padding_mask[:, None].expand(-1, self.n_heads, -1)
         observe = observer_of(self)
         if observe is not None and "symbols" in self.taps.names and value is not None:
-            value = observe_symbols(observe, value)
+            value = with_vectors(value, lambda x: observe("symbols", x))
         inputs = AttentionInputs(q, k, self.message(query, key, value), mask, bias)
         seen = None if self.attention.score.multidim else observe
         output = self.attention.attend(inputs, padding_mask=of_heads, need_weights=need_weights, observe=seen)

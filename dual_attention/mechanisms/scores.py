@@ -6,6 +6,7 @@ Shapes as in :mod:`._score`.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -78,7 +79,24 @@ class SlotPair(Score):
         return key.roll(-self.shift, dims=-3)
 
 
-class Additive(Score):
+class _Additive(Score):
+    """Scores by :func:`.additive_score`, of the parameters of a subclass."""
+
+    def forward(self: Any, query: Tensor | None, key: Tensor) -> Tensor:
+        return functional.additive_score(
+            self.require_query(query),
+            key,
+            self.weight_q,
+            self.weight_k,
+            self.weight,
+            bias=self.bias,
+            out_bias=self.out_bias,
+            activation=self.activation,
+            multidim=self.multidim,
+        )
+
+
+class Additive(_Additive):
     """Additive (concatenate) score, see :func:`.additive_score`.
 
     Args:
@@ -116,21 +134,8 @@ class Additive(Score):
         self.weight = matrix(heads, d_w) if d_out is None else matrix(heads, d_out, d_w)
         self.out_bias = zeros(heads, d_out) if d_out is not None and bias else None
 
-    def forward(self, query: Tensor | None, key: Tensor) -> Tensor:
-        return functional.additive_score(
-            self.require_query(query),
-            key,
-            self.weight_q,
-            self.weight_k,
-            self.weight,
-            bias=self.bias,
-            out_bias=self.out_bias,
-            activation=self.activation,
-            multidim=self.multidim,
-        )
 
-
-class BoundedAdditive(Score):
+class BoundedAdditive(_Additive):
     """Multi-dimensional additive score within ±c, of token2token attention (Shen et al. 2017, arXiv 1709.04696).
 
     Math: e = c tanh((W_1 q + W_2 k + b) / c)
@@ -157,18 +162,11 @@ class BoundedAdditive(Score):
         self.weight_q = matrix(heads, d_out, d_q)
         self.weight_k = matrix(heads, d_out, d_k)
         self.bias = zeros(heads, d_out)
+        self.weight = self.out_bias = None
 
-    def forward(self, query: Tensor | None, key: Tensor) -> Tensor:
-        return functional.additive_score(
-            self.require_query(query),
-            key,
-            self.weight_q,
-            self.weight_k,
-            None,
-            bias=self.bias,
-            activation=lambda x: self.bound * torch.tanh(x / self.bound),
-            multidim=True,
-        )
+    def activation(self, x: Tensor) -> Tensor:
+        """Tanh that reaches the bound."""
+        return self.bound * torch.tanh(x / self.bound)
 
 
 class General(Score):

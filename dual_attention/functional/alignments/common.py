@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ..checks import MaybeNone, check_broadcast, check_finite, check_floating, check_same_device, is_readable
+from ..checks import MaybeNone, check_broadcast, check_floating, check_same_device, is_readable, require_rate
 from ..masks import check_mask
 
 
@@ -61,13 +61,6 @@ def prepare(
 def finish(weights: Tensor, allowed: Tensor, dtype: torch.dtype) -> Tensor:
     """Weights exactly zero where masked, in the type of the scores."""
     return weights.masked_fill(~allowed, 0.0).to(dtype)
-
-
-def require_rate(name: str, value: float) -> None:
-    """Raise ``TypeError`` or ``ValueError`` unless a number is positive and finite."""
-    check_finite(**{name: value})
-    if not value > 0:
-        raise ValueError(f"{name}: expected a positive number, got {value}")
 
 
 def require_above(name: str, values: Tensor, bound: float) -> None:

@@ -22,6 +22,7 @@ from ..mask_patterns import block_of
 from ..symbols import symbol_table
 from .inputs import RelationalAttentionOutput, RelationalInputs, obstacle_to_blocks
 from .table import UNSUITED, Implementation, Verdict, register_implementation
+from .tiles import slices
 from .whole import attend, attention_weights, symbols_of_block
 
 BLOCK = 128
@@ -47,10 +48,8 @@ def blockwise_relational_attention(x: RelationalInputs) -> RelationalAttentionOu
         return attend(alpha, u, w, symbols, rel_scale=x.rel_scale, relate=relate, symbol_per_pair=False)[:2]
 
     tensors = (x.q, x.k, x.u, x.w, symbol_table(x.symbols), x.bias)
-    blocks = [
-        checkpoint(block, slice(start, min(start + BLOCK, x.n())), *tensors, use_reentrant=False)
-        for start in range(0, max(x.n(), 1), BLOCK)  # without receivers there is an empty block
-    ]
+    # Without receivers there is an empty block.
+    blocks = [checkpoint(block, rows, *tensors, use_reentrant=False) for rows in slices(x.n(), BLOCK) or [slice(0, 0)]]
     attended_symbols, attended_relations = (torch.cat(parts, dim=2) for parts in zip(*blocks, strict=True))
     return x.output(attended_symbols, attended_relations)
 

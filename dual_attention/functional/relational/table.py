@@ -35,16 +35,6 @@ class Verdict(NamedTuple):
 UNSUITED = Verdict(False)
 
 
-def _never(x: RelationalInputs) -> Verdict:
-    """The verdict on what runs only when it is named."""
-    return UNSUITED
-
-
-def itself(x: RelationalInputs) -> Choice | None:
-    """No other implementation."""
-    return None
-
-
 class Implementation(NamedTuple):
     """One way to compute relational attention.
 
@@ -65,9 +55,9 @@ class Implementation(NamedTuple):
     name: str
     run: Callable[..., RelationalAttentionOutput]
     obstacle: Callable[[RelationalInputs], str | None]
-    suits: Callable[[RelationalInputs], Verdict] = _never
+    suits: Callable[[RelationalInputs], Verdict] = lambda x: UNSUITED
     priority: int = 0
-    instead: Callable[[RelationalInputs], Choice | None] = itself
+    instead: Callable[[RelationalInputs], Choice | None] = lambda x: None
     takes_padded: bool = False
     fused: bool = False
     observed: bool = False

@@ -19,47 +19,30 @@ from ..relational.inputs import RelationalAttentionOutput, RelationalInputs
 from ..relational.whole import whole_sums
 from ..symbols import OffsetSymbols, symbol_table
 from .launch import Call, KernelArguments
-from .tuning import Tuning
 
 LONGEST_KEPT = 32_768
 """Receivers up to which relation keys under the weights are kept for the backward pass; lower it to save memory."""
 
 
-def fused_relational_attention(
-    x: RelationalInputs, sizes: Tuning | None = None, keep: bool | None = None
-) -> RelationalAttentionOutput:
-    """Relational attention for inputs in which :func:`.support.obstacle` sees none, in tiles of given or default sizes.
+def fused_relational_attention(x: RelationalInputs) -> RelationalAttentionOutput:
+    """Relational attention for inputs in which :func:`.support.obstacle` sees none.
 
     Rows with nothing to attend are zero, and so are their gradients. A second derivative builds all weights, see
     :mod:`..derivatives`.
 
     The relation keys under the weights of each head, ``(B, H, N, R, p)``, are kept for the backward pass if gradients
-    are wanted: 8 KB a token with 8 heads and R p = 512 in half precision. With ``keep=False``, by default for more than
-    :data:`LONGEST_KEPT` receivers, they are not, and the backward pass runs the forward kernel again.
+    are wanted: 8 KB a token with 8 heads and R p = 512 in half precision. For more than :data:`LONGEST_KEPT`
+    receivers they are not, and the backward pass runs the forward kernel again.
     """
     symbols = x.symbols
     of_offsets = isinstance(symbols, OffsetSymbols)
     offset = symbols.offset if of_offsets else 0
     wanted = torch.is_grad_enabled() and any(t.requires_grad for t in (x.q, x.k, x.u, x.w, symbol_table(symbols)))
-    if keep is None:
-        keep = is_certain(x.n() <= LONGEST_KEPT)
-    padding_and_segments, order = x.pattern.parts[1:4], x.pattern.parts[4:]
-    arguments = KernelArguments(
-        x.q,
-        x.k,
-        x.u,
-        x.w,
-        symbol_table(symbols),
-        *padding_and_segments,
-        symbols.max_offset if of_offsets else None,
-        int(offset) if isinstance(offset, Tensor) else offset,
-        *order,
-        x.scale,
-        x.rel_scale,
-        None if sizes is None else sizes.numbers(),
-        keep and wanted,
-    )
-    out_symbols, out_relations, *_ = _forward_op(*arguments)
+    keep = is_certain(x.n() <= LONGEST_KEPT)
+    reach = symbols.max_offset if of_offsets else None, int(offset) if isinstance(offset, Tensor) else offset
+    tensors = (x.q, x.k, x.u, x.w, symbol_table(symbols), *x.pattern.parts[1:4])
+    numbers = (*reach, *x.pattern.parts[4:], x.scale, x.rel_scale, None, keep and wanted)
+    out_symbols, out_relations, *_ = _forward_op(*tensors, *numbers)
     return x.output(out_symbols, out_relations)
 
 
@@ -103,7 +86,8 @@ TENSORS = KernelArguments._fields.index("max_offset")
 """Arguments of the registered operation that are tensors or None; they come first."""
 
 
-def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    """Keep for the backward pass what came out, and what went in."""
     ctx.set_materialize_grads(False)  # zeros would be made for what was kept
     ctx.save_for_backward(*output, *inputs[:TENSORS])
     ctx.numbers = inputs[TENSORS:]
@@ -135,4 +119,4 @@ def _backward(
     return (*grads, *[None] * (len(KernelArguments._fields) - len(grads)))
 
 
-_forward_op.register_autograd(_backward, setup_context=_setup_context)
+_forward_op.register_autograd(_backward, setup_context=setup_context)

@@ -17,7 +17,7 @@ from ..op_schema import op_schema
 from ..relational.inputs import RelationalAttentionOutput, RelationalInputs
 from ..symbols import symbol_table
 from .launch import Call, KernelArguments
-from .operation import TENSORS, plain_sums
+from .operation import plain_sums, setup_context
 from .pairs import pairs_kernel, receivers_kernel, senders_kernel
 from .support import ceil_div, next_power_of_2
 from .tuning import Tile, Tuning, pair_tuning
@@ -109,12 +109,6 @@ def _empty_of_backward(*tensors_and_arguments: Any) -> tuple[Tensor, ...]:
     return tuple(like.new_empty(like.shape) for like in (x.q, x.k, x.u, x.w))
 
 
-def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    ctx.set_materialize_grads(False)
-    ctx.save_for_backward(*output, *inputs[:TENSORS])
-    ctx.numbers = inputs[TENSORS:]
-
-
 def _backward(ctx: Any, grad: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
     out, log_sum, *tensors = ctx.saved_tensors
     x = KernelArguments(*tensors, *ctx.numbers)
@@ -126,4 +120,4 @@ def _backward(ctx: Any, grad: Tensor | None, _: None) -> tuple[Tensor | None, ..
     return (*grads, *[None] * (len(KernelArguments._fields) - 4))
 
 
-_forward_op.register_autograd(_backward, setup_context=_setup_context)
+_forward_op.register_autograd(_backward, setup_context=setup_context)
