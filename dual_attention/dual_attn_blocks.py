@@ -13,7 +13,7 @@ from torch import Tensor
 from ._layers.cache import Cache
 from ._layers.call import cache_parts, transaction
 from ._layers.inputs import check_boolean
-from ._layers.options import checked_options
+from ._layers.options import arguments_of, checked_options
 from ._layers.symbols import Symbols
 from .attention import Attention
 from .configs import NormType, RelationalHeadType
@@ -63,16 +63,7 @@ class DualAttnEncoderBlock(EncoderSteps):
         super().__init__(dropout_rate, norm_first, causal)
         self.post_norm_dropout = post_norm_dropout
         self.norm1 = create_norm(d_model, norm_type)
-        self.dual_attn = DualAttention(
-            d_model,
-            n_heads_sa,
-            n_heads_ra,
-            dropout=dropout_rate,
-            sa_kwargs=sa_kwargs,
-            ra_kwargs=ra_kwargs,
-            share_attn_params=share_attn_params,
-            ra_type=ra_type,
-        )
+        self.dual_attn = DualAttention(dropout=dropout_rate, **arguments_of(DualAttention, locals()))
         self.norm2 = create_norm(d_model, norm_type)
         self.ff_block = FeedForwardBlock(d_model, dff, activation, use_bias=bias)
 
@@ -147,16 +138,7 @@ class DualAttnDecoderBlock(DecoderSteps):
         super().__init__(dropout_rate, norm_first, causal)
         self.ff_dropout = ff_dropout
         self.norm1 = create_norm(d_model, norm_type)
-        self.dual_attn = DualAttention(
-            d_model,
-            n_heads_sa,
-            n_heads_ra,
-            dropout=dropout_rate,
-            sa_kwargs=sa_kwargs,
-            ra_kwargs=ra_kwargs,
-            share_attn_params=share_attn_params,
-            ra_type=ra_type,
-        )
+        self.dual_attn = DualAttention(dropout=dropout_rate, **arguments_of(DualAttention, locals()))
         self.norm2 = create_norm(d_model, norm_type)
         cross = checked_options("cross_kwargs", cross_kwargs, Attention, taken=("d_model", "n_heads"))
         self.cross_attn = Attention(d_model, n_heads_cross, **{"dropout": dropout_rate, **cross})
@@ -192,7 +174,6 @@ class DualAttnDecoderBlock(DecoderSteps):
             how: dict[str, Any] = {"padding_mask": padding_mask, "segments": segments, "attn_bias": attn_bias}
             how |= {"freqs_cos": freqs_cos, "freqs_sin": freqs_sin, "attn_mask": attn_mask, "is_causal": self.causal}
             attended = self.dual_attn(z, symbols, need_weights=need_weights, cache=caches["dual_attn"], **how)
-            x, cross_weights = self._finish(
-                x, attended.output, context, context_mask, context_padding_mask, need_weights, caches["cross_attn"]
-            )
+            cross = {"attn_mask": context_mask, "padding_mask": context_padding_mask, "need_weights": need_weights}
+            x, cross_weights = self._finish(x, attended.output, context, cache=caches["cross_attn"], **cross)
             return (x, attended, cross_weights) if need_weights else x

@@ -34,7 +34,7 @@ from ._layers.inputs import (
 from ._layers.packed import project_at_once
 from ._layers.taps import Taps, observer_of
 from .functional import OffsetSymbols, RelativeSymbols, positions_from_segments
-from .functional.checks import check_finite, is_readable, saves_launches
+from .functional.checks import check_finite, is_readable, require_rate, saves_launches
 from .functional.reference import inner_products, scores_for_softmax
 from .functional.relational.whole import attention_weights
 from .functional.symbol_assignment import assign_symbols
@@ -272,9 +272,7 @@ class PositionRelativeSymbolRetriever(_CountsTokens):
         super().__init__()
         check_boolean(sinusoidal=sinusoidal)
         check_positive(symbol_dim=symbol_dim)
-        check_finite(theta=theta)
-        if theta <= 0:
-            raise ValueError(f"theta: expected a positive number, got {theta}")
+        require_rate("theta", theta)
         if max_rel_pos is not None:
             check_not_negative(max_rel_pos=max_rel_pos)
         elif not sinusoidal:

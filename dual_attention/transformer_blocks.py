@@ -191,27 +191,10 @@ class DecoderSteps(Block):
         caches = self.attention.new_cache(max_length), self.cross_attn.new_context_cache()
         return CacheGroup(dict(zip(self.cache_names, caches, strict=True)))
 
-    def _finish(
-        self,
-        x: Tensor,
-        attended: Tensor,
-        context: Tensor,
-        context_mask: Tensor | MaskPattern | None,
-        context_padding_mask: Tensor | None,
-        need_weights: bool,
-        cache: Cache | None,
-    ) -> tuple[Tensor, Tensor | MaybeNone]:
+    def _finish(self, x: Tensor, attended: Tensor, context: Tensor, **how: Any) -> tuple[Tensor, Tensor | MaybeNone]:
         """Add what attention brought, attend to the context, then feed forward; also the weights on the context."""
         x = self.residual_step(x, attended, self.norm1)
-        attended, weights = self.cross_attn(
-            self.pre_norm(x, self.norm2),
-            context,
-            context,
-            attn_mask=context_mask,
-            padding_mask=context_padding_mask,
-            need_weights=need_weights,
-            cache=cache,
-        )
+        attended, weights = self.cross_attn(self.pre_norm(x, self.norm2), context, context, **how)
         x = self.residual_step(x, attended, self.norm2)
         return self.feed_forward(x, self.norm3, drop=self.ff_dropout), weights
 
@@ -369,7 +352,6 @@ class DecoderBlock(DecoderSteps):
             how: dict[str, Any] = {"padding_mask": padding_mask, "segments": segments, "attn_bias": attn_bias}
             how |= {"freqs_cos": freqs_cos, "freqs_sin": freqs_sin, "attn_mask": attn_mask, "is_causal": self.causal}
             attended, weights = self.self_attn(z, z, z, need_weights=need_weights, cache=caches["self_attn"], **how)
-            x, cross_weights = self._finish(
-                x, attended, context, context_mask, context_padding_mask, need_weights, caches["cross_attn"]
-            )
+            cross = {"attn_mask": context_mask, "padding_mask": context_padding_mask, "need_weights": need_weights}
+            x, cross_weights = self._finish(x, attended, context, cache=caches["cross_attn"], **cross)
             return (x, weights, cross_weights) if need_weights else x

@@ -68,7 +68,7 @@ class ModelKeys(LibraryConfig, RelationsConfig, DepthConfig, NamedConfig):
     rca_activation: str = "softmax"
     """Activation of the scores of relational cross-attention, which are its relations, in place of rel_activation."""
     symbols: SymbolRetrieval | PartName
-    n_symbols: int
+    n_symbols: int = 32
     """Symbols in the library; on texts also the largest relative position, beyond which all share a symbol."""
     symbol_heads: int = 4
     """Heads of symbolic attention."""

@@ -195,7 +195,7 @@ class Seq2SeqModel(GeneratesTargets, TiesWeights, Arithmetic):
         check_padding("loss_mask", loss_mask, *hidden.shape[:2])
         final_out = self.layers["final_out"]
         if targets is None:
-            return final_out(_last(hidden, target_padding_mask)), None
+            return final_out(last_real(hidden, target_padding_mask, "y: expected at least one position")), None
         check_same_device(y=y, targets=targets)
         masks = [mask for mask in (target_padding_mask, loss_mask) if mask is not None]
         scored = torch.stack(masks).all(dim=0) if masks else None
@@ -369,13 +369,14 @@ def _embedder(spec: Mapping[str, Any], d_model: int) -> nn.Module:
     return nn.Linear(spec["dim"], d_model)
 
 
-def _last(hidden: Tensor, padding_mask: Tensor | None) -> Tensor:
-    """The last real position of each example: ``(B, T, d) -> (B, 1, d)``."""
+def last_real(hidden: Tensor, padding_mask: Tensor | None, expected: str) -> Tensor:
+    """The last real position of each example, the first if there is none: ``(B, T, d) -> (B, 1, d)``."""
     if not hidden.shape[1]:
-        raise ValueError("y: expected at least one position, got none")
+        raise ValueError(f"{expected}, got none")
     if padding_mask is None:
         return hidden[:, -1:]
-    last = (padding_mask * torch.arange(padding_mask.shape[1], device=hidden.device)).amax(dim=1)
+    places = torch.arange(hidden.shape[1], device=hidden.device)
+    last = (padding_mask.to(hidden.device).bool() * places).amax(dim=1)
     return hidden.gather(1, last[:, None, None].expand(-1, 1, hidden.shape[2]))
 
 

@@ -21,7 +21,7 @@ from .._layers.inputs import (
     check_vectors,
 )
 from ..configs import NormType, TokenPositions, TokensConfig
-from ..functional.checks import check_finite
+from ..functional.checks import require_rate
 from ..functional.symbols import lookup
 from ..positional_encoding import RotaryPositionalEncoding, check_positions
 from .inputs import check_token_ids, count_positions
@@ -124,9 +124,7 @@ def rotary_encoding(
     Args:
         name: of the argument that sets the widths.
     """
-    check_finite(rope_theta=theta)
-    if theta <= 0:
-        raise ValueError(f"rope_theta: expected a positive number, got {theta}")
+    require_rate("rope_theta", theta)
     return RotaryPositionalEncoding(rotary_width(attention, name, 2), longest, theta)
 
 

@@ -65,6 +65,15 @@ def checked_sizes(name: str, given: Iterable[int], number: int) -> tuple[int, ..
     return sizes
 
 
+def check_images(x: Tensor, channels: int, width: int, height: int, layer: Any) -> None:
+    """Raise ``TypeError`` or ``ValueError`` unless ``x`` is images of these sizes that suit ``layer``."""
+    check_tensor("x", x)
+    expected = channels, height, width
+    if x.dim() != 4 or tuple(x.shape[1:]) != expected:
+        raise ValueError(f"x: expected shape (batch, {', '.join(map(str, expected))}), got {tuple(x.shape)}")
+    check_like("x", x, layer)
+
+
 OWN_TOKENS = ("cls_token", "registers", "pos_embedding")
 """Parameters of the model itself."""
 

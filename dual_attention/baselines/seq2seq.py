@@ -41,9 +41,6 @@ def check_arrangement(abstractor_reads: str, decoder_reads: str, n_layers_enc: i
 class DecoderLayer(nn.ModuleList):
     """A causal decoder block for each context; these are given one by one, or side by side ``(B, N, contexts * d)``."""
 
-    def __init__(self, contexts: int, block: Mapping[str, Any]) -> None:
-        super().__init__(DecoderBlock(**{"causal": True, **block}) for _ in range(contexts))
-
     @property
     def causal(self) -> bool:
         """Whether no position sees a later one."""
@@ -149,12 +146,10 @@ class Seq2SeqAbstractor(Seq2SeqModel):
         self.layers["abstractor"] = abstractor
 
     def _create_block(self, side: Side, config: Seq2SeqAbstractorConfig) -> nn.Module:
+        create = super()._create_block
         if side == "encoder":
-            return super()._create_block(side, config)
-        options = checked_options("decoder_kwargs", config.decoder_kwargs, DecoderBlock, taken=("d_model",))
-        options = {"d_model": config.d_model, **options}
-        check_complete("decoder_kwargs", options, DecoderBlock)
-        return DecoderLayer(2 if config.decoder_reads == "both" else 1, options)
+            return create(side, config)
+        return DecoderLayer(create(side, config) for _ in range(2 if config.decoder_reads == "both" else 1))
 
     @property
     def memory_dim(self) -> int:

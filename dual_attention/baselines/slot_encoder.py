@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from .._layers.calls import TypedBlock, TypedModule
 from .._layers.inputs import check_depth, check_kind, check_members, check_positive, check_sequence
-from .._models.vision import checked_sizes
-from ..functional.checks import MaybeNone, check_like, check_tensor
+from .._models.vision import check_images, checked_sizes
+from ..functional.checks import MaybeNone
 from ..transformer_blocks import FeedForwardBlock
 from .factored import OCRA, SlotAbstractor
 from .slot_attention import SlotAttention, SlotInit
@@ -86,12 +86,8 @@ class SlotEncoder(TypedModule):
 
     def forward(self, x: Tensor) -> EncodedSlots:
         """Slots of images ``(B, C, height, width)``, of the model's ``image_shape``."""
-        check_tensor("x", x)
         channels, width, height = self.image_shape
-        expected = channels, height, width
-        if x.dim() != 4 or tuple(x.shape[1:]) != expected:
-            raise ValueError(f"x: expected shape (batch, {', '.join(map(str, expected))}), got {tuple(x.shape)}")
-        check_like("x", x, self.cnn[0])
+        check_images(x, channels, width, height, self.cnn[0])
         feature_map = self.cnn(x)
         size = feature_map.shape[2:]
         features = feature_map.flatten(2).transpose(1, 2)

@@ -17,9 +17,8 @@ from torch import Tensor, nn
 from .._layers.calls import TypedModule
 from .._layers.inputs import check_choice, check_not_negative, check_positive
 from .._layers.options import arguments_of
-from .._models.vision import checked_sizes, patch_embedding, patch_grid
+from .._models.vision import check_images, checked_sizes, patch_embedding, patch_grid
 from ..functional.activations import Activation
-from ..functional.checks import check_like, check_tensor
 from .abstractor import Abstractor, AbstractorSymbols
 from .corelnet import CoRelNet
 from .esbn import ESBN
@@ -45,11 +44,7 @@ class ObjectClassifier(TypedModule, ABC):
 
     def objects(self, images: Tensor) -> Tensor:
         """Patches of the images, row by row, as vectors ``(B, N, d)``."""
-        check_tensor("x", images)
-        expected = (self.image_channels, self.image_height, self.image_width)
-        if images.dim() != 4 or tuple(images.shape[1:]) != expected:
-            raise ValueError(f"x: expected shape (batch, {', '.join(map(str, expected))}), got {tuple(images.shape)}")
-        check_like("x", images, self.patch_embedding[1])
+        check_images(images, self.image_channels, self.image_width, self.image_height, self.patch_embedding[1])
         return self.patch_embedding(images)
 
     @abstractmethod

@@ -15,6 +15,7 @@ from transformers import Cache
 from transformers.modeling_outputs import BaseModelOutputWithPast, SequenceClassifierOutput
 from transformers.utils import logging
 
+from .._models.seq2seq import last_real
 from .._models.weights import init_weights
 from ..functional.checks import MaybeNone
 from .cache import CACHE, DualAttnCache, NamesCache, StaticDualAttnCacheLayer, cache_in, given_cache
@@ -264,7 +265,7 @@ class DualAttnLMForSequenceClassification(HasBackbone):
         found = self._run(input_ids, inputs_embeds, outputs, {}, **given)
         if attention_mask is None and input_ids is not None and self.config.pad_token_id is not None:
             attention_mask = input_ids != self.config.pad_token_id
-        logits = self.score(last_real(found.hidden, attention_mask))
+        logits = self.score(last_real(found.hidden, attention_mask, "input_ids: expected at least one token")[:, 0])
         found.traced.pop("relations", None)
         output = self._classified(SequenceClassifierOutput, logits, labels, found.traced)
         return output_of(output, return_dict, self.config)
@@ -275,14 +276,3 @@ def without_output_layer(config: DualAttnConfig) -> nn.Module:
     model: Any = config.build()
     model.layers["final_out"] = nn.Identity()
     return model
-
-
-def last_real(hidden: Tensor, mask: Tensor | None) -> Tensor:
-    """The last real token of each sequence, the first if there is none: ``(B, N, d) -> (B, d)``."""
-    if not hidden.shape[1]:
-        raise ValueError("input_ids: expected at least one token, got none")
-    if mask is None:
-        return hidden[:, -1]
-    places = torch.arange(hidden.shape[1], device=hidden.device)
-    last = (places * mask.to(hidden.device).bool()).argmax(dim=1)
-    return hidden.gather(1, last[:, None, None].expand(-1, 1, hidden.shape[2])).squeeze(1)

@@ -48,7 +48,6 @@ class LanguageModelKeys(PositionsConfig, OutputLayerConfig, SharingConfig, Model
     n_relations: int | None = 8
     symbols: Literal["symbolic_attention", "positional_symbols", "position_relative"] | PartName = "symbolic_attention"
     """Symbol mechanism: a library read by attention, one symbol a position, or one a relative position."""
-    n_symbols: int = 32
     trainable_symbols: bool = False
     update_symbols_each_layer: bool = True
     """Retrieve symbols anew for each layer instead of once for the first."""
