@@ -223,7 +223,7 @@ def of_others() -> Iterator[Hypothesis]:
     yield from differing("emoji_games", "primary", table, emoji_games.PRIMARY.values(), "flips")
     beside = {f"{model} less {emoji_matched.RULE}": values for model, values in emoji_matched.margins().items()}
     yield from valued("emoji_matched", "beside a rule", beside, "flips")
-    for name, family in relation_or_product.DONE.items():
+    for name, family in relation_or_product.read().items():
         found = {f"DAT less {arm}": relation_or_product.less(family, "DAT", arm) for arm in relation_or_product.PRIMARY}
         yield from valued("relation_or_product", name, found)
     for family in better_dat.FAMILIES:

@@ -129,6 +129,17 @@ def own(family: Family) -> tuple[Frame, Frame]:
     return rates, values
 
 
+def failed(family: Family, values: Any) -> int:
+    """How many of these values are those of failed runs."""
+    return int((family.sign * values <= family.sign * family.failed).sum())
+
+
+def read() -> dict[str, Family]:
+    """The families that are not too hard: of which no more than half of the announced runs have failed at own rates."""
+    most = SEEDS * len(ARM_NAMES) / 2
+    return {name: family for name, family in DONE.items() if failed(family, own(family)[1].to_numpy()) <= most}
+
+
 def table_of_own_rates() -> str:
     """Means at every rate, how often each was an arm's own, the mean there, and the share of failed runs."""
     lines = []
@@ -141,8 +152,7 @@ def table_of_own_rates() -> str:
                 chosen = int((rates[arm] == rate).sum())
                 line[f"{place} rate"] = f"{table[at(arm, rate)].mean():.{digits}f}" + f" (own: {chosen})" * bool(chosen)
             line["at own rates"] = mean_text(values[arm].tolist(), digits)
-            bad = (family.sign * values[arm] <= family.sign * family.failed).sum()
-            lines.append(line | {"failed": f"{bad} of {len(values)}"})
+            lines.append(line | {"failed": f"{failed(family, values[arm])} of {len(values)}"})
     return markdown(pd.DataFrame(lines))
 
 
@@ -153,9 +163,9 @@ def less(family: Family, arm: str, other: str) -> list[float]:
 
 
 def adjusted() -> dict[tuple[str, str], float]:
-    """p of the primary comparisons after Holm over all six; of those not done it is taken to be 1."""
-    pairs = [(name, other) for name in FAMILIES for other in PRIMARY]
-    raw = [paired_p(less(DONE[name], "DAT", other)) if name in DONE else 1.0 for name, other in pairs]
+    """p of the primary comparisons after Holm over all six; of those that are not read it is taken to be 1."""
+    families, pairs = read(), [(name, other) for name in FAMILIES for other in PRIMARY]
+    raw = [paired_p(less(families[name], "DAT", other)) if name in families else 1.0 for name, other in pairs]
     return dict(zip(pairs, holm(raw), strict=True))
 
 
@@ -163,7 +173,7 @@ def table_of_differences() -> str:
     """How far one arm is ahead of another; the first two of a family decide."""
     primary, lines = adjusted(), []
     pairs = [("DAT", other) for other in (*PRIMARY, "RCA", "T")] + [(arm, "T") for arm in PRIMARY]
-    for name, family in DONE.items():
+    for name, family in read().items():
         digits = 3 if family.sign < 0 else 1
         for arm, other in pairs:
             values = less(family, arm, other)
