@@ -48,6 +48,13 @@ def test_every_shape_of_the_real_day_is_planned():
         assert phases[-1].processes == 1 or name == "right"  # nothing beside what is timed
 
 
+def test_a_dry_run_has_tests_of_every_file():
+    """Pytest that finds none ends with an error, and so would the day."""
+    items = [item for phase in step_named("right").phases(Setting("cpu", dry_run=True)) for item in phase.items]
+    files = [Path(item.key) for item in items if item.key.startswith("tests/")]
+    assert len(files) == 3 and all(any(name in file.read_text() for name in right.FEW) for file in files)
+
+
 @pytest.mark.slow
 @needs_triton
 def test_right():
