@@ -191,8 +191,10 @@ def test_nan_stops_training_with_one_line(tmp_path):
 def test_evaluate_leaves_the_mode_and_uses_no_dropout(training):
     trainer = make_trainer()
     model = trainer.problem.model.train(training)
+    *_, frozen = model.modules()
+    frozen.eval()
     means = [mean_measures(model, Rows(30, 2), squared_error, batch_size=size) for size in (7, 30)]
-    assert model.training is training
+    assert model.training is training and not frozen.training
     assert means[0] == pytest.approx(means[1], rel=1e-5)
 
 
