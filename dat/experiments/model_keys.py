@@ -133,6 +133,9 @@ class ModelKeys(LibraryConfig, RelationsConfig, DepthConfig, NamedConfig):
         if self.symbols in ("symbolic_attention", "rel_sym_attn"):
             fits, expected = self.d_model % self.symbol_heads == 0, f"a divisor of model.d_model={self.d_model}"
             check(fits, "model.symbol_heads", expected, self.symbol_heads)
+        elif not self.trainable_symbols:  # where this is not the default, it was asked for
+            fits, expected = not type(self).trainable_symbols, f"true with model.symbols {self.symbols}"
+            check(fits, "model.trainable_symbols", expected, False)
         for name in ("rel_activation", "rca_activation"):
             value = getattr(self, name)
             check(value in ACTIVATIONS, f"model.{name}", f"one of {', '.join(ACTIVATIONS)}", value)

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from dat.experiments import EXPERIMENTS
+from dat.experiments.images.config import ImageModelConfig
 from dat.experiments.language.presets import PRESETS
 from dat.training.config_io import field_help
 from dual_attention import RelationalConfig
@@ -37,6 +38,11 @@ def test_a_symbol_library_is_told_by_the_library(kind: type):
         keys = kind(symbols="symbolic_attention", n_symbols=5, trainable_symbols=trained)
         options = keys.symbol_config(9, 8)
         assert (options.n_symbols, options.trainable_symbols) == (5, trained)
+
+
+def test_symbols_that_always_train_are_not_asked_to_stay():
+    with pytest.raises(ValueError, match=r"trainable_symbols: expected true with .* position_relative"):
+        ImageModelConfig(symbols="position_relative", trainable_symbols=False)
 
 
 @pytest.mark.parametrize("symbols", ["positional_symbols", "position_relative"])
