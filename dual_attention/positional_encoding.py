@@ -143,7 +143,7 @@ class SinusoidalPositionalEncoding(_AddedPositions):
 
     def __init__(self, d_model: int, scale: bool = True, dropout: float = 0.1, max_len: int = 2048) -> None:
         super().__init__(d_model, scale, dropout, max_len)
-        self.register_buffer("pe", sinusoidal_table(max_len, d_model))
+        self.register_buffer("pe", sinusoidal_table(max_len, d_model).to(torch.get_default_dtype()))
 
     def _table(self, x: Tensor) -> Tensor:
         return self.pe

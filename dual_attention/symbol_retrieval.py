@@ -201,7 +201,8 @@ class PositionalSymbolRetriever(_CountsTokens):
         self.max_length = max_length
         self.sinusoidal = sinusoidal
         if sinusoidal:
-            self.register_buffer("sinusoids", sinusoidal_table(max_length, symbol_dim), persistent=False)
+            table = sinusoidal_table(max_length, symbol_dim).to(torch.get_default_dtype())
+            self.register_buffer("sinusoids", table, persistent=False)
         else:
             self.symbol_library = nn.Embedding(max_length, symbol_dim)
 
@@ -541,7 +542,7 @@ class RelationalSymbolicAttention(TypedModule):
         check_positions(positions, batch, length, past.senders + length - 1, f"{past.senders} tokens came before x")
         if is_readable(positions) and (positions > past.senders + places).any():
             raise ValueError("positions: expected no more than the tokens before each, padding included")
-        steps = torch.maximum(steps, -positions[..., None])
+        steps = torch.maximum(steps, -positions.long()[..., None])
         if segments is not None:  # as many as follow in the sequence, counted from its end
             steps = torch.minimum(steps, positions_from_segments(segments.flip(-1)).flip(-1)[..., None])
         return past.offset() + places[:, None] + steps

@@ -7,7 +7,7 @@ from dual_attention import RelationalAttention
 from dual_attention.functional import positions_from_segments, segments_from_lengths, symbol_assignment
 from dual_attention.functional.relational import tiles as relational_tiles
 from dual_attention.part_trials import LargestTensor
-from dual_attention.positional_encoding import sinusoidal_table
+from dual_attention.positional_encoding import SinusoidalPositionalEncoding, sinusoidal_table
 from dual_attention.symbol_retrieval import (
     PositionalSymbolRetriever,
     PositionRelativeSymbolRetriever,
@@ -145,6 +145,17 @@ def test_the_library_can_be_frozen(trainable):
     layer(torch.randn(2, 3, 8)).sum().backward()
     assert (layer.symbol_library.grad is not None) == trainable
     assert layer.template_features.grad is not None
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+def test_sinusoids_have_the_dtype_of_what_is_made_beside_them(dtype):
+    torch.set_default_dtype(dtype)
+    try:
+        x = PositionalSymbolRetriever(6, 5, sinusoidal=True)(torch.randn(1, 4, 6))
+        y = SinusoidalPositionalEncoding(6, dropout=0.0)(torch.randn(1, 4, 6))
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert x.dtype == y.dtype == dtype
 
 
 @pytest.mark.parametrize("sinusoidal", [False, True])
