@@ -106,7 +106,7 @@ class EncoderModel(CountsParameters, TokenModel):
             check_token_ids("token_types", token_types, self.n_token_types, self.token_type_embedder)
             if token_types.shape != places:
                 raise ValueError(f"token_types: expected shape {tuple(places)}, got {tuple(token_types.shape)}")
-            embedded = embedded + self.token_type_embedder(token_types)
+            embedded = embedded + self.token_type_embedder(token_types.long())
         elif token_types is not None:
             raise ValueError("token_types: this model has none, build it with n_token_types")
         return self.dropout(self.embedding_norm(embedded)), BlockInputs(arguments, positions)

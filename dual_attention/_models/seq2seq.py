@@ -276,7 +276,7 @@ class Seq2SeqModel(GeneratesTargets, TiesWeights, Arithmetic):
         return self._apply_blocks("decoder", y, (memory,), positions, cache, attn_mask=own, context_mask=cross)
 
     def _embed(self, name: str, x: Tensor, positions: Tensor | None) -> Tensor:
-        x = self.layers[f"{name}_embedder"](x)
+        x = self.layers[f"{name}_embedder"](x if x.is_floating_point() else x.long())
         place = self.layers[f"{name}_pos_embedder"]
         return place(x) if self.pos_enc == "none" else place(x, positions)
 

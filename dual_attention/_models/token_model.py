@@ -71,7 +71,7 @@ class TokenModel(StackModel):
         if x is None or embeddings is not None:
             raise ValueError(f"x, embeddings: expected one of them, got {'neither' if x is None else 'both'}")
         check_token_ids("x", x, self.vocab_size, embedder)
-        return embedder(x)
+        return embedder(x.long())
 
     def _place(
         self,
@@ -110,6 +110,7 @@ class TokenModel(StackModel):
             positions = positions[:, earlier:] if positions is not None and segments is not None else positions
         if may_exceed and positions is not None:
             check_positions(positions, batch, n, context - 1, limit)
+            positions = positions.long()
         rope = self.rope
         if rope is None:
             return positions, {"attn_mask": pattern}

@@ -193,6 +193,8 @@ def test_positions_may_be_given(kind, pos_enc_type):
     wanted = model(x).logits
     for positions in (counted, counted.expand(2, -1)):
         close(model(x, positions=positions).logits, wanted)
+    for integers in (torch.uint8, torch.int16, torch.int32):
+        close(model(x.to(integers), positions=counted.to(integers)).logits, wanted)
     if kind == "rel_sym_attn":
         return  # whose neighbourhoods are counted from the first token
     if pos_enc_type == "pos_emb" or kind == "positional_symbols":
