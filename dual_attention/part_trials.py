@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from ._base.words import shortened
 from .mechanisms import Align, Score
 from .parts import OwnHeads, OwnSymbols, make_part, of_a_head, words_of_error
 
@@ -339,15 +340,21 @@ def check_part(part: Any, *, d_model: int = 16, n_heads: int = 2) -> PartReport:
     Returns:
         What holds; print it. ``report.wrong`` names what a model needs and the part does not do.
 
+    Raises:
+        TypeError: if it is neither a module nor a class or function that makes one.
+
     >>> from dual_attention.mechanisms import Cosine
     >>> check_part(Cosine).wrong
     []
     """
+    if not callable(part):
+        raise TypeError(f"part: expected a module or its class, got {shortened(repr(part))}")
     name = getattr(part, "__name__", type(part).__name__)
     if not isinstance(part, nn.Module):
         sizes = {"d_model": d_model, "n_heads": n_heads, "layer": 1, "n_relations": n_heads}
         sizes |= of_a_head(d_model // n_heads)
-        part = make_part("part", part, sizes, torch.device("cpu"))
+        make: Any = part
+        part = make_part("part", make, sizes, torch.device("cpu"))
     kind = _kind_of(part)
     standing = OwnSymbols(part, d_model) if kind == "symbols" else OwnHeads(part, d_model, n_heads)
 

@@ -12,6 +12,7 @@ import shlex
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from dual_attention._base.words import suggestion
 
@@ -204,6 +205,8 @@ def unknown(words: list[str]) -> int:
     choices = sorted({c.words[1] for c in beginning}) if beginning else sorted({c.words[0] for c in commands})
     wrong = words[1] if beginning else words[0]
     hint = suggestion(wrong, choices) or "; see dat --help"
+    if words[0] in ("train", "reproduce") and Path(wrong).exists():
+        hint = f"; for a table, pictures or texts of your own: dat compare {shlex.quote(wrong)}"
     file = " or FILE.py" if beginning else ""
     kind = "experiment" if beginning else "command"
     raise ValueError(f"unknown {kind} {wrong!r}: expected {_alternatives(choices)}{file}{hint}")

@@ -61,20 +61,29 @@ def read_cells(path: Path) -> Cells:
 
 
 def _read_csv(path: Path) -> Mapping[str, list[Any]]:
+    began = 1
     try:
         with open(path, newline="", encoding="utf-8-sig") as file:
             first = file.readline()
             file.seek(0)
             lines = csv.reader(file, strict=True, delimiter=max(",;\t", key=first.count))
             names = [name.strip() for name in next(lines, [])]
-            if len({*names}) < len(names) or not all(names):
+            if not all(names):
+                place = names.index("") + 1
+                raise ValueError(f"expected a name for each column, got none for column {place} (pandas: index=False)")
+            if len({*names}) < len(names):
                 raise ValueError("expected a first line of different column names")
-            rows = []
+            rows, began = [], lines.line_num + 1
             for line in lines:
                 if line and len(line) != len(names):
                     raise ValueError(f"line {lines.line_num}: expected {len(names)} cells, got {len(line)}")
                 rows += [line] if line else []
-    except (ValueError, csv.Error) as error:  # not UTF-8 is a ValueError, too
+                began = lines.line_num + 1
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: not UTF-8 text ({error}); save it as UTF-8") from error
+    except csv.Error as error:
+        raise ValueError(f"{path}: the row from line {began} on: {error}") from error
+    except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
     return {name: [row[place] for row in rows] for place, name in enumerate(names)}
 

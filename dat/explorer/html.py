@@ -32,7 +32,9 @@ class Page(str):
     """A page of HTML as text; in a notebook it shows itself, in a frame of its own."""
 
     def save(self, path: str | Path) -> None:
-        """Write a file, which any browser opens."""
+        """Write a file, which any browser opens; ``ValueError`` if its name has another ending than .html."""
+        if Path(path).suffix not in (".html", ".htm"):
+            raise ValueError(f"path: expected a name that ends in .html, got {str(path)!r}")
         write_atomically(Path(path), self)
 
     def __repr__(self) -> str:

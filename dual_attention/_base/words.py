@@ -31,7 +31,7 @@ def suggestion(name: str, known: Iterable[str], *, separator: str | None = None)
 
     Case does not count. If some names begin with the same word and a hyphen, only they are meant, all if none is near:
     ``DAT-tny`` is never ``T-tiny``. Of names with parts those with the same last part are nearest, then those with the
-    same first parts.
+    same first parts; others only if none has these.
     """
     parts = {other: _parts(other.lower(), separator) for other in known}
     first, last = _parts(name.lower(), separator)
@@ -39,7 +39,7 @@ def suggestion(name: str, known: Iterable[str], *, separator: str | None = None)
     beside = {other: end for other, (begin, end) in parts.items() if begin == first}
     meant = _MEANT.get(last.replace("-", ""))
     found = [other for other, end in ends.items() if end == last or other == meant]
-    found = found or _nearest(last, beside) or _nearest(last, ends)
+    found = found or _nearest(last, beside) or ([] if first and beside else _nearest(last, ends))
     return f"; did you mean {' or '.join(found[:3])}?" if found else ""
 
 

@@ -236,6 +236,11 @@ def test_each_planted_fault_is_found(part, wrong):
     assert all(f"{name:10} NO" in str(report) for name in wrong)
 
 
+def test_what_is_no_part_is_named():
+    with pytest.raises(TypeError, match="part: expected a module or its class, got 'x'"):
+        check_part("x")
+
+
 @pytest.mark.parametrize("part", [Heads, Natural, Manhattan, PerToken, mechanisms.LatentAttention])
 def test_sound_parts_are_found_sound(part):
     made = part(16, 2, 4) if part is mechanisms.LatentAttention else part

@@ -155,6 +155,8 @@ def _load_table(source: OwnSource, path: Path, device: str) -> OwnData:
     known = [row for row, value in enumerate(cells[target]) if value is not None]
     if not known:
         raise ValueError(f"target: expected values in {target!r}, got only empty cells")
+    if not any(value is not None for name in names for value in cells[name]):
+        raise ValueError(f"{path}: expected a column beside the target {target!r} that is not empty, got none")
     answers = [cells[target][row] for row in known]
     task = tables.task_of(target, answers, source.task)
     keys = [row_key(*(cells[name][row] for name in names)) for row in known]
@@ -164,8 +166,6 @@ def _load_table(source: OwnSource, path: Path, device: str) -> OwnData:
     parts = [*tables.split_by_hash(keys[:n_own], apart, source.split_seed), *["test"] * (len(keys) - n_own)]
     found = {name: tables.typed_column(name, cells[name], category=name in (source.categories or ())) for name in names}
     columns = [column._replace(values=[column.values[row] for row in known]) for column in found.values() if column]
-    if not columns:
-        raise ValueError(f"{path}: expected a column beside the target {target!r} that is not empty, got none")
     order = sorted(range(len(keys)), key=keys.__getitem__)  # a mixed one, whatever that of the file is
     places = {part: torch.tensor([row for row in order if parts[row] == part]) for part in ("train", "val", "test")}
     rows, slots, n_tokens = encode_rows(columns, places["train"].tolist(), source.context)

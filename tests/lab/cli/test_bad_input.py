@@ -18,6 +18,10 @@ pytestmark = pytest.mark.usefixtures("here")
     [
         (["frobnicate"], "unknown command 'frobnicate': expected .*train"),
         (["plot", "runs/mine"], "unknown experiment 'runs/mine': expected babylm or"),
+        (
+            ["train", "docs"],
+            "unknown experiment 'docs': .*; for a table, pictures or texts of your own: dat compare docs$",
+        ),
         (["train", "chess"], "unknown experiment 'chess': expected images or .* or relational-games or FILE.py"),
         (["train", "language", "--model.n_heads_sa=0", "--model.n_heads_ra=0"], "at least 1, got 0"),
         (["train", "language", "--model.n_kv_heads=3"], r"model\.n_kv_heads: expected null or a divisor of 2 and 2"),
@@ -89,6 +93,7 @@ pytestmark = pytest.mark.usefixtures("here")
         (["train", "language", "--confi=x"], r"--confi: there is no such option; did you mean --config\?$"),
         (["train", "language", "--lr=1"], r"--lr: there is no such option; did you mean --optim\.lr\?$"),
         (["train", "language", "--optim.learning_rate=1"], r"--optim\.learning_rate"),
+        (["train", "images", "--loop.steps=2"], r"there is no such option; expected one of .*--loop\.epochs"),
         (["train", "language", "--data.paht=x"], r"did you mean --data\.path\?$"),
         (["train", "language", "--n_layers", "3"], r"did you mean --model\.n_layers\?$"),
         (["train", "language", "--preset=DAT-tny"], r"preset: .*got 'DAT-tny'; did you mean DAT-tiny\?"),
@@ -165,6 +170,11 @@ def test_a_wrong_file_is_named(command, contents, message, capsys):
     error = fails(capsys, command, "language", "--config=c.yaml")
     assert error.startswith("dat: error: c.yaml: ") and re.search(message, error.strip())
     assert error.strip().isprintable()
+
+
+def test_data_in_the_place_of_an_experiment_are_compared(capsys):
+    Path("own table.csv").touch()
+    assert fails(capsys, "train", "own table.csv").endswith("texts of your own: dat compare 'own table.csv'\n")
 
 
 def test_a_file_with_a_byte_order_mark(capsys):

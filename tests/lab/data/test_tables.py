@@ -91,9 +91,9 @@ def test_a_split_has_its_shares_and_another_seed_another_split():
     assert [first.count(part) for part in ("train", "val", "test")] == [120, 40, 40] and first != other
 
 
-def table(text: str):
+def table(text: str | bytes):
     def call(*, tmp_path):
-        (tmp_path / "t.csv").write_text(text)
+        (tmp_path / "t.csv").write_bytes(text if isinstance(text, bytes) else text.encode())
         read_cells(tmp_path / "t.csv")
 
     return call
@@ -102,6 +102,9 @@ def table(text: str):
 test_what_is_refused = refused(
     (table(""), r"t\.csv: expected a line of column names and rows below it, got no row"),
     (table("a,a\n1,2\n"), r"t\.csv: expected a first line of different column names"),
+    (table(",a\n0,1\n"), r"t\.csv: expected a name for each column, got none for column 1 \(pandas: index=False\)"),
+    (table('a,b\n1,2\n3,"4\n5,6\n'), r"t\.csv: the row from line 3 on: unexpected end of data"),
+    (table(b"a,b\n1,caf\xe9\n"), r"t\.csv: not UTF-8 text .*save it as UTF-8"),
     (table("a,b\n1,2\n1\n"), r"t\.csv: line 3: expected 2 cells, got 1"),
     (lambda *, tmp_path: read_cells(tmp_path / "no.csv"), FileNotFoundError, r"no\.csv: no such file"),
     (lambda *, tmp_path: typed_column("age", [31.0, None, "unknown"]),

@@ -135,6 +135,7 @@ BAD = [
     ),
     (lambda: dat.explore(conftest.vision(), 2), TypeError, "text_or_image: expected an image, or the name of its file"),
     (lambda: dat.explore(gpt2(), TEXT, view="page=nothing"), ValueError, "view"),
+    (lambda: Page("").save("map.csv"), ValueError, "path: expected a name that ends in .html, got 'map.csv'"),
 ]
 
 
