@@ -15,12 +15,7 @@ from ._terminal import tell
 ENABLED = f"C kernels for relational attention on this CPU ({SWITCH}=0 turns them off)"
 
 
-def on_terminal() -> bool:
-    """Whether somebody sees what is said."""
-    return sys.stderr.isatty()
-
-
-def use_native(model: nn.Module, say: Callable[[], bool] = on_terminal) -> None:
+def use_native(model: nn.Module, say: Callable[[], bool] = lambda: sys.stderr.isatty()) -> None:
     """Enable the kernels if a model has relational heads, and is on a CPU, unless they are switched off.
 
     Args:

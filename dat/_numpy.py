@@ -1,7 +1,5 @@
 """numpy, imported when something of it is first used: a misspelt name is told before what is not installed."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any
 
 from dual_attention._base.extras import require

@@ -12,6 +12,7 @@ import os
 import re
 import shlex
 import sys
+import traceback
 import typing
 from collections.abc import Iterable
 from pathlib import Path
@@ -179,14 +180,10 @@ def what_failed(error: BaseException, code: Any) -> str:
 
 def _line_in(path: Path, error: BaseException) -> str:
     """The last line of a file that an error, or its cause, went through, in words."""
-    line = None
-    for reason in (error, error.__cause__):
-        trace = None if reason is None else reason.__traceback__
-        while trace is not None:
-            if trace.tb_frame.f_code.co_filename == str(path):
-                line = trace.tb_lineno
-            trace = trace.tb_next
-    return f" (line {line})" if line else ""
+    traces = [reason.__traceback__ for reason in (error, error.__cause__) if reason is not None]
+    steps = (step for trace in traces for step in traceback.walk_tb(trace))
+    lines = [line for frame, line in steps if frame.f_code.co_filename == str(path)]
+    return f" (line {lines[-1]})" if lines else ""
 
 
 def is_subclass(kind: Any, base: type) -> bool:

@@ -275,7 +275,7 @@ class PartsWriter:
                 self._checkpoints.finish(target, digests, state)
         finally:
             if target is not None:
-                saving.abandon()
+                shutil.rmtree(saving.folder, ignore_errors=True)
         self._workers.barrier()
 
 

@@ -38,8 +38,6 @@ DEEPEST = 32
 MOST_VALUES = 20_000
 """Most values of a file; one that an alias repeats counts each time."""
 
-_PLAIN = {"null", "bool", "int", "float"}
-_TEXTS = {"str", "timestamp", "value", "merge"}  # nothing here is a date or an instruction to merge
 _YAML = "tag:yaml.org,2002:"
 _SPELLINGS = {
     "bool": ("true|True|TRUE|false|False|FALSE", "tTfF"),
@@ -162,9 +160,9 @@ class _Plain:
             return [self.value(item, depth + 1) for item in node.value]
         if node.id == "mapping" and tag == "map":
             return self._mapping(node, depth)
-        if node.id == "scalar" and tag in _PLAIN:
+        if node.id == "scalar" and tag in ("null", "bool", "int", "float"):
             return self._scalar(node)
-        if node.id == "scalar" and tag in _TEXTS:
+        if node.id == "scalar" and tag in ("str", "timestamp", "value", "merge"):  # here, neither dates nor merging
             return node.value
         raise ValueError(f"expected plain values, got one of the type {node.tag} in line {node.start_mark.line + 1}")
 

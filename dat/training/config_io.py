@@ -158,15 +158,11 @@ def parse_options(parser: OptionParser, arguments: Sequence[str]) -> argparse.Na
             raise ValueError(f"{str(name).lstrip('-')}: expected {in_words(hint)}, got nothing") from error
         raise ValueError(str(error) if name else f"{error}; --help says what they are") from error
     if rest and rest[0].startswith("-"):
-        raise ValueError(unknown_key(rest[0].partition("=")[0], option_names(parser), noun="option"))
+        known = [name for name in parser.options if name.startswith("--")]
+        raise ValueError(unknown_key(rest[0].partition("=")[0], known, noun="option"))
     if rest:
         raise ValueError(f"expected no further word, got {shortened(' '.join(rest))}")
     return options
-
-
-def option_names(parser: OptionParser) -> list[str]:
-    """The options of a parser by their long names."""
-    return [name for name in parser.options if name.startswith("--")]
 
 
 def _as_text(setting: Any) -> str:

@@ -10,10 +10,6 @@ EXIT_STATUS = 130
 """Exit status of a process after Ctrl-C, as shells expect it."""
 
 
-TRY_AGAIN = 75
-"""Exit status after SIGTERM, by which a scheduler takes a machine back: EX_TEMPFAIL, start the same again."""
-
-
 class Interrupted(Exception):
     """Training was asked to stop and did, after saving its position; the message may say how to continue.
 
@@ -27,7 +23,7 @@ class Interrupted(Exception):
 class Terminated(Interrupted):
     """It was asked by SIGTERM."""
 
-    status = TRY_AGAIN
+    status = 75  # EX_TEMPFAIL: a scheduler that takes a machine back is to start the same again
 
 
 class StopOnSignal:

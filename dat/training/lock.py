@@ -36,7 +36,8 @@ def locked(folder: Path, *cleaned: str) -> Iterator[None]:
     try:
         lock.acquire(blocking=False)
     except filelock.Timeout:
-        raise InUse(f"{folder}: in use by {_holder(path)}; wait until it ends, or stop it") from None
+        holder = path.read_text(encoding="utf-8", errors="replace").strip() or "another process"
+        raise InUse(f"{folder}: in use by {holder}; wait until it ends, or stop it") from None
     try:
         _write(path, f"process {os.getpid()} on {socket.gethostname()}, since {time.strftime('%Y-%m-%d %H:%M:%S')}")
         for part in (folder, *(folder / name for name in cleaned)):
@@ -52,8 +53,3 @@ def locked(folder: Path, *cleaned: str) -> Iterator[None]:
 def _write(path: Path, text: str) -> None:
     with open(path, "w", encoding="utf-8", opener=opened_without_links) as file:
         file.write(text)
-
-
-def _holder(path: Path) -> str:
-    """The process that a lock file names."""
-    return path.read_text(encoding="utf-8", errors="replace").strip() or "another process"

@@ -13,8 +13,6 @@ ROUNDS = 12
 """More than the four that make the network a pseudorandom permutation, for the sake of halves of few bits."""
 MOST = 1 << 62
 """Length of the longest permutation: its indices, and those outside that are walked over, are int64."""
-_MIX = (0x2545F4914F6CDD1D, 0x369DEA0F31A53F85)  # odd, with about as many ones as zeros
-_LOWER = (1 << 32) - 1
 
 
 class Permutation:
@@ -68,7 +66,7 @@ def _hashed(x: Tensor, key: int) -> Tensor:
     added to the lower ones.
     """
     x = x + key
-    for factor in _MIX:
+    for factor in (0x2545F4914F6CDD1D, 0x369DEA0F31A53F85):  # odd, with about as many ones as zeros
         x = x * factor
-        x = x ^ ((x >> 32) & _LOWER)
+        x = x ^ ((x >> 32) & 0xFFFFFFFF)
     return x

@@ -151,17 +151,12 @@ class Sharded(Placement):
         self.is_shared, self.saves_parts = True, _writes_safetensors_in_parts()
         size = shard_size or workers.size
         copies = workers.size // size
-        names = ("replicate", "shard")
-        mesh = (
-            init_device_mesh(device.type, (workers.size,))
-            if copies == 1
-            else init_device_mesh(device.type, (copies, size), mesh_dim_names=names)
-        )
+        shape, names = ((workers.size,), None) if copies == 1 else ((copies, size), ("replicate", "shard"))
+        mesh = init_device_mesh(device.type, shape, mesh_dim_names=names)
+        lowered = MixedPrecisionPolicy(gathered_as, torch.float32, cast_forward_inputs=False)
         for group in sharding_groups(model, lowered=gathered_as is not None):
-            policy = {}
-            if group.lowered:
-                policy["mp_policy"] = MixedPrecisionPolicy(gathered_as, torch.float32, cast_forward_inputs=False)
-            fully_shard(group.modules[0] if len(group.modules) == 1 else list(group.modules), mesh=mesh, **policy)
+            modules = group.modules[0] if len(group.modules) == 1 else list(group.modules)
+            fully_shard(modules, mesh=mesh, mp_policy=lowered if group.lowered else MixedPrecisionPolicy())
         if taught is not None:
             root: Any = model
             root.taught_forward = taught.forward

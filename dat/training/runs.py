@@ -39,7 +39,7 @@ from .saved_weights import weights_of_run
 from .tables import show
 from .together import locked_by_first, prepare_together
 from .trackers import check_trackers, trackers_of, wandb_id
-from .warm_start import check_warm_start
+from .warm_start import rows_taken, weights_named
 from .weights_file import load_weights, save_weights
 
 
@@ -73,7 +73,7 @@ def start_run(experiment: AnyExperiment, config: RunConfig, workers: Workers = A
     try_objective(prepared.problem)
     if config.loop.weights_from is not None:
         with workers.first_first():
-            check_warm_start(prepared.problem.model, config.loop.weights_from)
+            rows_taken(prepared.problem.model, weights_named(config.loop.weights_from, meta=True))
     if workers.first:
         folder = RunFolder.create(
             path, commented_yaml(config), lambda new: write_beginning(experiment, config, prepared, new)

@@ -235,10 +235,8 @@ def _is_part(value: object, parameter: Tensor) -> bool:
         isinstance(value, Tensor)
         and is_sharded(value)
         and is_sharded(parameter)
-        and (
-            (value.shape, value.dtype, value.placements) == (parameter.shape, parameter.dtype, parameter.placements)  # pyright: ignore[reportAttributeAccessIssue]
-            and value.device_mesh is parameter.device_mesh  # pyright: ignore[reportAttributeAccessIssue]
-        )
+        and (value.shape, value.dtype, value.placements) == (parameter.shape, parameter.dtype, parameter.placements)  # pyright: ignore[reportAttributeAccessIssue]
+        and value.device_mesh is parameter.device_mesh  # pyright: ignore[reportAttributeAccessIssue]
     )
 
 

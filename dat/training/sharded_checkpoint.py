@@ -8,7 +8,6 @@ so. Another group of connections carries what the processes say to each other me
 
 import errno
 import os
-import shutil
 import warnings
 from concurrent.futures import Future
 from pathlib import Path
@@ -25,8 +24,7 @@ from dual_attention._base.files import sync_folder
 
 from .distributed import Workers
 from .parts import SHARDS, misfits_of_parts, parts_in
-from .sharding import local
-from .weights_file import Misfit, tied_names
+from .weights_file import Misfit, check_all_finite, tied_names
 
 library: Any = checkpoint  # whose stubs export less than its page describes
 
@@ -107,10 +105,6 @@ class Saving:
         found = self.workers.gather(self._writer.digests)
         return {f"{SHARDS}/{name}": digest for each in found for name, digest in each.items()}
 
-    def abandon(self) -> None:
-        """Remove what was written so far, if that can be done."""
-        shutil.rmtree(self.folder, ignore_errors=True)
-
 
 def _first_cause(error: CheckpointException, folder: Path) -> BaseException:
     """The error of the process of the lowest rank, with the name of the folder if it names none."""
@@ -173,9 +167,7 @@ def read_parts(
         warnings.filterwarnings("ignore", "torch.distributed is disabled")  # one process is right
         library.load(tensors, storage_reader=reader, **group)
     weights = {name: tensors[f"model.{name}"] for name in kept}
-    for name, tensor in weights.items():
-        if tensor.is_floating_point() and not bool(local(tensor).isfinite().all()):
-            raise ValueError(f"{path}: {name}: expected finite numbers, got NaN or infinity")
+    check_all_finite(weights, path)
     state = {
         index: {key: tensors[_name(index, key)] if value is None else value for key, value in entry.items()}
         for index, entry in saved["state"].items()

@@ -50,7 +50,8 @@ def trackers_of(output: OutputConfig, folder: Path, last_step: int | None) -> li
     if output.tensorboard:
         found.append(("TensorBoard", TensorBoard(folder, last_step)))
     if output.tracker is not None:
-        found.append((f"output.tracker {output.tracker}", TRACKERS[output.tracker]()))
+        kind = {"wandb": WandB, "trackio": Trackio}[output.tracker]
+        found.append((f"output.tracker {output.tracker}", kind()))
     return found
 
 
@@ -89,7 +90,9 @@ class Tracker(Callback, ABC):
         if row is None:
             return
         if self._run is None:
-            self._run = self.begin(run, run.config.output.project or run.config.experiment)
+            project = run.config.output.project or run.config.experiment
+            settings = asdict(cast(Any, run.config))
+            self._run = self.begin(run.folder, project=project, name=run.folder.name, config=settings, resume="allow")
         self._run.log(grouped(row), step=run.step)
 
     def on_end(self, run: RunView, numbers: Mapping[str, float] | None) -> None:
@@ -100,30 +103,22 @@ class Tracker(Callback, ABC):
         self._run.finish()
 
     @abstractmethod
-    def begin(self, run: RunView, project: str) -> Any:
+    def begin(self, folder: Path, **about: Any) -> Any:
         """Begin a run of the tracker, or continue it; returns an object with the methods ``log`` and ``finish``."""
 
 
 class WandB(Tracker):
     """Weights & Biases."""
 
-    def begin(self, run: RunView, project: str) -> Any:
-        name = wandb_id(run.folder)
+    def begin(self, folder: Path, **about: Any) -> Any:
+        name = wandb_id(folder)
         if name is None:
-            write_atomically(run.folder / WANDB_ID, name := secrets.token_hex(8))
-        known = {"id": name, "resume": "allow", "dir": str(run.folder)}
-        return require("wandb", extra="wandb").init(
-            project=project, name=run.folder.name, config=asdict(cast(Any, run.config)), **known
-        )
+            write_atomically(folder / WANDB_ID, name := secrets.token_hex(8))
+        return require("wandb", extra="wandb").init(**about, id=name, dir=str(folder))
 
 
 class Trackio(Tracker):
     """trackio, which keeps its runs on this machine. Rows that are computed again after a stop are there twice."""
 
-    def begin(self, run: RunView, project: str) -> Any:
-        init = require("trackio", extra="trackio").init
-        return init(project=project, name=run.folder.name, config=asdict(cast(Any, run.config)), resume="allow")
-
-
-TRACKERS: Mapping[str, type[Tracker]] = {"wandb": WandB, "trackio": Trackio}
-"""Trackers by their names in ``output.tracker``."""
+    def begin(self, folder: Path, **about: Any) -> Any:
+        return require("trackio", extra="trackio").init(**about)

@@ -13,7 +13,7 @@ from .objective import PREFIX
 from .run_folder import RunFolder
 from .saved_weights import load_by_name, weights_of_run
 from .sharding import local, placed, whole_tensor
-from .weights_file import Misfit
+from .weights_file import Misfit, check_all_finite
 
 KEY = "loop.weights_from"
 OF_TOKENS = ("token_embedder.weight", "final_out.weight", "final_out.bias")
@@ -87,9 +87,7 @@ def take_weights(model: nn.Module, weights: Weights) -> None:
     """
     wanted: Mapping[str, Any] = model.state_dict(keep_vars=True)
     taken = rows_taken(model, weights)
-    for name, (value, _) in taken.items():
-        if value.is_floating_point() and not bool(value.isfinite().all()):
-            raise ValueError(f"{KEY}: {name}: expected finite numbers, got NaN or infinity")
+    check_all_finite({name: value for name, (value, _) in taken.items()}, KEY)
     for name, (value, rows) in taken.items():
         own = wanted[name].detach()
         value = value.to(own.device, own.dtype)
@@ -98,11 +96,6 @@ def take_weights(model: nn.Module, weights: Weights) -> None:
             whole[:rows] = value[:rows]
             value = whole
         local(own).copy_(local(placed(value, own)))
-
-
-def check_warm_start(model: nn.Module, name: str) -> None:
-    """Raise the errors of a warm start from ``name`` that names and shapes tell, before anything is made."""
-    rows_taken(model, weights_named(name, meta=True))
 
 
 def source_run(name: str) -> Path | None:

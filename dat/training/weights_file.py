@@ -17,7 +17,7 @@ from dual_attention._base.extras import require
 from dual_attention._base.files import replaced_atomically
 from dual_attention.checkpoints.weights import DTYPES
 
-from .sharding import is_sharded, placed
+from .sharding import is_sharded, local, placed
 
 SAFETENSORS = {dtype: name for name, dtype in DTYPES.items()}
 """Names of dtypes in these files."""
@@ -84,10 +84,15 @@ def load_weights(model: nn.Module, path: Path) -> None:
             tensors.update({name: tensors[found] for name in names if name not in tensors})
     if problems := misfits(tensors, wanted):
         raise Misfit(f"{path}: the weights do not fit {type(model).__name__}: {'; '.join(problems[:8])}")
-    for name, tensor in tensors.items():
-        if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
-            raise ValueError(f"{path}: {name}: expected finite numbers, got NaN or infinity")
+    check_all_finite(tensors, path)
     model.load_state_dict({name: placed(tensor, wanted[name]) for name, tensor in tensors.items()})
+
+
+def check_all_finite(tensors: Mapping[str, Tensor], source: object) -> None:
+    """Raise ``ValueError`` naming the first tensor, whole or in parts, with a number that is not finite."""
+    for name, tensor in tensors.items():
+        if tensor.is_floating_point() and not bool(local(tensor).isfinite().all()):
+            raise ValueError(f"{source}: {name}: expected finite numbers, got NaN or infinity")
 
 
 def tied_names(state: Mapping[str, Tensor]) -> list[list[str]]:
