@@ -17,10 +17,15 @@ from torch import Tensor, nn
 from torch.nn.modules.module import register_module_buffer_registration_hook
 from torch.overrides import TorchFunctionMode
 
+from dual_attention._base.files import write_json
+
 from .configs import RunConfig, StepLoopConfig, value_named
 from .loop import Trainer
 from .problem import Problem
 from .tables import RunTable, numbers_table
+
+ORIGIN = "data.json"
+"""File of a run folder that says which data it began with."""
 
 
 @dataclass(frozen=True)
@@ -32,15 +37,19 @@ class Prepared:
         device: that the model is on.
         chance: the accuracy that guessing reaches.
         about: what was read of the data and what of it is not used, in lines for people.
+        origin: what identifies the data, as JSON, for :data:`ORIGIN`; None where they follow from the configuration.
     """
 
     problem: Problem
     device: torch.device
     chance: float | None = field(default=None, kw_only=True)
     about: str = field(default="", kw_only=True)
+    origin: dict[str, Any] | None = field(default=None, kw_only=True)
 
     def write(self, folder: Path) -> None:
         """Write what the run folder holds beside its configuration before training begins."""
+        if self.origin is not None:
+            write_json(folder / ORIGIN, self.origin)
 
     def arithmetic(self) -> AbstractContextManager[Any]:
         """Context in which the run computes."""
@@ -179,8 +188,6 @@ def count_parameters(model: nn.Module) -> int:
 LONGEST_TABLE = 1 << 17
 """Positions up to which tables are computed for models without values; longer ones are worth PyTorch's slow import."""
 
-_DRAWN = (Tensor.normal_, Tensor.uniform_)
-
 
 class _Undrawn(TorchFunctionMode):
     """Weights without values, made without the functions that PyTorch has only in Python for them.
@@ -195,7 +202,7 @@ class _Undrawn(TorchFunctionMode):
         if func is torch.arange:
             places = torch.arange(*args, **{**kwargs, "device": "cpu"})
             return places if len(places) <= LONGEST_TABLE else places.to("meta")
-        if func in _DRAWN:
+        if func in (Tensor.normal_, Tensor.uniform_):
             return args[0]
         if getattr(func, "__module__", None) == nn.init.__name__:
             return kwargs["tensor"] if "tensor" in kwargs else args[0]

@@ -2,14 +2,14 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
 from torch import nn
 
-from dual_attention._base.files import read_json_object, write_json
+from dual_attention._base.files import read_json_object
 from dual_attention._base.words import counted
 
 from ...data.images import LabelledImages, find_pictures, split_images
@@ -19,7 +19,7 @@ from ...sweeps.durations import EVALUATION_SHARE
 from ...sweeps.experiment import Cost, SweptExperiment
 from ...sweeps.table import PERCENT, Axis, CurvesFigure, ResultTable
 from ...training.device import check_memory, prepare_device
-from ...training.experiment import Prepared, count_parameters
+from ...training.experiment import ORIGIN, Prepared, count_parameters
 from ...training.loop import Trainer
 from ...training.problem import Problem
 from ...training.seeding import derive_seed
@@ -34,26 +34,9 @@ from .published import published_accuracy
 
 USES = {"train": "train", "val": "validate", "test": "test"}
 """Use of the pictures of a split, in words."""
-ORIGIN = "data.json"
-"""File of a run folder that says which pictures of a folder it began with."""
 
 
-@dataclass(frozen=True)
-class PreparedImages(Prepared):
-    """A run of image classification, ready to train.
-
-    Attributes:
-        origin: what identifies the pictures of a folder, as JSON; None of other sets, which do not change.
-    """
-
-    origin: dict[str, Any] | None = None
-
-    def write(self, folder: Path) -> None:
-        if self.origin is not None:
-            write_json(folder / ORIGIN, self.origin)
-
-
-class ImageClassification(SweptExperiment[ImageConfig, PreparedImages]):
+class ImageClassification(SweptExperiment[ImageConfig, Prepared]):
     """Tables 1, 3 and 4 of arXiv 2405.16727."""
 
     name = "images"
@@ -98,7 +81,7 @@ class ImageClassification(SweptExperiment[ImageConfig, PreparedImages]):
         made = {"epochs": config.loop.epochs, "n_test": config.data.tested(config.data.dataset)}
         return super().identity(config) | made
 
-    def prepare(self, config: ImageConfig, *, cache: Path, run: Path | None = None) -> PreparedImages:
+    def prepare(self, config: ImageConfig, *, cache: Path, run: Path | None = None) -> Prepared:
         device, data = prepare_device(config.machine), config.data
         origin = pictures_origin(data.folder) if data.dataset == "folder" else None
         begun = None if run is None else origin_of(run)
@@ -108,18 +91,11 @@ class ImageClassification(SweptExperiment[ImageConfig, PreparedImages]):
         model = empty_image_model(config.model, about)
         check_memory("model", "its weights", 4 * count_parameters(model), device)
         check_memory("data", "its images", math.prod(about.shape) * (about.train + about.test))
-        splits = split_images(
-            data.dataset,
-            n_train=data.trained,
-            n_val=data.n_val,
-            n_test=data.tested(data.dataset),
-            seed=config.data_seed,
-            folder=data.folder,
-            size=data.image_size,
-        )
+        counts = {"n_train": data.trained, "n_val": data.n_val, "n_test": data.tested(data.dataset)}
+        splits = split_images(data.dataset, **counts, seed=config.data_seed, folder=data.folder, size=data.image_size)
         read = about_folder(data.folder, splits) if data.dataset == "folder" else ""
         chance = 1 / about.classes
-        return PreparedImages(image_problem(config, splits, device), device, origin, chance=chance, about=read)
+        return Prepared(image_problem(config, splits, device), device, origin=origin, chance=chance, about=read)
 
     def empty_model(self, config: ImageConfig) -> nn.Module:
         return empty_image_model(config.model, config.data.about(config.data.dataset))
@@ -142,7 +118,7 @@ class ImageClassification(SweptExperiment[ImageConfig, PreparedImages]):
         export_vision_model(model, keys, shape, folder, **looks, **saving)
 
     def summary(
-        self, config: ImageConfig, prepared: PreparedImages, trainer: Trainer, final: Mapping[str, float]
+        self, config: ImageConfig, prepared: Prepared, trainer: Trainer, final: Mapping[str, float]
     ) -> dict[str, Any]:
         told = {} if prepared.origin is None else {"pictures_digest": prepared.origin["digest"]}
         return {**super().summary(config, prepared, trainer, final), **told}

@@ -19,7 +19,7 @@ from dual_attention.language_presets import LanguageModelConfig
 from ...training.configs import check
 from ...training.deferred import deferred
 from ...training.device import check_memory, prepare_device
-from ...training.experiment import Prepared, count_parameters, without_values
+from ...training.experiment import ORIGIN, Prepared, count_parameters, without_values
 from ...training.mup import scale_initial
 from ...training.optim import Factors
 from ...training.peak import known_peak, measured_peak
@@ -35,8 +35,6 @@ ARGUMENTS = "config.json"
 """File of a run folder with the arguments of the model's class, as folders of the Hugging Face Hub have it."""
 TOKENS = "tokens"
 """Folder beside run folders that keeps the tokens of texts, for all runs on them."""
-ORIGIN = "data.json"
-"""File of a run folder that says what its tokens were made of."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +58,7 @@ class PreparedText(Prepared):
         del arguments["model"]  # it follows from the others
         write_json(folder / ARGUMENTS, arguments)
         self.tokenizer.save(folder / FOLDER)
-        write_json(folder / ORIGIN, self.data.origin)
+        super().write(folder)
 
     @contextmanager
     def arithmetic(self) -> Iterator[None]:
@@ -124,7 +122,7 @@ def prepare_text(config: LanguageConfig, *, cache: Path, run: Path | None = None
         per_step=taken_by_a_step(config, data, tokenizer),
     )
     tf32 = config.machine.tf32
-    return PreparedText(problem, device, tokenizer, data, model_config, tf32, about=data.about)
+    return PreparedText(problem, device, tokenizer, data, model_config, tf32, about=data.about, origin=data.origin)
 
 
 def tokenized(seconds: float, characters: int, tokens: int) -> str:
@@ -249,11 +247,9 @@ def share_of_peak(config: LanguageConfig, model: nn.Module, device: torch.device
         return None
     from ...estimate import estimate
 
-    lowered: dict[str, Any] = (
-        {} if machine.autocast is None else {"dtype": machine.autocast, "param_dtype": torch.float32}
-    )
+    dtypes: dict[str, Any] = {"dtype": machine.autocast or torch.float32, "param_dtype": torch.float32}
     kernels: Any = device.type
-    costs = estimate(model, length=config.model.context, device=kernels, checkpointing=False, **lowered)
+    costs = estimate(model, length=config.model.context, device=kernels, checkpointing=False, **dtypes)
     return costs.step_flops / costs.tokens / peak
 
 

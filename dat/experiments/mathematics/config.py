@@ -54,11 +54,6 @@ class QuestionsConfig:
         check(self.official_folder != "", "data.official_folder", "a folder or null", self.official_folder)
 
     @property
-    def n_questions(self) -> int:
-        """Questions of a run in all."""
-        return self.n_train + self.n_evaluated
-
-    @property
     def n_evaluated(self) -> int:
         """Questions that are not trained on."""
         return self.n_val + 2 * self.n_test

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from dual_attention._base.files import read_json, write_json
+from dual_attention._base.files import read_json
 from dual_attention._base.words import counted
 
 from ...data.mathematics import (
@@ -20,14 +20,13 @@ from ...data.mathematics import (
     QUESTION_LENGTH,
     Pair,
     QuestionSets,
-    Report,
     encode_answers,
     encode_questions,
     generated_folder,
     load_questions,
 )
 from ...training.device import check_memory, prepare_device
-from ...training.experiment import Prepared, count_parameters, without_values
+from ...training.experiment import ORIGIN, Prepared, count_parameters, without_values
 from ...training.problem import Batch, LossFunction, Problem, TensorExamples
 from ...training.seeding import derive_seed
 from ..base_width import scaled_from_base
@@ -37,8 +36,6 @@ from .model_keys import MathematicsModelKeys
 
 QUESTIONS = "mathematics"
 """Folder beside run folders that keeps generated questions, for all runs on them."""
-ORIGIN = "data.json"
-"""File of a run folder that says what its questions were, and how many were left out."""
 
 
 class Answered(TensorExamples):
@@ -104,11 +101,6 @@ def answer_loss(*, masked: bool, autocast: torch.dtype | None = None) -> LossFun
     return loss
 
 
-def count_characters(batch: Batch) -> Tensor:
-    """Characters of answers that the loss is a mean over."""
-    return (batch[2] != PAD).sum()
-
-
 def by_character(means: Mapping[str, Any]) -> dict[str, float]:
     """Accuracy and loss over characters from the means over questions, whatever prefix both have."""
     numbers = {}
@@ -125,20 +117,15 @@ class PreparedQuestions(Prepared):
 
     Attributes:
         config: of the run.
-        origin: what identifies its questions, as JSON.
     """
 
     config: MathematicsConfig
-    origin: dict[str, Any]
-
-    def write(self, folder: Path) -> None:
-        write_json(folder / ORIGIN, self.origin)
 
 
 def prepare_questions(config: MathematicsConfig, *, cache: Path, run: Path | None = None) -> PreparedQuestions:
     """Model, data and loss of a run, see :meth:`~dat.training.experiment.Experiment.prepare`."""
     device, data = prepare_device(config.machine), config.data
-    check_memory("data", "its questions", data.n_questions * (QUESTION_LENGTH + ANSWER_LENGTH + 1))
+    check_memory("data", "its questions", (data.n_train + data.n_evaluated) * (QUESTION_LENGTH + ANSWER_LENGTH + 1))
     check_memory("model", "its weights", 4 * count_parameters(empty_mathematics_model(config.model)), device)
     found = find_questions(config, cache / QUESTIONS)
     if run is not None and read_json(run / ORIGIN) != found.origin:
@@ -155,9 +142,10 @@ def prepare_questions(config: MathematicsConfig, *, cache: Path, run: Path | Non
         watch=("val" if data.n_val else "interpolate",),
         derive=by_character,
         factors=factors,
-        weigh=count_characters,
+        weigh=lambda batch: (batch[2] != PAD).sum(),  # characters of answers that the loss is a mean over
     )
-    return PreparedQuestions(problem, device, config, found.origin, about=about_questions(config.module, found))
+    about = about_questions(config.module, found)
+    return PreparedQuestions(problem, device, config, about=about, origin=found.origin)
 
 
 def about_questions(module: str, found: QuestionSets) -> str:
@@ -187,23 +175,17 @@ def find_questions(config: MathematicsConfig, cache: Path) -> QuestionSets:
             left = seconds / done * (total - done)
             return f"{module}: {done:,} of {total:,} questions  {left:.0f} s left"
 
+        drawn = {"n_train": data.n_train + data.n_val, "n_test": data.n_test, "seed": data.seed}
+        advice = "or name a folder of the official files with data.official_folder"
         with data_progress(config.output.progress, generated) as report:
-            folder = _generated(config, cache, report)
+            try:
+                folder = generated_folder(cache, module, **drawn, report=report)
+            except ImportError as error:
+                raise ImportError(f"{error}, {advice}") from error
         found = load_questions(folder, module, **sizes)
     if not found.sets["train"]:
         raise ValueError("data: every training question is in another set, too; give more of them (data.n_train)")
     return found
-
-
-def _generated(config: MathematicsConfig, cache: Path, report: Report | None) -> Path:
-    data = config.data
-    n_train = data.n_train + data.n_val
-    try:
-        return generated_folder(
-            cache, config.module, n_train=n_train, n_test=data.n_test, seed=data.seed, report=report
-        )
-    except ImportError as error:
-        raise ImportError(f"{error}, or name a folder of the official files with data.official_folder") from error
 
 
 def build_mathematics_model(config: MathematicsModelKeys, *, seed: int) -> nn.Module:
