@@ -53,8 +53,6 @@ if TYPE_CHECKING:
 
 SETTINGS = ("data", "optim", "loop", "device", "precision")
 """Keys of a grid, if it has them, that must be equal for all cells in one folder."""
-MOST_TRIALS = 10_000
-"""Trials of a point."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +111,7 @@ class GridConfig(ABC):
 
     def __post_init__(self) -> None:
         check(self.out == printable(self.out) != "", "out", "a text to print", self.out)
-        check_integers(self, "", "seeds", most=MOST_TRIALS)
+        check_integers(self, "", "seeds", most=10_000)
         check_integers(self, "", "workers", most=MOST_THREADS)
         check_seed(self, name="first_seed")
         rates = (self.lr_of or {}).values()
@@ -145,12 +143,15 @@ class GridConfig(ABC):
     def run_config(self, cell: Cell) -> RunConfig:
         """The configuration of a cell's run; its machine and output are set by :meth:`config`."""
 
+    def common_keys(self, cell: Cell, **more: Any) -> dict[str, Any]:
+        """Keys of a cell's run that it has from the seed, the presets and the groups of keys of a grid, and more."""
+        own: Any = self
+        return {"seed": cell.seed, "model": self.presets[cell["model"]], "optim": own.optim, "loop": own.loop, **more}
+
     def check_extends(self, older: Any) -> None:
         """Raise ``ValueError`` unless cells of this grid and of an older one may lie in one folder."""
         for name in SETTINGS:
-            if not hasattr(self, name):
-                continue
-            for key, before, now in differing(getattr(older, name), getattr(self, name), name):
+            for key, before, now in differing(getattr(older, name, None), getattr(self, name, None), name):
                 raise ValueError(
                     f"{key}: {self.out} holds cells run with {before}, got {now}; give another --out or the same "
                     "settings"

@@ -88,13 +88,10 @@ def _entries(columns: Sequence[str], line: Sequence[str], texts: Set[str], numbe
     for column, text in zip(columns, line, strict=True):
         if text:
             where = f"line {number}, {shortened(column)}"
-            yield column, _printed(_value_of(text), where) if column in texts else _number(text, where)
-
-
-def _printed(text: str, where: str) -> str:
-    if not text.isprintable():
-        raise ValueError(f"{where}: expected a text to print, got {shortened(text)}")
-    return text
+            value = _value_of(text)
+            if column in texts and not value.isprintable():
+                raise ValueError(f"{where}: expected a text to print, got {shortened(value)}")
+            yield column, value if column in texts else _number(text, where)
 
 
 def _number(text: str, where: str) -> float:

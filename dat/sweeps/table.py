@@ -123,11 +123,9 @@ class ResultTable(RunTable):
 
     def published_points(self, rows: Sequence[Row], measure: str, panel: str, curve: str) -> list[Published]:
         """Points of a published curve as far as the measured ones of its panel go."""
-        if self.published is None:
-            return []
         within = [row for row in rows if self.panel(row) == panel and row.get(measure) is not None]
         largest = max((row[self.point_axis.name] for row in within), default=0)
-        return [point for point in self.published(measure, panel, curve) if point.point <= 1.02 * largest]
+        return [point for point in self.published_curve(measure, panel, curve) if point.point <= 1.02 * largest]
 
     def published_beside(self, rows: Sequence[Row], measures: Iterable[str] | None = None) -> Iterator[Published]:
         """The published points of the measured curves; of these measures, or of all."""

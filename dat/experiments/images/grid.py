@@ -48,17 +48,15 @@ class ImageGrid(GridConfig):
         check_names("datasets", self.datasets, get_args(ImageSetName))
         for dataset in self.datasets:
             self.data.check_source(dataset)
+        there = Path(self.data.folder or "").is_dir()  # a grid can be listed without its pictures
         if self.sizes is None:
-            whole = self.datasets == ("folder",) and Path(self.data.folder or "").is_dir()
+            whole = self.datasets == ("folder",) and there
             sizes = (self.data.left("folder"),) if whole else (250, 1000)
             object.__setattr__(self, "sizes", sizes)
         for dataset in self.datasets:
-            if (
-                dataset != "folder" or Path(self.data.folder or "").is_dir()
-            ):  # a grid can be listed without its pictures
-                check_image_counts(
-                    dataset, self.data.about(dataset), max(self.sizes or ()), self.data.n_val, self.data.tested(dataset)
-                )
+            if dataset != "folder" or there:
+                counts = max(self.sizes or ()), self.data.n_val, self.data.tested(dataset)
+                check_image_counts(dataset, self.data.about(dataset), *counts)
 
     def points(self) -> list[dict[str, Any]]:
         benchmarks = [f"{dataset}-{self.data.augmentation}" for dataset in self.datasets]
@@ -70,15 +68,10 @@ class ImageGrid(GridConfig):
         return {"pictures_digest": pictures_origin(self.data.folder)["digest"]}
 
     def run_config(self, cell: Cell) -> ImageConfig:
-        dataset: Any = cell["benchmark"].partition("-")[0]
-        return ImageConfig(
-            seed=cell.seed,
-            data=ImageDataConfig(**{**asdict(self.data), "dataset": dataset, "n_train": cell["n_train"]}),
-            model=self.presets[cell["model"]],
-            optim=self.optim,
-            loop=self.loop,
-            machine=PrecisionMachineConfig(precision=self.precision),
-        )
+        dataset = cell["benchmark"].partition("-")[0]
+        data = ImageDataConfig(**{**asdict(self.data), "dataset": dataset, "n_train": cell["n_train"]})
+        machine = PrecisionMachineConfig(precision=self.precision)
+        return ImageConfig(**self.common_keys(cell, data=data, machine=machine))
 
 
 EPOCHS, BATCH = 100, 128

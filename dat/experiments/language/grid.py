@@ -65,18 +65,10 @@ class LanguageGrid(GridConfig):
         return {"text_digest": text_digest(text_origin(self.data))}
 
     def run_config(self, cell: Cell) -> LanguageConfig:
-        return LanguageConfig(
-            seed=cell.seed,
-            data=self.data,
-            model=self.presets[cell["model"]],
-            optim=self.optim,
-            loop=replace(self.loop, steps=cell["steps"]),
-            machine=LanguageMachineConfig(precision=self.precision),
-        )
+        loop = replace(self.loop, steps=cell["steps"])
+        machine = LanguageMachineConfig(precision=self.precision)
+        return LanguageConfig(**self.common_keys(cell, data=self.data, loop=loop, machine=machine))
 
-
-TABLE_5 = ("T-353M", "DAT-343M-nr64", "T-757M", "DAT-734M", "T-1.31B", "DAT-1.27B-nr128")
-"""The rows of Table 5."""
 
 SCALES = {
     # On the documentation of Python, byte by byte.
@@ -94,7 +86,7 @@ SCALES = {
         seeds=1,
         workers=1,
         device="cuda",
-        models=TABLE_5,
+        models=("T-353M", "DAT-343M-nr64", "T-757M", "DAT-734M", "T-1.31B", "DAT-1.27B-nr128"),
         steps=(19_073,),
         precision="bfloat16",
         data=LanguageDataConfig(

@@ -48,15 +48,10 @@ class MathematicsGrid(GridConfig):
 
     def run_config(self, cell: Cell) -> MathematicsConfig:
         measure_at = tuple(epoch for epoch in self.loop.measure_at if epoch < cell["epochs"])
-        return MathematicsConfig(
-            seed=cell.seed,
-            module=cell["module"],
-            data=self.data,
-            model=self.presets[cell["model"]],
-            optim=self.optim,
-            loop=replace(self.loop, epochs=cell["epochs"], measure_at=measure_at),
-            machine=PrecisionMachineConfig(precision=self.precision),
-        )
+        loop = replace(self.loop, epochs=cell["epochs"], measure_at=measure_at)
+        machine = PrecisionMachineConfig(precision=self.precision)
+        keys = self.common_keys(cell, module=cell["module"], data=self.data, loop=loop, machine=machine)
+        return MathematicsConfig(**keys)
 
 
 SCALES = {

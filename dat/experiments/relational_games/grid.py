@@ -53,11 +53,5 @@ class GamesGrid(GridConfig):
         ]
 
     def run_config(self, cell: Cell) -> RelationalGamesConfig:
-        return RelationalGamesConfig(
-            task=cell["task"],
-            seed=cell.seed,
-            data=GamesDataConfig(n_train=cell["n_train"], **asdict(self.data)),
-            model=self.presets[cell["model"]],
-            optim=self.optim,
-            loop=self.loop,
-        )
+        data = GamesDataConfig(n_train=cell["n_train"], **asdict(self.data))
+        return RelationalGamesConfig(**self.common_keys(cell, task=cell["task"], data=data))

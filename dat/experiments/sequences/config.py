@@ -77,13 +77,13 @@ class SequencesConfig(ABC):
 
     @property
     @abstractmethod
-    def size(self) -> int:
-        """Size of the task that is trained on, the largest one."""
-
-    @property
-    @abstractmethod
     def sets(self) -> Mapping[str, tuple[int, int, int]]:
         """Sequences of each set, and their least and largest size: those trained on, and evaluation sets by name."""
+
+    @property
+    def size(self) -> int:
+        """Size of the task that is trained on, the largest one."""
+        return self.sets["train"][2]
 
     def draw(self, name: str, n: int, seed: int) -> Batch:
         """Draw n sequences to train on (``"train"``) or of an evaluation set; they depend on the arguments only."""
@@ -175,12 +175,8 @@ class RecallConfig(SequencesConfig):
         return self.data.vocab_size or super().vocab_size
 
     @property
-    def size(self) -> int:
-        return self.data.size
-
-    @property
     def sets(self) -> Mapping[str, tuple[int, int, int]]:
-        sizes = self.size, self.size
+        sizes = self.data.size, self.data.size
         return {"train": (0, *sizes), "val": (self.data.n_val, *sizes), "test": (self.data.n_test, *sizes)}
 
     @property
@@ -240,14 +236,9 @@ class RecallGrid(GridConfig):
 
     def run_config(self, cell: Cell) -> RecallConfig:
         steps = self.steps_of(f"{cell['task']}-{cell['size']}")
-        return RecallConfig(
-            seed=cell.seed,
-            task=cell["task"],
-            data=RecallDataConfig(size=cell["size"], **vars(self.data)),
-            model=self.presets[cell["model"]],
-            optim=self.optim,
-            loop=replace(self.loop, steps=steps, eval_every=steps // self.evaluations),
-        )
+        data = RecallDataConfig(size=cell["size"], **vars(self.data))
+        loop = replace(self.loop, steps=steps, eval_every=steps // self.evaluations)
+        return RecallConfig(**self.common_keys(cell, task=cell["task"], data=data, loop=loop))
 
 
 def parsed(text: str) -> tuple[RecallName, int]:
@@ -314,10 +305,6 @@ class LengthConfig(SequencesConfig):
         self.model.check_length(self.length)
 
     @property
-    def size(self) -> int:
-        return self.data.longest
-
-    @property
     def sets(self) -> Mapping[str, tuple[int, int, int]]:
         """Evaluation sets of one length have it as their name."""
         trained = SHORTEST, self.data.longest
@@ -364,5 +351,4 @@ class LengthGrid(GridConfig):
 
     def run_config(self, cell: Cell) -> Any:
         data = self.run_data(longest=cell["longest"], **vars(self.data))
-        model = self.presets[cell["model"]]
-        return self.run(seed=cell.seed, task=cell["task"], data=data, model=model, optim=self.optim, loop=self.loop)
+        return self.run(**self.common_keys(cell, task=cell["task"], data=data))
