@@ -42,9 +42,7 @@ def selective_copying(n: int, *, remembered: int, length: int, alphabet: int, ge
     return Sequences(tokens, targets, sources)
 
 
-def in_context_copying(
-    n: int, *, length: int, vocab_size: int, generator: Generator, shortest: int | None = None
-) -> Sequences:
+def in_context_copying(n: int, *, length: int, vocab_size: int, generator: Generator) -> Sequences:
     """Random tokens of which the last ones repeat the ones before: what an induction head predicts.
 
     ::
@@ -53,19 +51,17 @@ def in_context_copying(
         targets  .  .  .  .  .   1  5  .
 
     The tokens before the repetition are all different, so what follows is told by the one earlier place of a token and
-    by nothing else. The repeated part is of a random length from ``shortest`` to N/2, drawn for each sequence: no fixed
+    by nothing else. The repeated part is of a random length from N/4 to N/2, drawn for each sequence: no fixed
     distance tells where to look. The repetition is scored except for its last token.
 
     Args:
-        length: N, at least twice ``shortest``.
-        vocab_size: at least N - ``shortest``.
-        shortest: shortest repeated part, at least 2; by default N/4.
+        length: N, at least 4.
+        vocab_size: at least N less N/4, or less 2.
 
     Raises:
         ValueError: if that does not fit.
     """
-    shortest = max(2, length // 4) if shortest is None else shortest
-    check_least("shortest", shortest, 2)
+    shortest = max(2, length // 4)
     check_least("length", length, 2 * shortest, ", twice the shortest repeated part")
     check_least("vocab_size", vocab_size, length - shortest, ", since tokens before the repetition differ")
     part = torch.randint(shortest, length // 2 + 1, (n, 1), generator=generator)

@@ -25,11 +25,6 @@ def number_token(number: Tensor) -> Tensor:
     return number + FARTHEST + 1
 
 
-def factor_token(index: Tensor) -> Tensor:
-    """Token of the unknown with the factor of that index."""
-    return index + NUMBERS + 1
-
-
 def linear_equation(n: int, *, shortest: int, longest: int, generator: Generator) -> Sequences:
     """Sums of constants and one multiple of the unknown, and what they equal: the unknown is to be predicted.
 
@@ -67,7 +62,7 @@ def linear_equation(n: int, *, shortest: int, longest: int, generator: Generator
     tokens, targets, sources = blank(n, longest + 3)
     # Fillers of the shorter ones are written first and then written over.
     tokens.scatter_(1, places + (places >= at), number_token(constants) * held)
-    tokens.scatter_(1, at, factor_token(factor))
+    tokens.scatter_(1, at, factor + NUMBERS + 1)
     tokens.scatter_(1, count + 1, EQUALS)
     tokens.scatter_(1, count + 2, number_token(_right_side(constants, factor, unknown)))
     targets.scatter_(1, count + 2, number_token(unknown))

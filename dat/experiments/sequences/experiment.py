@@ -9,6 +9,7 @@ from typing import Any, ClassVar, TypeVar
 import torch
 from torch import nn
 
+from ...data.sequences import UNSCORED
 from ...sweeps.durations import EVALUATION_SHARE
 from ...sweeps.experiment import Cost, SweptExperiment
 from ...sweeps.table import Axis, ResultTable
@@ -21,7 +22,7 @@ from ...training.seeding import derive_seed
 from ..stream import Stream
 from .config import LengthConfig, LengthGrid, RecallConfig, RecallGrid, SequencesConfig, in_batches
 from .presets import COLOURS, LABELS, PRESETS
-from .problem import HEAD_SCORES, best_heads, count_scored, count_sources, first_step, sequence_loss
+from .problem import HEAD_SCORES, best_heads, first_step, sequence_loss
 from .tasks import LENGTH_TASKS, RECALL_TASKS, TASKS
 
 LOOKS = ("T", "DAT-symbolic")
@@ -55,8 +56,8 @@ class SequenceExperiment(SweptExperiment[Config, Prepared]):
             loss=self.loss,
             evaluation=sets,
             derive=best_heads,
-            weigh=count_scored,
-            metric_weights={"matching": count_sources},
+            weigh=lambda batch: (batch[1] != UNSCORED).sum(),  # positions that are scored, and whose answer is seen
+            metric_weights={"matching": lambda batch: (batch[2] != UNSCORED).sum()},
         )
         return Prepared(problem, device)
 

@@ -33,16 +33,6 @@ def sequence_loss(model: Any, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
     return value, numbers if model.training else {**numbers, **head_scores(model, tokens, sources)}
 
 
-def count_scored(batch: Batch) -> Tensor:
-    """Positions that the loss is a mean over."""
-    return (batch[1] != UNSCORED).sum()
-
-
-def count_sources(batch: Batch) -> Tensor:
-    """Positions that the score ``matching`` is a mean over."""
-    return (batch[2] != UNSCORED).sum()
-
-
 def head_scores(model: nn.Module, tokens: Tensor, sources: Tensor) -> dict[str, Tensor]:
     """Attention of every head that tells what it does, ``{"<score>/<layer>/<kind><head>": mean weight}``.
 
@@ -89,6 +79,3 @@ def best_heads(means: Mapping[str, Any]) -> dict[str, float]:
 def first_step(rows: list[dict[str, float]], key: str, threshold: float) -> int | None:
     """The step of the first row whose number ``key`` reaches a threshold; None if none does."""
     return next((int(row["step"]) for row in rows if row.get(key, 0.0) >= threshold), None)
-
-
-__all__ = ["HEAD_SCORES", "attention_maps", "best_heads", "first_step", "head_scores", "sequence_loss"]

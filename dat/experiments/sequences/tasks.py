@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, get_args
 
 import torch
-from torch import Generator
 
 from ...data.sequences import (
     Sequences,
@@ -39,8 +39,8 @@ class SequenceTask:
         size: what its number counts.
         length: tokens of a sequence of that size.
         vocab_size: tokens that there are.
-        draw: ``draw(n, shortest, size, length, vocab_size, generator)``; sizes are drawn from ``shortest`` on where the
-            task knows several in one batch.
+        draw: ``draw(shortest, size, length, vocab_size)`` is the function that draws n of them by a generator; sizes
+            are drawn from ``shortest`` on where the task knows several in one batch.
         fixed: whether the vocabulary follows from the task.
         least: smallest size.
     """
@@ -48,7 +48,7 @@ class SequenceTask:
     size: str
     length: Callable[[int], int]
     vocab_size: int
-    draw: Callable[[int, int, int, int, int, Generator], Sequences]
+    draw: Callable[[int, int, int, int], Callable[..., Sequences]]
     fixed: bool = False
     least: int = 1
 
@@ -58,32 +58,26 @@ TASKS: dict[str, SequenceTask] = {
         "tokens of the longest repeated part",
         lambda size: 2 * size,
         64,
-        lambda n, _, size, length, vocab, generator: in_context_copying(
-            n, length=length, vocab_size=vocab, generator=generator
-        ),
+        lambda _, size, length, vocab: partial(in_context_copying, length=length, vocab_size=vocab),
         least=2,
     ),
     "mqar": SequenceTask(
         "pairs of key and value",
         lambda size: 8 * size,
         64,
-        lambda n, _, size, length, vocab, generator: mqar(
-            n, pairs=size, length=length, vocab_size=vocab, generator=generator
-        ),
+        lambda _, size, length, vocab: partial(mqar, pairs=size, length=length, vocab_size=vocab),
     ),
     "selective-copying": SequenceTask(
         "letters to remember",
         lambda size: 6 * size,
         10,
-        lambda n, _, size, length, vocab, generator: selective_copying(
-            n, remembered=size, length=length, alphabet=vocab - 2, generator=generator
-        ),
+        lambda _, size, length, vocab: partial(selective_copying, remembered=size, length=length, alphabet=vocab - 2),
     ),
     "parity": SequenceTask(
         "bits",
         lambda size: size,
         2,
-        lambda n, _, size, length, vocab, generator: parity(n, length=length, generator=generator),
+        lambda _, size, length, vocab: partial(parity, length=length),
         fixed=True,
     ),
     **{
@@ -91,9 +85,7 @@ TASKS: dict[str, SequenceTask] = {
             "permutations",
             lambda size: size,
             len(permutation_products(degree)),
-            lambda n, _, size, length, vocab, generator, degree=degree: permutation_states(
-                n, degree=degree, length=length, generator=generator
-            ),
+            lambda _, size, length, vocab, degree=degree: partial(permutation_states, degree=degree, length=length),
             fixed=True,
         )
         for degree in (3, 5)
@@ -102,18 +94,14 @@ TASKS: dict[str, SequenceTask] = {
         "objects",
         lambda size: 3 * size,
         2 * OBJECTS + 2,
-        lambda n, shortest, size, length, vocab, generator: argsort(
-            n, shortest=shortest, longest=size, objects=OBJECTS, places=OBJECTS, generator=generator
-        ),
+        lambda shortest, size, *_: partial(argsort, shortest=shortest, longest=size, objects=OBJECTS, places=OBJECTS),
         fixed=True,
     ),
     "equation": SequenceTask(
         "constants",
         lambda size: size + 3,
         VOCABULARY,
-        lambda n, shortest, size, length, vocab, generator: linear_equation(
-            n, shortest=shortest, longest=size, generator=generator
-        ),
+        lambda shortest, size, *_: partial(linear_equation, shortest=shortest, longest=size),
         fixed=True,
     ),
 }
@@ -127,4 +115,4 @@ def draw_task(name: str, n: int, size: int, vocab_size: int, seed: int, *, short
         shortest: of the sizes that are drawn; None takes ``size``.
     """
     task, generator = TASKS[name], torch.Generator().manual_seed(seed)
-    return task.draw(n, shortest or size, size, task.length(size), vocab_size, generator)
+    return task.draw(shortest or size, size, task.length(size), vocab_size)(n, generator=generator)
