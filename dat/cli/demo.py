@@ -93,17 +93,9 @@ def demo(prog: str, arguments: Sequence[str]) -> int:
 
 def demo_grid(config: DemoConfig) -> GamesGrid:
     """The demonstration as a grid."""
-    grid = GamesGrid(
-        out=config.out,
-        tasks=("occurs",),
-        sizes=config.sizes,
-        models=(DAT, RIVAL),
-        seeds=config.seeds,
-        first_seed=config.first_seed,
-        workers=config.workers,
-        keep_weights=True,
-        data=GridData(n_val=1000, n_test=config.n_test, n_heldout=config.n_test),
-    )
+    same: dict[str, Any] = {key: getattr(config, key) for key in ("out", "sizes", "seeds", "first_seed", "workers")}
+    data = GridData(n_val=1000, n_test=config.n_test, n_heldout=config.n_test)
+    grid = GamesGrid(tasks=("occurs",), models=(DAT, RIVAL), keep_weights=True, data=data, **same)
     return replace(grid, loop=replace(grid.loop, epochs=config.epochs))
 
 

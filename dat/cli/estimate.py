@@ -63,20 +63,10 @@ def estimate(prog: str, arguments: Sequence[str]) -> int:
 
 def costs_of(model: nn.Module, name: str, batch: int, options: argparse.Namespace) -> Estimate:
     """The estimate of a pass of so many sequences."""
-    return estimate_costs(
-        model,
-        name=name,
-        batch=batch,
-        length=options.length,
-        context_length=options.context_length,
-        dtype=options.dtype,
-        param_dtype=options.param_dtype,
-        device=options.device,
-        training=not options.inference,
-        impl=options.impl,
-        checkpointing=options.checkpointing,
-        fused_loss=False if options.all_logits else None,
-    )
+    same = ("length", "context_length", "dtype", "param_dtype", "device", "impl", "checkpointing")
+    given: dict[str, Any] = {key: getattr(options, key) for key in same}
+    given |= {"training": not options.inference, "fused_loss": False if options.all_logits else None}
+    return estimate_costs(model, name=name, batch=batch, **given)
 
 
 def check_sharding(options: argparse.Namespace) -> None:
@@ -120,10 +110,7 @@ def find_model(name: str) -> tuple[str, nn.Module]:
 def read_model(path: Path) -> tuple[str, nn.Module]:
     """The model that a configuration file describes."""
     check_checksums(path.parent, [path.name])
-    if path.suffix == ".json":
-        values = read_json(path)
-    else:
-        values = read_mapping(path)
+    values = read_json(path) if path.suffix == ".json" else read_mapping(path)
     if not isinstance(values, Mapping):
         raise ValueError(f"{path}: expected a mapping, got {type(values).__name__}")
     try:

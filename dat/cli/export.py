@@ -51,12 +51,8 @@ def export(prog: str, arguments: Sequence[str]) -> int:
     run_given(options)
     if options.max_shard_size is not None:
         check(options.to == "transformers", "--max_shard_size", "--to transformers", f"--to {options.to}")
-        check(
-            bool(SIZE.fullmatch(options.max_shard_size)),
-            "--max_shard_size",
-            "a size such as 5GB",
-            options.max_shard_size,
-        )
+        fits = SIZE.fullmatch(options.max_shard_size) is not None
+        check(fits, "--max_shard_size", "a size such as 5GB", options.max_shard_size)
     out = Path(options.out)
     if out.exists():
         raise FileExistsError(f"--out: {out} exists already and is not overwritten")

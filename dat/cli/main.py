@@ -45,6 +45,11 @@ class Command:
         """Words that the user types after ``dat``."""
         return (self.name,) if self.experiment is None else (self.name, shlex.quote(self.experiment))
 
+    @property
+    def usage(self) -> str:
+        """The same, and what may follow."""
+        return " ".join((*self.words, self.arguments)).strip()
+
     def run(self, arguments: Sequence[str]) -> int:
         """Import the function and call it."""
         function = getattr(importlib.import_module(f"{__package__}.{self.name}"), self.name)
@@ -197,7 +202,7 @@ def unknown(words: list[str]) -> int:
     commands = every_command()
     beginning = [command for command in commands if command.words[0] == words[0]]
     if beginning and words[1:2] in (["-h"], ["--help"]):
-        print(overview(beginning))
+        print(_listed({"": [(command.usage, command.summary) for command in beginning]}))
         return 0
     if beginning and (len(words) == 1 or words[1].startswith("-")):
         names = f"{_alternatives(c.words[1] for c in beginning)} or FILE.py"
@@ -223,18 +228,13 @@ OPTIONS = """\
   --debug              show where an error comes from (also DAT_DEBUG=1)"""
 
 
-def overview(commands: Sequence[Command]) -> str:
-    """A list of commands."""
-    return _listed({"": [(" ".join((*c.words, c.arguments)).strip(), c.summary) for c in commands]})
-
-
 def contents(commands: Sequence[Command]) -> str:
     """The list of all commands, and of all experiments: each once, those that train no model of their own last."""
     rows: dict[str, str] = {}
     experiments: dict[str, dict[str, str]] = {}
     for command in commands:
         if command.experiment is None:
-            rows[" ".join((*command.words, command.arguments)).strip()] = command.summary
+            rows[command.usage] = command.summary
         else:
             word, name = command.words
             rows[f"{word} EXPERIMENT {ARGUMENTS[word]}"] = SUMMARIES[word]
