@@ -1,6 +1,5 @@
 """Labelled images to classify: CIFAR, handwritten digits from packages, and folders of pictures."""
 
-from .cifar import cifar_images
 from .digits import DIGIT_SOURCES, digit_images
 from .folders import find_pictures, folder_images
 from .sets import IMAGE_SETS, ImageSet, ImageSetName, LabelledImages
@@ -12,7 +11,6 @@ __all__ = [
     "ImageSet",
     "ImageSetName",
     "LabelledImages",
-    "cifar_images",
     "digit_images",
     "find_pictures",
     "folder_images",

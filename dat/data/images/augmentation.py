@@ -24,8 +24,6 @@ AUGMENTATIONS: tuple[AugmentationName, ...] = get_args(AugmentationName)
 - ``autoaugment``: crop, flip, and AutoAugment by the policy for CIFAR-10, as in the runs of Table 4.
 """
 
-MIXUP_PROBABILITY = 0.8
-
 
 @contextmanager
 def drawn_from(seed: int) -> Iterator[None]:
@@ -68,7 +66,7 @@ class Augmentation:
             self._policies = list(policies.children())
         both: dict[str, Any] = {"same_on_batch": True, "data_keys": ["input", "class"]}
         self._cutmix = kornia.RandomCutMixV2(use_correct_lambda=True, **both)
-        self._mixup = kornia.RandomMixUpV2(p=MIXUP_PROBABILITY if name == "mixup" else 1.0, **both)
+        self._mixup = kornia.RandomMixUpV2(p=0.8 if name == "mixup" else 1.0, **both)
 
     @property
     def mixes(self) -> bool:
@@ -100,9 +98,8 @@ class Augmentation:
         images = crop_paste(images)
         cuts = self.name == "cutmix" or (self.name == "mixup-cutmix" and bool(torch.rand(()) < 0.5))
         mixed, columns = (self._cutmix if cuts else self._mixup)(images, labels)
-        _, partners, third = (
-            columns.to(images.device).reshape(-1, 3).unbind(1)
-        )  # kornia's third is the share of the partner in MixUp
+        # Kornia's third is the share of the partner in MixUp.
+        _, partners, third = columns.to(images.device).reshape(-1, 3).unbind(1)
         return mixed, labels, partners.round().long(), third if cuts else 1 - third
 
 

@@ -160,10 +160,5 @@ class _ArraysOnly(pickle.Unpickler):
         if (module, name) in (("numpy", "ndarray"), ("numpy", "dtype")):
             return getattr(require("numpy", extra="train"), name)
         if (module, name) == ("_codecs", "encode"):
-            return _to_bytes
+            return lambda text, encoding: text.encode("latin-1")  # as Python 3 writes bytes into protocol 2
         raise pickle.UnpicklingError(f"it names {module}.{name}")
-
-
-def _to_bytes(text: str, encoding: str) -> bytes:
-    """Bytes as Python 3 writes them into pickles of protocol 2."""
-    return text.encode("latin-1")

@@ -38,15 +38,8 @@ class PictureFolder(NamedTuple):
 
     def image_set(self, size: int) -> ImageSet:
         """Its size, without reading a picture."""
-        test = 0 if self.test is None else sum(map(len, self.test.values()))
-        return ImageSet(
-            shape=(3, size, size),
-            classes=len(self.classes),
-            train=sum(map(len, self.train.values())),
-            test=test,
-            mean=MEAN,
-            std=STD,
-        )
+        train, test = (sum(map(len, part.values())) for part in (self.train, self.test or {}))
+        return ImageSet(shape=(3, size, size), classes=len(self.classes), train=train, test=test, mean=MEAN, std=STD)
 
 
 def find_pictures(folder: str | None) -> PictureFolder:

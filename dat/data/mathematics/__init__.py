@@ -1,6 +1,6 @@
 """Questions and answers of school mathematics (Saxton et al. 2019): made by DeepMind's generator, or its own files."""
 
-from .files import LEVELS, MODULES, Module, Pair, QuestionSets, Split, load_questions, read_pairs
+from .files import LEVELS, MODULES, Module, Pair, QuestionSets, load_questions, read_pairs
 from .generated import Report, generated_folder
 from .vocabulary import (
     ANSWER_LENGTH,
@@ -27,7 +27,6 @@ __all__ = [
     "Pair",
     "QuestionSets",
     "Report",
-    "Split",
     "decode_text",
     "encode_answers",
     "encode_questions",

@@ -30,10 +30,6 @@ EXTRAPOLATION = (12.0, 12.0)
 modules. Training has 3 to 10, interpolation 8: powers of ten of the number of questions, about."""
 
 
-MOST_FAILURES = 10
-"""Assertions of the generator that may fail while some questions are drawn together; more are no accident."""
-
-
 class _Filled(dict[Any, None]):
     """A set that keeps its order, with the methods that the generator uses."""
 
@@ -151,7 +147,7 @@ def draw_pairs(module: str, split: str, n: int, seed: int) -> list[Pair]:
                 problem = problem_of()
             except AssertionError:  # one time in a million: a part got entropy that it has no place for
                 failed += 1
-                if failed > MOST_FAILURES:
+                if failed > 10:  # which is no accident
                     raise
                 continue
             question, answer = str(problem.question), str(problem.answer)

@@ -22,9 +22,8 @@ QUESTION_LENGTH = LONGEST_QUESTION + 1
 ANSWER_LENGTH = LONGEST_ANSWER + 1
 """Positions of a question and of an answer, each with its end."""
 
-_LEFT_OUT = '"#$%&\\^_`|~'
 
-VOCABULARY = ("", *(character for character in map(chr, range(32, 127)) if character not in _LEFT_OUT))
+VOCABULARY = ("", *(character for character in map(chr, range(32, 127)) if character not in '"#$%&\\^_`|~'))
 """The 85 entries by index: padding, and 84 characters of ASCII in its order."""
 
 PAD, END, START = 0, VOCABULARY.index(";"), VOCABULARY.index("@")

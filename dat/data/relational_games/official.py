@@ -43,7 +43,6 @@ OFFICIAL_SPLITS = {
 }
 """Our name of a split and the one in the file names."""
 
-_IMAGE_SHAPE = (IMAGE_SIZE, IMAGE_SIZE, 3)
 _CHUNK = 256
 
 
@@ -170,7 +169,7 @@ def official_splits(
         n_heldout = to_integer("n_heldout", n_heldout, minimum=0)
     seed = to_integer("seed", seed)
     pool = load_official(folder, task, "pentominoes")
-    keys = _image_keys(pool.images)
+    keys = torch.cat([keys_of(piece.flatten(1).view(torch.int64)) for piece in pool.images.split(_CHUNK)])
     order = torch.randperm(len(keys), generator=torch.Generator().manual_seed(stream_seed("official", seed)))
     made: dict[str, GameImages] = {}
     for name, size in sizes.items():
@@ -196,13 +195,9 @@ def official_path(folder: str | PathLike[str], task: str, split: str) -> Path:
     return Path(folder) / f"{get_task(task).official_name}_{OFFICIAL_SPLITS[split]}.npz"
 
 
-def _image_keys(images: Tensor) -> Tensor:
-    return torch.cat([keys_of(piece.flatten(1).view(torch.int64)) for piece in images.split(_CHUNK)])
-
-
 def _read_images(archive: zipfile.ZipFile, path: Path, limit: int | None) -> Tensor:
     shape, pieces = _open_member(archive, path, "images", limit)
-    if len(shape) != 4 or shape[1:] != _IMAGE_SHAPE:
+    if len(shape) != 4 or shape[1:] != (IMAGE_SIZE, IMAGE_SIZE, 3):
         raise ValueError(f"{path}: expected images of shape (n, 36, 36, 3), got {shape}")
     images = torch.empty(shape[0], 3, IMAGE_SIZE, IMAGE_SIZE, dtype=torch.uint8)
     start = 0

@@ -26,9 +26,6 @@ TRAINED = "pentominoes"
 SHARES = (0.35, 0.25, 0.4)
 """Part of all images that belongs to train, val and test."""
 
-_PATIENCE = 2**18
-"""Candidates without a single new image after which a class counts as exhausted."""
-
 
 def make_splits(
     task: str,
@@ -117,7 +114,7 @@ class _Stream:
             new = first_occurrences(keys)
             scenes, keys = scenes[new], keys[new]
             fruitless = 0 if len(scenes) > before else fruitless + size
-            if fruitless >= _PATIENCE:
+            if fruitless >= 2**18:  # the class counts as exhausted
                 self._refuse(split, label, asked, count, len(scenes))
         return scenes[:count]
 

@@ -15,9 +15,7 @@ from dual_attention._base.files import read_file, replaced_atomically
 
 from .documents import hash_of_text
 
-_BLANK_LINES = re.compile(r"\n{3,}")
 _MARKER = re.compile(r"^[ \t]*= = = (.*?)(?: = = =)?[ \t]*$\n?", re.MULTILINE)
-_WITHOUT_TITLES = ("childes", "gutenberg")
 
 Layout = Literal["files", "babylm"]
 """Unit of a document: a file, or in the corpora of BabyLM what follows a line ``= = = Title = = =``."""
@@ -45,7 +43,7 @@ class Written(NamedTuple):
 def clean_text(text: str) -> str:
     """A text in NFC, without spaces at the ends of lines, and with at most one blank line between two others."""
     lines = unicodedata.normalize("NFC", text).replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    return _BLANK_LINES.sub("\n\n", "\n".join(line.rstrip() for line in lines)).strip()
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(line.rstrip() for line in lines)).strip()
 
 
 def find_texts(folders: Sequence[Path], patterns: Sequence[str]) -> Iterator[tuple[str, Path]]:
@@ -89,7 +87,7 @@ def documents_in(text: str, name: str, layout: Layout) -> Iterator[str]:
     if layout == "files":
         yield text
         return
-    without = Path(name).name.startswith(_WITHOUT_TITLES)
+    without = Path(name).name.startswith(("childes", "gutenberg"))
     begin, title = 0, ""
     for marker in _MARKER.finditer(text):
         yield title + text[begin : marker.start()]

@@ -15,7 +15,6 @@ PARTS = 8
 """Parts to keep apart of a text that has too few documents, about."""
 
 _BLOCK = 1 << 24  # tokens of a file that are looked at together
-_SLACK = 1.25  # times the wanted number of tokens is the most that is kept apart
 
 
 class Tokens(Protocol):
@@ -149,7 +148,7 @@ def _choose(order: np.ndarray, lengths: np.ndarray, wanted: int) -> np.ndarray:
     for item in order.tolist():
         if total >= wanted:
             break
-        if total + lengths[item] <= _SLACK * wanted:
+        if total + lengths[item] <= 1.25 * wanted:  # more is too much to keep apart
             found.append(item)
             total += int(lengths[item])
     return np.array(found, dtype=np.int64)

@@ -1,14 +1,12 @@
 """Formats of files of text, by their suffixes: JSON Lines, Parquet (``pyarrow``, extra ``datasets``), and text."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 from dual_attention._base.extras import require
 from dual_attention._base.files import first_line
 
 from .files import JSON_LINES, PARQUET, Piece, read_json_lines, read_pieces
-
-_ROWS = 1024  # of Parquet, read at a time
 
 
 def read_documents(path: Path, separator: str, field: str) -> Iterator[Piece]:
@@ -18,11 +16,6 @@ def read_documents(path: Path, separator: str, field: str) -> Iterator[Piece]:
     if path.suffix == PARQUET:
         return read_parquet(path, field)
     return read_pieces(path, separator)
-
-
-def have_fields(paths: Sequence[Path]) -> bool:
-    """Whether a file is of a format that names its text."""
-    return any(path.suffix in (*JSON_LINES, PARQUET) for path in paths)
 
 
 def read_parquet(path: Path, field: str) -> Iterator[Piece]:
@@ -45,7 +38,7 @@ def read_parquet(path: Path, field: str) -> Iterator[Piece]:
             kinds = arrow.types
             if not (kinds.is_string(columns[field]) or kinds.is_large_string(columns[field])):
                 raise ValueError(f"{path}: expected texts in the column {field!r}, got {columns[field]}")
-            for batch in file.iter_batches(batch_size=_ROWS, columns=[field]):
+            for batch in file.iter_batches(batch_size=1024, columns=[field]):
                 for text in batch.column(0).to_pylist():
                     yield Piece(text or "", True)
     except (arrow.ArrowInvalid, UnicodeDecodeError, OSError) as error:

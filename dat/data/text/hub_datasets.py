@@ -78,11 +78,6 @@ def _silence() -> str:
     return f"the Hugging Face hub ({address}) cannot be reached; try again online, or give files"
 
 
-def validation_split(splits: dict[str, Any]) -> str | None:
-    """The split to validate on; None if there is none."""
-    return next((name for name in VALIDATION if name in splits), None)
-
-
 def split_identity(split: Any) -> dict[str, Any]:
     """Marks of the version of a split, as JSON; of a streamed one, the sizes that its card gives."""
     about = (split.info.splits or {}).get(str(split.split))

@@ -142,12 +142,6 @@ def open_shards(folder: Path) -> TokenizedText:
     )
 
 
-def encode_piece(piece: Piece, tokenizer: Tokenizer) -> list[int]:
-    """The tokens of a piece, after an end token if it is the first of its document."""
-    tokens = tokenizer.encode(piece.text)
-    return [tokenizer.end, *tokens] if piece.begins else tokens
-
-
 def _hashed(pieces: Iterable[Piece], hashes: list[int], dropped: Counter[str]) -> Iterator[Piece]:
     """The pieces but empty ones, which are counted; a hash of each document is appended to ``hashes`` when it ends."""
     digest: Any = None
@@ -209,7 +203,7 @@ def _shard(folder: Path, number: int, batch: list[Piece], tokenizer: Tokenizer) 
     except (OSError, ValueError, KeyError):
         pass  # there is none, or not a whole one
     dtype = np.dtype("<u2" if tokenizer.vocab_size <= 1 << 16 else "<u4")
-    parts = [np.array(encode_piece(piece, tokenizer), dtype=dtype) for piece in batch]
+    parts = [np.array([tokenizer.end] * piece.begins + tokenizer.encode(piece.text), dtype=dtype) for piece in batch]
     places = np.cumsum([0, *map(len, parts)]).tolist()
     starts = [place for place, piece in zip(places, batch, strict=False) if piece.begins]
     record.unlink(missing_ok=True)

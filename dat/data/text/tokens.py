@@ -13,8 +13,8 @@ from dual_attention.generation.tokenizer import Tokenizer, fingerprint
 
 from ..._numpy import np
 from .documents import Documents, Tokens
-from .files import Piece, python_documentation
-from .formats import have_fields, read_documents
+from .files import JSON_LINES, PARQUET, Piece, python_documentation
+from .formats import read_documents
 from .hub_datasets import read_dataset, split_identity
 from .shards import NoText, Report, make_shards, open_shards
 
@@ -70,10 +70,8 @@ def open_tokens(files: list[Path]) -> TokenSource:
     for path in files:
         try:
             with named_in_errors(path):
-                if path.suffix == ".npy":
-                    array = np.load(path, mmap_mode="r", allow_pickle=False)
-                else:
-                    array = np.memmap(path, dtype=np.uint16, mode="r")
+                npy = path.suffix == ".npy"
+                array = np.load(path, mmap_mode="r") if npy else np.memmap(path, dtype=np.uint16, mode="r")
         except (ValueError, EOFError, OverflowError) as error:
             raise ValueError(f"{path}: not a file of tokens ({error})") from error
         if not isinstance(array, np.ndarray) or array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
@@ -109,7 +107,7 @@ def text_of_files(files: list[Path], separator: str, field: str, left_out: Seque
     def identify() -> dict[str, Any]:
         listed = [{"file": path.name, "bytes": path.stat().st_size, "sha256": sha256_of(path)} for path in files]
         origin: dict[str, Any] = {"kind": "text", "files": listed, "separator": separator}
-        return {**origin, "field": field} if have_fields(files) else origin
+        return {**origin, "field": field} if any(path.suffix in (*JSON_LINES, PARQUET) for path in files) else origin
 
     pieces = lambda: (piece for path in files for piece in read_documents(path, separator, field))  # noqa: E731
     return SourceText(identify, pieces, left_out)

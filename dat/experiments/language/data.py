@@ -20,7 +20,7 @@ from dual_attention.generation.tokenizer import FOLDER, BytePairTokenizer, ByteT
 from ..._numpy import np
 from ...data.text.documents import Tokens, find_documents, split_documents
 from ...data.text.files import FoundFiles, find_files
-from ...data.text.hub_datasets import open_dataset, validation_split
+from ...data.text.hub_datasets import VALIDATION, open_dataset
 from ...data.text.shards import Report
 from ...data.text.tokens import (
     SourceText,
@@ -183,7 +183,7 @@ def _texts(config: LanguageDataConfig, begun: Mapping[str, Any] | None = None) -
     """The text to train on (``"train"``) and, unless it is to be split off, that to validate on (``"val"``)."""
     if config.dataset is not None:
         splits = open_dataset(config.dataset, streamed=config.streamed)
-        names = {"train": "train", "val": validation_split(splits)}
+        names = {"train": "train", "val": next((name for name in VALIDATION if name in splits), None)}
         return {
             part: text_of_dataset(splits[name], config.dataset, config.field, config.rows)
             for part, name in names.items()
@@ -234,10 +234,8 @@ def load_data(
     texts = _texts(config, begun)
     tokens = {part: tokenize(text, tokenizer, cache, report=report) for part, text in texts.items()}
     source, given = tokens["train"], tokens.get("val")
-    order: dict[str, Any] = {
-        "seed": None if config.order == "sequential" else seed,
-        "listed": config.order == "shuffled",
-    }
+    own_seed = None if config.order == "sequential" else seed
+    order: dict[str, Any] = {"seed": own_seed, "listed": config.order == "shuffled"}
     common: dict[str, Any] = {"vocab_size": vocab_size, "device": device}
     train, val = (source, given) if given else split_off(source, config.val_fraction, context, tokenizer.end)
     origin = {"train": train.origin, "val": val.origin, "train_tokens": train.size}
