@@ -17,9 +17,6 @@ from .streaming import generated
 from .switches import switch_effects
 from .writes import written
 
-MOST_CORPUS = 4 << 20
-"""Bytes of a text that a dictionary is made of."""
-
 
 def answers_of(session: Explored) -> Mapping[str, Answer]:
     """Answers of a session, by path."""
@@ -101,7 +98,7 @@ def _of_language(session: Session) -> Mapping[str, Answer]:
         "/writes": Answer(lambda request: written(session, request)),
         "/patch": Answer(lambda request: patching(session, request)),
         "/generate": Answer(lambda request: generated(session, request)),
-        "/make-dictionary": Answer(lambda request: made_dictionary(session, request), MOST_CORPUS),
+        "/make-dictionary": Answer(lambda request: made_dictionary(session, request), largest=4 << 20),
     }
     if session.dictionary is None:
         return found

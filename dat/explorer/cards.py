@@ -49,11 +49,6 @@ MOST_TOKENS = 256
 NEAR = 4
 """Places between near tokens, at most."""
 
-SHUFFLES = 99
-"""Shuffles of the labels, for p."""
-
-RANDOM = 20
-"""Random projections."""
 
 PAIRS = 6
 """Pairs at each end."""
@@ -161,7 +156,7 @@ def scores_of(model: nn.Module, site: Site, maps: HeadMaps, entered: Tensor, inp
     if isinstance(module, RelationalAttention):
         about: Any = {"symmetric": module.symmetric_rels, "rel_score": module.rel_score}
         about["activation"] = module.rel_activation
-        found["random projections"] = random_relations(entered, RANDOM, module.rel_proj_dim, **about)
+        found["random projections"] = random_relations(entered, 20, module.rel_proj_dim, **about)
     try:
         twin = untrained_twin(model)
     except ValueError:  # a module that cannot draw its parameters anew
@@ -190,7 +185,7 @@ def detected(
     scores: Mapping[str, Tensor],
     number: int,
     labels: Mapping[str, tuple[Tensor, Tensor, Tensor]],
-    permutations: int = SHUFFLES,
+    permutations: int = 99,
 ) -> list[Json]:
     """Detection of labels by a relation, and by each control, among pairs of one stratum.
 

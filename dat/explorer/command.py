@@ -33,9 +33,6 @@ from .server import ExplorerServer
 from .session import Session
 from .view_state import VIEW_GRAMMAR, View
 
-EVERYWHERE = "0.0.0.0"
-"""The address of all networks of this machine."""
-
 
 def _parser_of(prog: str) -> Any:
     """The options of ``dat explore``."""
@@ -117,7 +114,7 @@ def run_explorer(prog: str, arguments: Sequence[str]) -> int:
             size = Exporter(session, source, view, commands.elsewhere).write(out)
         print(printable(f"{out} ({nbytes(size)})"))
         return 0
-    host = EVERYWHERE if options.share else options.host or "127.0.0.1"
+    host = "0.0.0.0" if options.share else options.host or "127.0.0.1"
     with waiting(f"reading the {what_is_read(session)}"):
         started = ExplorerServer(session, source, host=host, port=options.port, commands=commands)
     with started as server:

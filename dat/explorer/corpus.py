@@ -48,13 +48,7 @@ FINISHED, TABLE = "finished.jsonl", "effects.csv"
 HELD_OUT = "held-out"
 """Name of the corpus that comes with a model."""
 
-PASSAGE = 500
-"""Most characters of a passage of its text."""
 
-STRONGEST = 100
-"""Pairs of a text of which one fires: the strongest."""
-
-_TIMED = 4  # parts
 _NAMES = 10  # tokens of a corpus of which it is said how often they fire
 _CONTEXT = 6
 _SHARES = ("distances", "receivers", "senders")
@@ -124,7 +118,7 @@ def held_out(session: Explored, text: str = "") -> list[CorpusText]:
     if isinstance(session, ImageSession):
         found = [CorpusText(one, one, _digest(session.pixels(one)[0].numpy().tobytes())) for one in session.held_out]
     else:
-        passages = textwrap.wrap(text, PASSAGE)
+        passages = textwrap.wrap(text, 500)  # characters
         found = [CorpusText(f"passage {n}", one, _digest(one.encode())) for n, one in enumerate(passages, 1)]
     if not found:
         raise ValueError(f"corpus: no {HELD_OUT} texts or pictures come with this model; give a file or a folder")
@@ -231,7 +225,7 @@ class CorpusRun:
         first, sizes = self._pieces(self.left[0])[0], [1] * len(self.texts)
         if isinstance(self.session, Session):
             sizes = [len(self.session.tokenizer.encode(one.source)) for one in self.texts]
-        some, begin = self.parts[:_TIMED], time.perf_counter()
+        some, begin = self.parts[:4], time.perf_counter()  # which tell it well enough
         passes = joined_batches(ablations(self.session, {"draws": 1}, some, first.subject))["passes"]
         cost = (time.perf_counter() - begin) / passes / first.tokens
         return {one.digest: cost * size for one, size in zip(self.texts, sizes, strict=True)}
@@ -362,7 +356,7 @@ def fires(recording: Recording) -> Json:
         names += [[own[place] for place in some.tolist()] for own, some in zip(labels, places, strict=True)]
         found["all"][heads.layer] = _counts(names, range(len(i)))
         for relation, row in enumerate(heads.relations.values(0, n, heads.visible)[:, i, j]):
-            strongest = row.topk(max(1, len(row) // STRONGEST)).indices.tolist()
+            strongest = row.topk(max(1, len(row) // 100)).indices.tolist()  # of which it fires
             entries = []
             for end, place in (("high", strongest[0]), ("low", int(row.argmin()))):
                 others = ((distance == distance[place]) & (torch.arange(len(row)) != place)).nonzero()[:, 0]

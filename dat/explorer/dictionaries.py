@@ -72,7 +72,7 @@ def read_dictionary(session: Session, name: str) -> Json:
     path = find_dictionary(name)
     found = load_dictionary(path)
     known = session.tokenizer.vocab_size
-    for example in _examples(found):
+    for example in (one for entry in found.entries for one in (entry.example, *entry.counterexamples)):
         objects = (example.receiver, example.receiver_context), (example.sender, example.sender_context)
         for place, context in objects:
             if not 0 <= place - context.start < len(context.tokens):
@@ -83,12 +83,6 @@ def read_dictionary(session: Session, name: str) -> Json:
             raise ValueError(f"dictionary: {name} has the token {largest}, but the tokenizer only {known}")
     same = found.about.get("model") == weights_digest(session.model)
     return dictionary_json(found, session, path.name, "" if same else "It was made with other weights than these.")
-
-
-def _examples(dictionary: RelationDictionary) -> Iterator[PairExample]:
-    for entry in dictionary.entries:
-        yield entry.example
-        yield from entry.counterexamples
 
 
 def dictionary_json(dictionary: RelationDictionary, session: Session, source: str, note: str = "") -> Json:

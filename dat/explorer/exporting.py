@@ -194,7 +194,7 @@ class Exporter:
 
 
 def switch_of(code: str, recording: Recording) -> Switch:
-    """The switch of a code of :data:`~.view_state.SWITCHES` in an address.
+    """The switch of a code of :data:`~.view_state.SWITCH_CODES` in an address.
 
     Raises:
         ValueError: if it is no code, or the layer has nothing of the kind.

@@ -182,11 +182,9 @@ class ScoreFactors:
         errors = of_queries * keys + queries * of_keys
         if self.offsets is not None and drawn.offsets is not None:
             errors += (drawn.offsets - self.offsets).abs().amax(-1)
-        return (
-            largest * errors.expm1().clamp_max_(torch.finfo(errors.dtype).max)
-            if self.activation == "softmax"
-            else STEEPEST[self.activation] * errors
-        )
+        if self.activation == "softmax":
+            return largest * errors.expm1().clamp_max_(torch.finfo(errors.dtype).max)
+        return STEEPEST[self.activation] * errors
 
     def normalised(self, visible: Visible) -> ScoreFactors:
         """The same with the normalisers of softmax, if that is the activation."""

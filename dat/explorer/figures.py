@@ -207,12 +207,8 @@ def seen_symbols(recording: Recording, view: View) -> Seen:
 def seen_effects(found: Json) -> Seen:
     """Effects of switches, as :func:`~.switches.switch_effects` returns them."""
     losses, tokens = found["losses"], found["tokens"]
-    rows = [
-        [place, tokens[place], *values, found["switched"]]
-        for place, *values in zip(
-            range(1, len(tokens)), losses["before"], losses["after"], losses["control"], strict=True
-        )
-    ]
+    values = zip(*(losses[name] for name in ("before", "after", "control")), strict=True)
+    rows = [[place, tokens[place], *some, found["switched"]] for place, some in enumerate(values, 1)]
     headings = ["place", "token", "loss", "loss_switched", "loss_random_direction", "switched"]
     return Seen(f"the effects of {found['switched']}", headings, rows)
 

@@ -20,8 +20,6 @@ from .citation import BIBTEX
 from .packing import Bits, pack
 from .recording import Recording
 
-__all__ = ["Page", "join_modules", "page_html", "recording_page"]
-
 _FOLDER = Path(__file__).parent / "page"
 
 _IMPORT = re.compile(r'^import (?:{ .+ }|(\w+)) from "(.+?)"(?: with { type: "json" })?;\n', re.MULTILINE)
@@ -82,7 +80,8 @@ def page_html(
         "title": html.escape(str(recording["title"])),
         "caption": f'\n  <p id="caption">{html.escape(caption)}</p>' if caption else "",
         "style": style,
-        "data": _json_in_html(data),
+        # In which nothing can end the element that it stands in, or begin a comment.
+        "data": json_text(data).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"),
         "script": script,
     }
     head, *rest = _part("page.html").split("{{")
@@ -123,11 +122,6 @@ def join_modules(path: Path, parts: dict[Path, str] | None = None) -> dict[Path,
 def _hash_source(text: str) -> str:
     """The source of a Content-Security-Policy that lets in this script or style, by its hash."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
-
-
-def _json_in_html(value: Any) -> str:
-    """JSON in which nothing can end the element that it stands in, or begin a comment."""
-    return json_text(value).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def _part(name: str) -> str:

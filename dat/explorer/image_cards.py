@@ -20,9 +20,6 @@ from .packing import packed_array
 from .requests import Json, integer_of
 from .switches import Switch, controls_of, interventions_of
 
-MOST_PICTURES = 256
-"""Pictures of a card."""
-
 MOST_PAIRS = 1 << 20
 """Pairs of tokens in all of them, so that large pictures are fewer."""
 
@@ -50,7 +47,7 @@ def image_card(session: ImageSession, request: Mapping[str, Any]) -> Json:
     site = site_of(session, request.get("layer"))
     number = integer_of(request, "relation", 0, site.n_relations - 1, 0)
     rows, columns = session.model.grid_size
-    count = max(2, min(MOST_PICTURES, MOST_PAIRS // (rows * columns + 1) ** 2))
+    count = max(2, min(256, MOST_PAIRS // (rows * columns + 1) ** 2))
     pictures, answers = session.pictures(count)
     inputs = session.normalised(pictures)
     with session.reserved() as model, evaluating(model):

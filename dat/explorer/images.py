@@ -45,9 +45,6 @@ VARIANTS = 8
 HELD_OUT = 64
 """New pictures that come with a model of a game."""
 
-_SEED = 1 << 32  # of pictures of cards, away from those of samples
-
-CLASSES_SHOWN = 5
 
 ImageClassifier = VisionModel | ObjectClassifier
 """Models that sessions of images are of."""
@@ -265,7 +262,7 @@ class ImageSession(ModelSession):
         with self.reserved():
             facts = {"title": self.title, "facts": self.facts, "reads": "image", "layers": self.layers}
             found = record(self.model, lambda: scores.append(self.model(x)), sequences, **facts)
-        shares = scores[0][0].float().softmax(-1).topk(min(CLASSES_SHOWN, scores[0].shape[-1]))
+        shares = scores[0][0].float().softmax(-1).topk(min(5, scores[0].shape[-1]))
         names = [str(self.names[number]) if self.names else f"{number}" for number in shares.indices.tolist()]
         classes = list(zip(names, shares.values.tolist(), strict=True))
         return found, Shown(pixels, (rows, columns), len(extra), classes, about)
@@ -274,7 +271,7 @@ class ImageSession(ModelSession):
 @lru_cache(4)
 def _new_pictures(task: str, count: int) -> tuple[Tensor, Tensor]:
     """Pictures of a game from a seed of their own, and their classes."""
-    return generate_images(task, count, seed=_SEED)[:2]
+    return generate_images(task, count, seed=1 << 32)[:2]  # away from the seeds of samples
 
 
 def normalisation_of(checkpoint: Checkpoint) -> tuple[Sequence[float], Sequence[float], str | None]:

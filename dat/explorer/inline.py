@@ -1,7 +1,5 @@
 """The explorer's page of a model in memory: of this library, or attention of one of transformers."""
 
-from __future__ import annotations
-
 import io
 import sys
 import tempfile

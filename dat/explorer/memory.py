@@ -10,8 +10,6 @@ from dual_attention.model_analysis.sites import Site
 
 from ..estimate.units import nbytes
 
-_MEMINFO = Path("/proc/meminfo")
-
 FLOAT = 4
 """Bytes of a number."""
 
@@ -37,7 +35,7 @@ def recording_bytes(sites: Iterable[Site], n: int) -> int:
 def free_bytes() -> int | None:
     """Bytes of memory that this machine could still give, if it says so."""
     try:
-        lines = _MEMINFO.read_text(encoding="ascii").splitlines()
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
     except (OSError, StopIteration, ValueError):
         return None

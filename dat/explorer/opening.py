@@ -52,7 +52,7 @@ def open_session(
         )
     choose_sites(model, layers)
     about = {"facts": facts_of(found.model, found.state), "bits": bits, "layers": layers, "checkpoint": found}
-    title = title or _name(found)
+    title = title or found.source.rstrip("/\\").rsplit("/", 1)[-1] or found.source
     if isinstance(model, LanguageModel):
         return Session(model, found.tokenizer(tokenizer), title, **about)
     if isinstance(model, TextEncoder):
@@ -132,7 +132,3 @@ def relation_formula(module: nn.Module) -> str:
     name = getattr(module, "rel_activation", "identity")
     name = name if isinstance(name, str) else getattr(name, "__name__", "activation")
     return f"r_ij = {found}" if name == "identity" else f"r_ij = {name}({found})"
-
-
-def _name(checkpoint: Checkpoint) -> str:
-    return checkpoint.source.rstrip("/\\").rsplit("/", 1)[-1] or checkpoint.source

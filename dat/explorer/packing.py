@@ -33,7 +33,6 @@ LARGEST_ERROR = 1.0
 WHOLE = 6 << 20
 """Bytes of factors up to which a page of a server gets them all at once."""
 
-_INTEGERS = {8: torch.int8, 16: torch.int16}
 _NAMES = {torch.uint8: "u1", torch.int8: "i1", torch.int16: "i2", torch.int32: "i4", torch.float32: "f4"}
 
 
@@ -63,7 +62,7 @@ class PackedRows:
         """Pack rows into integers of 8 or 16 bits, or keep their 32."""
         if bits == 32:
             return cls(x.float(), None)
-        dtype = _INTEGERS[bits]
+        dtype = {8: torch.int8, 16: torch.int16}[bits]
         most = torch.iinfo(dtype).max
         scales = x.float().abs().amax(-1) / most if x.shape[-1] else x.new_zeros(x.shape[:-1])
         scales = scales.where(scales > 0, 1.0)
@@ -170,13 +169,11 @@ class Packed:
         rows: of the factors of all heads, in order, by ``weights``, ``relations`` and ``assignment``.
         error: bound on the error of any value of any map from rounding its factors, in steps of the colour scale; for
             weights of a symbol library the largest error.
-        bits: most bits that a factor takes.
     """
 
     outline: Json
     rows: Sequence[Mapping[str, FactorRows]]
     error: float
-    bits: int
 
     @property
     def size(self) -> int:
@@ -224,7 +221,6 @@ def pack(recording: Recording, bits: Bits | None = None) -> Packed:
     if bits not in (None, *BITS):
         raise ValueError(f"bits: expected one of {', '.join(map(str, BITS))}, or None, got {bits!r}")
     found = [_packed_heads(heads, BITS if bits is None else (bits,)) for heads in recording.heads]
-    most = max((factors["bits"] for json, *_ in found for factors in (json["weights"], json["relations"]) if factors))
     worst = max((error for *_, error in found), default=0.0)
     outline = {
         "format": 1,
@@ -234,7 +230,7 @@ def pack(recording: Recording, bits: Bits | None = None) -> Packed:
         "heads": [json for json, *_ in found],
         "reads": recording.reads,
     }
-    return Packed(outline, [rows for _, rows, _ in found], worst, most)
+    return Packed(outline, [rows for _, rows, _ in found], worst)
 
 
 def _packed_heads(heads: RecordedHeads, choices: Sequence[Bits]) -> tuple[Json, dict[str, FactorRows], float]:

@@ -87,12 +87,8 @@ def patching(session: Session, request: Mapping[str, Any]) -> Iterator[Json]:
         cells = []
         for name, target in own.items():
             recovery, change, kl = (values[name, metric] for metric in ("recovery", "logit_difference", "kl"))
-            measured = {
-                "recovery": None if alike or not math.isfinite(recovery) else recovery,
-                "change": change,
-                "kl": kl,
-            }
-            cells.append({**_about(target), **measured})
+            known = None if alike or not math.isfinite(recovery) else recovery
+            cells.append({**_about(target), "recovery": known, "change": change, "kl": kl})
         yield {"cells": cells}
 
 

@@ -40,11 +40,6 @@ from .factors import ScoreFactors, Visible
 SWITCHED: tuple[Mediator, ...] = ("head", "relation", "symbol")
 """Mediators that a page can switch."""
 
-_STEPS: tuple[Quantity, ...] = ("visible", "symbol_values", "relational_message", "symbol_message")
-_WHOLE: tuple[Quantity, ...] = ("weights", "relations")
-_QUICK = Attention | RelationalAttention
-"""Heads of which no step has to be watched, so that no map is built."""
-
 
 _FACTORED = Attention | RelationalAttention | RelationalCrossAttention | DisentangledRelationalCrossAttention
 """Heads whose maps are of queries and keys."""
@@ -163,11 +158,12 @@ def record(
     retrieved: list[tuple[Tensor, ScoreFactors]] = []
     handles = [one.register_forward_hook(_assigns(retrieved)) for one in find_retrievers(model)]
     needed: list[Quantity] = ["head_output"]
-    if not all(isinstance(site.module, _QUICK) for site in sites):
-        needed += _STEPS
+    # Of these heads no step has to be watched, so that no map is built.
+    if not all(isinstance(site.module, Attention | RelationalAttention) for site in sites):
+        needed.extend(("visible", "symbol_values", "relational_message", "symbol_message"))
     if not all(isinstance(site.module, _FACTORED) for site in sites):
-        needed += _WHOLE
-    names: list[Quantity] = [name for name in needed if any(_computes(site, name) for site in sites)]
+        needed.extend(("weights", "relations"))
+    names: list[Quantity] = [name for name in needed if any(site.tap_of(name) is not None for site in sites)]
     try:
         for site in sites:
             handles.append(site.module.register_forward_pre_hook(_hook(site, found, retrieved), with_kwargs=True))
@@ -183,10 +179,6 @@ def record(
     heads = [_recorded(kept, found[kept.layer, kept.kind], sequences) for kept in maps.heads()]
     labels = {name: list(found) for name, found in sequences.items()}
     return Recording(title, dict(facts or {}), labels, heads, reads)
-
-
-def _computes(site: Site, quantity: str) -> bool:
-    return site.tap_of(quantity) is not None
 
 
 def _assigns(retrieved: list[tuple[Tensor, ScoreFactors]]) -> Callable[..., None]:

@@ -33,14 +33,10 @@ from .view_state import View
 
 HOST = re.compile(r"(?P<name>[\w.-]+|\[[\da-fA-F:.]+\])(:\d{1,5})?", re.ASCII)
 """Name or address, and perhaps a port."""
-MOST_SKIPPED = 64 << 20
-"""Bytes of a request that is too large that are read and thrown away."""
 
 SECONDS = 30
 """Time that a browser has for a request without its body."""
 
-SLOWEST = 1 << 16
-"""Bytes of a body for each further second."""
 
 MOST_CONNECTIONS = 128
 """Connections at a time; beyond them the oldest of those that have shown no token makes room."""
@@ -286,7 +282,7 @@ class _Handler(BaseHTTPRequestHandler):
             what = "image" if answer.takes_bytes else "text"
             message = f"{what}: expected at most {answer.largest:,} bytes, got {int(length):,}"
             raise Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, message)
-        self._bytes.until = time.monotonic() + SECONDS + int(length) / SLOWEST
+        self._bytes.until = time.monotonic() + SECONDS + int(length) / (1 << 16)  # a second for each 64 KiB
         body = self._read(int(length))
         if answer.takes_bytes:
             return body
@@ -300,7 +296,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _skip(self, length: int) -> None:
         """Read what nobody wants, up to a limit: a browser that is still sending would not see the answer."""
-        left = min(length, MOST_SKIPPED)
+        left = min(length, 64 << 20)  # bytes
         while left > 0 and (part := self._read(min(left, 1 << 16))):
             left -= len(part)
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from dual_attention.generation import generate_stream
-from dual_attention.model_analysis.sites import Site, choose_sites
+from dual_attention.model_analysis.sites import choose_sites
 from dual_attention.model_analysis.views.tokens import token_labels
 
 from .packing import PackedRows, unpacked_array
@@ -27,7 +27,6 @@ MOST_BYTES = 64 << 20
 LIKELIEST = 8
 """Tokens of a step that could have been chosen, with their probabilities."""
 
-MOST_SEED = (1 << 53) - 1  # the largest integer that a page can write
 
 _LABELLED = 4  # a character has four bytes at most, so that a token changes the labels of the three before
 
@@ -70,18 +69,13 @@ class LastRows:
         """The rows in 8 bits, and their bytes."""
         found, size = [], 0
         for place, site in enumerate(self.sites):
-            parts: Json = {"first": first_sender(site)}
+            parts: Json = {"first": site.module.taps.first_sender}  # which a window may have moved on
             for name in self.NAMES:
                 if (row := self.rows.get((place, name))) is not None:
                     parts[name] = PackedRows.of(row, 8).json()
                     size += row.numel()
             found.append(parts)
         return found, size
-
-
-def first_sender(site: Site) -> int:
-    """Place of the first sender of the last call, which a window may have moved on."""
-    return site.module.taps.first_sender
 
 
 class _Draws:
@@ -128,7 +122,7 @@ def generated(session: Session, request: Mapping[str, Any]) -> Iterator[Json]:
     options = {
         "temperature": number_of(request, "temperature", 0, 100, 0.8),
         "top_k": integer_of(request, "top_k", 0, 1 << 30, 0) or None,
-        "seed": integer_of(request, "seed", 0, MOST_SEED, 0),
+        "seed": integer_of(request, "seed", 0, (1 << 53) - 1, 0),  # the largest integer that a page can write
     }
     most = min(asked, session.context - len(ids))
     if most < 1:

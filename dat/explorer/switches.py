@@ -80,12 +80,6 @@ def interventions_of(switches: Iterable[Switch], change: str = "zero", factor: f
     return found
 
 
-def switches_in_words(switches: Iterable[Switch], change: str, factor: float) -> str:
-    """Switches and what they do, such as ``relation 3 of blocks.1: zero``."""
-    found = [f"{one.part} of {one.layer}" for one in switches]
-    return f"{', '.join(found)}: {change_in_words(change, factor, 'text')}"
-
-
 def change_in_words(change: str, factor: float, over: str) -> str:
     """One of :data:`CHANGES`, with what a mean is over."""
     return {"zero": "zero", "mean": f"mean over the {over}", "scale": f"times {factor:g}"}[change]
@@ -161,17 +155,13 @@ def switch_effects(session: Session, request: Mapping[str, Any]) -> Json:
     if other:
         with other.reserved() as model:
             after = predicted(model, other.tensor(ids))
+    control = torch.stack([one.losses for one in controls]).mean(0).tolist() if controls else [None] * (len(ids) - 1)
+    names = ", ".join(f"{one.part} of {one.layer}" for one in switches)
     return {
-        "switched": other.title if other else switches_in_words(switches, change, factor),
+        "switched": other.title if other else f"{names}: {change_in_words(change, factor, 'text')}",
         "tokens": token_labels(session.tokenizer, ids),
         "place": place,
-        "losses": {
-            "before": before.losses.tolist(),
-            "after": after.losses.tolist(),
-            "control": torch.stack([one.losses for one in controls]).mean(0).tolist()
-            if controls
-            else [None] * len(before.losses),
-        },
+        "losses": {"before": before.losses.tolist(), "after": after.losses.tolist(), "control": control},
         "loss": {
             "before": _mean(before.losses),
             "after": _mean(after.losses),

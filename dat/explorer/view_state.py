@@ -49,7 +49,7 @@ class View:
             that a map does not have takes the first.
         i, j: receiver and sender.
         part, symbol: numbers, on the page of symbols.
-        off: switches, see :data:`SWITCHES`, such as ``r1.3_sa0.1``.
+        off: switches, see :data:`SWITCH_CODES`, such as ``r1.3_sa0.1``.
         change, factor, place: what switches do, and the token after which predictions are compared.
         by, target, chosen: of what parts write: parts, one of :data:`~.writes.BY`; the id of the token that effects are
             of; and the number of the part whose tokens are shown.
@@ -180,16 +180,11 @@ def unpacked_text(packed: str) -> str:
     raise ValueError(f"view: expected a whole text of at most {TEXT_BYTES:,} bytes in the address")
 
 
-SWITCHES = {
-    "r": "relation N of layer L",
-    "sa": "sensory head N of layer L",
-    "ra": "relational head N of layer L",
-    "s": "symbols of relational head N of layer L",
-}
-"""Meanings of the letters of a switch, in front of a layer L, as of :class:`View`, and a number N: ``r1.3``."""
-
-SWITCH_CODES = ", ".join(f"{letters}L.N ({what})" for letters, what in SWITCHES.items())
-"""The same in a line."""
+SWITCH_CODES = (
+    "rL.N (relation N of layer L), saL.N (sensory head N of layer L), raL.N (relational head N of layer L), "
+    "sL.N (symbols of relational head N of layer L)"
+)
+"""Forms of a switch: letters, a layer L, as of :class:`View`, and a number N, such as ``r1.3``."""
 
 VIEW_GRAMMAR = (
     f"A page ({', '.join(PAGES)}), the address of a view, or what stands behind # in it, such as "
