@@ -42,7 +42,6 @@ hub's format, transformers', or an adapter's), or OWNER/NAME on the Hugging Face
 """The names that :func:`open_checkpoint` takes, in words."""
 
 _GPT2_SIZES = (50257, 50304)  # as it is, and padded to a multiple of 128 as in the paper
-_PICKLES = (".bin", ".ckpt", ".pkl", ".pt", ".pth")
 
 
 @dataclass(frozen=True)
@@ -161,7 +160,7 @@ def open_checkpoint(
     source = str(name)
     path = Path(os.path.expanduser(name))
     if path.is_file():
-        if path.suffix in _PICKLES:
+        if path.suffix in (".bin", ".ckpt", ".pkl", ".pt", ".pth"):
             raise ValueError(
                 f"{source}: a pickle, which could run code when it is read, and does not say which model it is of; "
                 f"name a folder with {CONFIG} and {WEIGHTS}"

@@ -11,7 +11,7 @@ from dual_attention import CacheGroup, ContextCache, TokenCache
 
 from .inputs import Example, InputSizes
 from .models import resolve_model
-from .parts import CHECKPOINTS, RECOMPUTED
+from .parts import CHECKPOINTS
 from .result import Device, Estimate, Part
 from .tracing import Implementation, Run, TracedCall
 from .units import DTYPES, dtype_name
@@ -147,7 +147,7 @@ def _check(**sizes: int | None) -> None:
 def _parts(seen: TracedCall) -> Iterator[Part]:
     """Figures by part, in the order in which the parts are first met."""
     meter, kept = seen.meter, dict(seen.kept.by_part)
-    for part, nbytes in ((CHECKPOINTS, seen.kept.otherwise), (RECOMPUTED, meter.recomputed)):
+    for part, nbytes in ((CHECKPOINTS, seen.kept.otherwise), ("recomputed block", meter.recomputed)):
         if nbytes:
             kept[part] = kept.get(part, 0) + nbytes
     for name in dict.fromkeys((*meter.parts, *seen.parameters, *meter.forward, *meter.backward, *kept)):

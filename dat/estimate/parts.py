@@ -36,13 +36,10 @@ OWN: dict[type[nn.Module], str] = {
 }
 """Modules whose own work is a part, while their submodules have headings of their own."""
 
-OUTPUT_NAMES = ("final_out", "lm_head", "head", "classifier", "decoder")
-"""Names of a model's output layer."""
 
 BETWEEN = "between modules"
 CHECKPOINTS = "checkpoints"
 LOSS = "loss"
-RECOMPUTED = "recomputed block"
 
 
 def headings(model: nn.Module) -> dict[int, str]:
@@ -75,7 +72,7 @@ def _own(module: nn.Module, name: str) -> str:
         if kind in OWN:
             return OWN[kind]
     if isinstance(module, nn.Linear):
-        if any(level in OUTPUT_NAMES for level in name.split(".")):
+        if any(level in ("final_out", "lm_head", "head", "classifier", "decoder") for level in name.split(".")):
             return "output"
         return "embeddings" if "embed" in name else "linear maps"
     place = type(module).__module__

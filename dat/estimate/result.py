@@ -9,9 +9,6 @@ from .units import aligned, count, dtype_name, flops, nbytes
 
 Device = Literal["cpu", "cuda"]
 
-OPTIMIZER_STEP_BYTES = 4
-"""Bytes of Adam's count of steps, which PyTorch keeps for each tensor."""
-
 
 @dataclass(frozen=True)
 class Part:
@@ -146,7 +143,7 @@ class Estimate:
         """Bytes of the state of Adam or AdamW: two numbers for each parameter that learns, and counts of steps."""
         if not self.training:
             return 0
-        return 2 * self.gradient_bytes + OPTIMIZER_STEP_BYTES * self.parameter_tensors
+        return 2 * self.gradient_bytes + 4 * self.parameter_tensors  # each with a count of steps in float32
 
     @property
     def activation_bytes(self) -> int:

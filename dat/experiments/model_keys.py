@@ -31,8 +31,6 @@ ActivationName = Literal["relu", "gelu", "silu", "swiglu"]
 
 Keys = TypeVar("Keys", bound="ModelKeys")
 
-MOST_LAYERS = 1000
-"""Blocks of a model."""
 LONGEST = 1 << 24
 """Tokens that a language model sees, and tokens of its vocabulary."""
 
@@ -78,7 +76,7 @@ class ModelKeys(LibraryConfig, RelationsConfig, DepthConfig, NamedConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_inside("model.name", self.name, "output.folder")  # run folders have it in their names
-        check_integers(self, "model", "n_layers", most=MOST_LAYERS)
+        check_integers(self, "model", "n_layers", most=1000)
         sizes = ("d_model", "n_kv_heads", "dff", "n_relations", "rel_proj_dim", "n_symbols", "symbol_heads")
         check_integers(self, "model", *sizes, most=WIDEST)
         check(0 <= self.dropout_rate < 1, "model.dropout_rate", "a number in [0, 1)", self.dropout_rate)
@@ -233,15 +231,10 @@ class VisionModelKeys(PatchesConfig, ModelKeys):
         super().__post_init__()
         check(min(self.patch_size) >= 1, "model.patch_size", "integers of at least 1", list(self.patch_size))
 
-    @property
-    def has_class_token(self) -> bool:
-        """Whether a class token stands before the patches."""
-        return True
-
     def symbols_of(self, image_shape: Sequence[int]) -> SymbolConfig:
         """Options of the symbol mechanism for the patches of an image, and for a class token."""
         columns, rows = (side // patch for side, patch in zip(image_shape[1:], self.patch_size, strict=True))
-        n_tokens = rows * columns + self.has_class_token
+        n_tokens = rows * columns + (getattr(self, "architecture", "dat") == "dat")  # others have no class token
         in_grid = self.symbols == "position_relative_2d"
         return self.symbol_config(n_tokens, (rows - 1, columns - 1) if in_grid else n_tokens)
 

@@ -77,9 +77,8 @@ class ImageSources:
 
     def check_source(self, dataset: ImageSetName) -> None:
         """Raise ``ValueError`` if an option does not go with the set."""
-        check(
-            dataset == "folder" or self.image_size == SIZE, "data.image_size", f"{SIZE} with {dataset}", self.image_size
-        )
+        fits = dataset == "folder" or self.image_size == SIZE
+        check(fits, "data.image_size", f"{SIZE} with {dataset}", self.image_size)
         if dataset == "folder":
             expected = "a folder with a folder of pictures for each class, with data.dataset=folder"
             check(self.folder is not None, "data.folder", expected, self.folder)

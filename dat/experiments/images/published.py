@@ -32,9 +32,6 @@ ACCURACIES: dict[tuple[str, str], tuple[float, float | None]] = {
 }
 """Top-1 accuracy in percent on the test images, and its standard error where it is known."""
 
-LOGGED = ("ViDAT-ungrouped",)
-"""Models whose number of trials is not known."""
-
 
 def published_accuracy(benchmark: str, model: str) -> list[Published]:
     """The published point of a model, at all training images of its set; empty if there is none."""
@@ -42,6 +39,6 @@ def published_accuracy(benchmark: str, model: str) -> list[Published]:
         return []
     mean, error = ACCURACIES[benchmark, model]
     size = next(about.train for name, about in IMAGE_SETS.items() if benchmark.startswith(f"{name}-"))
-    if error is None or model in LOGGED:
+    if error is None or model == "ViDAT-ungrouped":  # whose number of trials is not known
         return [Published(point=size, mean=mean)]
     return [Published(point=size, mean=mean, trials=TRIALS, sd=error * sqrt(TRIALS))]

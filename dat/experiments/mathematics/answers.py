@@ -32,15 +32,8 @@ def right_answers(model: Any, examples: Answered, indices: Tensor, *, beams: int
         beams: hypotheses of a beam search; 1 takes the likeliest character each time.
     """
     questions, _, wanted = examples.batch(indices)
-    made = model.generate(
-        questions,
-        ANSWER_LENGTH,
-        start_token=START,
-        stop_token=END,
-        pad_token=PAD,
-        num_beams=beams,
-        source_padding_mask=question_mask(questions, examples.masked),
-    )
+    ends, mask = {"start_token": START, "stop_token": END, "pad_token": PAD}, question_mask(questions, examples.masked)
+    made = model.generate(questions, ANSWER_LENGTH, **ends, num_beams=beams, source_padding_mask=mask)
     length = max(made.shape[1], wanted.shape[1])
     return (_padded(made, length) == _padded(wanted, length)).all(-1)
 

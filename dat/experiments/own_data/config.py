@@ -142,12 +142,8 @@ class ComparisonGrid(OwnSource, ArmSize, GridConfig):
     def __post_init__(self) -> None:
         GridConfig.__post_init__(self)
         check_names("models", self.models, ARMS)
-        check(
-            (self.heads is not None) == (OWN in self.models),
-            "heads",
-            f"FILE.py:CLASS with {OWN} among models",
-            self.heads,
-        )
+        fits = (self.heads is not None) == (OWN in self.models)
+        check(fits, "heads", f"FILE.py:CLASS with {OWN} among models", self.heads)
         check_integers(self, "", "n_train", "batch_size", most=MOST_EXAMPLES)
         check_integers(self, "", "image_size", least=8, most=1024)
         check(self.image_size % 4 == 0, "image_size", "a multiple of 4, the patches along a side", self.image_size)

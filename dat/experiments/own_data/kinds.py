@@ -33,8 +33,6 @@ from ..language.problem import language_loss, numbers_of_text
 from .config import OwnSource
 from .models import MISSING, NUMBER, PADDING, Build, RowModel, picture_models
 
-MOST_SCORED = 65_536
-"""Bytes of text of an evaluation."""
 ACCURACY, RMSE, BITS = "accuracy", "rmse", "bits_per_byte"
 PLURALS = {"number": "numbers", "category": "categories", "sequence": "sequences"}
 
@@ -268,15 +266,9 @@ def _load_pictures(source: OwnSource, path: Path, device: str) -> OwnData:
     if facts.train < FEWEST:
         raise ValueError(f"{path}: expected at least {FEWEST} pictures to split, got {facts.train}; collect more")
     n_val = round(SHARE * facts.train)
-    splits = split_images(
-        "folder",
-        n_train=facts.train - n_val - (0 if facts.split else n_val),
-        n_val=n_val,
-        n_test=facts.test or n_val,
-        seed=source.split_seed,
-        folder=str(path),
-        size=source.image_size,
-    )
+    n_train = facts.train - n_val - (0 if facts.split else n_val)
+    counts = {"n_train": n_train, "n_val": n_val, "n_test": facts.test or n_val}
+    splits = split_images("folder", **counts, seed=source.split_seed, folder=str(path), size=source.image_size)
     apart = "in a folder of their own; those to validate on are drawn " if facts.split else ""
     other = f"; left out: {counted(found.left_out, 'other file')}" if found.left_out else ""
     contents = [(part, one.images.numpy().tobytes(), one.labels.tolist()) for part, one in splits.items()]
@@ -305,7 +297,7 @@ def _load_texts(source: OwnSource, device: str) -> OwnData:
             raise ValueError(f"test: {source.test} holds a document that is also in {source.path}; remove one")
     train, val = split_off(rest._replace(documents=None), SHARE / 2, context, tokenizer.end)
     arrays = {"train": [array[:] for array in train.arrays]}
-    arrays |= {part: first_tokens(own.arrays, MOST_SCORED, context) for part, own in (("val", val), ("test", test))}
+    arrays |= {part: first_tokens(own.arrays, 65_536, context) for part, own in (("val", val), ("test", test))}
     of: dict[str, Any] = {"vocab_size": tokenizer.vocab_size, "device": device}
     sets = {part: TextSequences(own, context, name=part, **of) for part, own in arrays.items()}
     n_bytes = {part: count_bytes(sets[part], tokenizer) for part in ("val", "test")}
