@@ -13,8 +13,6 @@ from .._layers.options import options_dict
 from ..dual_attention import DualAttention
 from .weights import shared_names
 
-__all__ = ["start_from_transformer"]
-
 
 @torch.no_grad()
 def start_from_transformer(model: nn.Module, transformer: nn.Module, *, silent: bool = True) -> None:

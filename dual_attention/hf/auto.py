@@ -4,25 +4,16 @@ from __future__ import annotations
 
 from contextlib import suppress
 from functools import cache
+from typing import Any
 
-from transformers import (
-    AutoBackbone,
-    AutoConfig,
-    AutoModel,
-    AutoModelForCausalLM,
-    AutoModelForImageClassification,
-    AutoModelForMaskedLM,
-    AutoModelForSequenceClassification,
-)
+import transformers
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from .causal_lm import DualAttnForCausalLM
-from .configuration import DualAttnConfig, DualAttnEncoderConfig, DualAttnVisionConfig
+from .configuration import DualAttnConfig
 from .encoders import DualAttnEncoderModel, DualAttnForMaskedLM, DualAttnForSequenceClassification
 from .language import DualAttnLMForSequenceClassification, DualAttnModel
 from .vision import DualAttnForImageClassification, DualAttnVisionBackbone, DualAttnVisionModel
-
-__all__ = ["register_auto_classes"]
 
 
 def register_auto_classes() -> None:
@@ -33,20 +24,13 @@ def register_auto_classes() -> None:
     >>> type(AutoConfig.for_model("dual_attn", vocab_size=50)).__name__
     'DualAttnConfig'
     """
-    for config in (DualAttnConfig, DualAttnEncoderConfig, DualAttnVisionConfig):
-        AutoConfig.register(config.model_type, config, exist_ok=True)
-    for auto, config, model in (
-        (AutoModel, DualAttnConfig, DualAttnModel),
-        (AutoModel, DualAttnEncoderConfig, DualAttnEncoderModel),
-        (AutoModel, DualAttnVisionConfig, DualAttnVisionModel),
-        (AutoBackbone, DualAttnVisionConfig, DualAttnVisionBackbone),
-        (AutoModelForCausalLM, DualAttnConfig, DualAttnForCausalLM),
-        (AutoModelForMaskedLM, DualAttnEncoderConfig, DualAttnForMaskedLM),
-        (AutoModelForSequenceClassification, DualAttnConfig, DualAttnLMForSequenceClassification),
-        (AutoModelForSequenceClassification, DualAttnEncoderConfig, DualAttnForSequenceClassification),
-        (AutoModelForImageClassification, DualAttnVisionConfig, DualAttnForImageClassification),
-    ):
-        auto.register(config, model, exist_ok=True)
+    language = DualAttnModel, DualAttnForCausalLM, DualAttnLMForSequenceClassification
+    encoders = DualAttnEncoderModel, DualAttnForMaskedLM, DualAttnForSequenceClassification
+    vision = DualAttnVisionModel, DualAttnVisionBackbone, DualAttnForImageClassification
+    for model in (*language, *encoders, *vision):
+        config: Any = model.config_class
+        transformers.AutoConfig.register(config.model_type, config, exist_ok=True)
+        getattr(transformers, model.default_auto_class).register(config, model, exist_ok=True)
     # From this table, not from the registration, the Trainer knows to shift labels under label smoothing, and the
     # pipeline of text generation knows which models it supports.
     MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[DualAttnConfig.model_type] = DualAttnForCausalLM.__name__

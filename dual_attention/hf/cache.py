@@ -24,17 +24,6 @@ from .._layers.cache import Cache as TokensCache
 from .._layers.cache import CacheGroup
 from .._layers.fixed import after_prompt, slots_for, tensors_of
 
-__all__ = [
-    "CACHE",
-    "OTHER",
-    "DualAttnCache",
-    "DualAttnCacheLayer",
-    "NamesCache",
-    "StaticDualAttnCacheLayer",
-    "cache_in",
-    "given_cache",
-]
-
 _KNOWN = {field.name for field in fields(BaseModelOutputWithPast)}
 CACHE, OTHER = ("cache", "past_key_values") if "cache" in _KNOWN else ("past_key_values", "cache")
 """The name of a cache that the installed transformers knows, and the one that it does not."""

@@ -24,8 +24,6 @@ from .packing import CausalInputs
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-__all__ = ["DualAttnCausalLMOutput", "DualAttnForCausalLM"]
-
 NO_LABEL = -100
 """Label that transformers does not score."""
 
@@ -106,10 +104,9 @@ class DualAttnForCausalLM(HasBackbone, GenerationMixin):
             more: see :class:`~dual_attention.hf.packing.CausalInputs`.
         """
         targets = more.pop("shift_labels", None)
-        given: dict[str, Any] = {"attention_mask": attention_mask, "position_ids": position_ids}
-        outputs = output_attentions, output_hidden_states
-        cached: dict[str, Any] = {"past": given_cache(cache, past_key_values), "use_cache": use_cache}
-        hidden, past, traced = self._run(input_ids, inputs_embeds, outputs, more, **given, **cached)
+        outputs, past = (output_attentions, output_hidden_states), given_cache(cache, past_key_values)
+        inputs = input_ids, inputs_embeds, attention_mask, position_ids
+        hidden, past, traced = self._run(*inputs, outputs, more, past, use_cache)
 
         if targets is None and labels is not None:  # the label after each position; none for the last
             targets = nn.functional.pad(labels[:, 1:], (0, 1), value=NO_LABEL)

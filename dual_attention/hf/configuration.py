@@ -28,8 +28,6 @@ from ..vision_models import VisionDualAttnTransformer, VisionTransformer
 from .names import names_elsewhere, set_field, take_over
 from .remote import WritesLoader, auto_map
 
-__all__ = ["DualAttnConfig", "DualAttnEncoderConfig", "DualAttnVisionConfig", "ModelConfig"]
-
 Kind = Literal["dat", "transformer"]
 
 # Their names in transformers.

@@ -30,8 +30,6 @@ from .hub import DualAttnTransformerLM_HFHub, HubLanguageModel, TransformerLM_HF
 if TYPE_CHECKING:
     from .causal_lm import DualAttnForCausalLM
 
-__all__ = ["convert_checkpoint", "to_hub", "to_transformers", "to_transformers_state_dict"]
-
 Format = Literal["hub", "transformers"]
 
 _OF_TRAINING = {"training", "gradient_checkpointing", "dropout", "dropout_rate", "p", "inplace"}

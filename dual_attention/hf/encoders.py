@@ -20,8 +20,6 @@ from .modeling import OwnsModel, backbone_of, one_input, output_of, padding_mask
 if TYPE_CHECKING:
     from .modeling import TypedOutput
 
-__all__ = ["DualAttnEncoderModel", "DualAttnForMaskedLM", "DualAttnForSequenceClassification"]
-
 
 class _Encoder(OwnsModel):
     """An encoder, with or without a head; the encoder itself is ``model.encoder``."""

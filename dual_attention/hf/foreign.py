@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-import torch
 from torch import Tensor
 from transformers import GPT2LMHeadModel, LlamaForCausalLM
 
@@ -17,8 +16,6 @@ from ..checkpoints.language import LoadedLanguageModel
 from ..checkpoints.weights import Weights, filled
 from ..language_presets import LanguageModelConfig
 from .names import ACTIVATIONS, NORM_EPS
-
-__all__ = ["from_transformers"]
 
 
 def from_transformers(
@@ -104,10 +101,8 @@ def _of_gpt2(config: Any, tensors: Mapping[str, Tensor]) -> tuple[LanguageModelC
         tie_weights=config.tie_word_embeddings,
     )
     names = {"wte": "token_embedder", "wpe": "positional_embedder", "ln_f": "norm"}
-    found = {
-        **_named(tensors, names, "transformer.", "layers."),
-        **_named(tensors, {"lm_head": "final_out"}, "", "layers."),
-    }
+    found = _named(tensors, names, "transformer.", "layers.")
+    found |= _named(tensors, {"lm_head": "final_out"}, "", "layers.")
     linear = {"attn.c_proj": "self_attn.wo", "mlp.c_fc": "ff_block.linear1", "mlp.c_proj": "ff_block.linear2"}
     for number in range(config.n_layer):
         old, new = f"transformer.h.{number}.", f"layers.blocks.{number}."
@@ -116,9 +111,8 @@ def _of_gpt2(config: Any, tensors: Mapping[str, Tensor]) -> tuple[LanguageModelC
         for kind in ("weight", "bias"):
             parts = tensors[f"{old}attn.c_attn.{kind}"].chunk(3, dim=-1)
             layers |= {f"{new}self_attn.w{name}.{kind}": part for name, part in zip("qkv", parts, strict=True)}
-        found |= {
-            name: w.T if name.endswith("weight") else w for name, w in layers.items()
-        }  # they multiply from the left
+        # Theirs multiply from the left.
+        found |= {name: w.T if name.endswith("weight") else w for name, w in layers.items()}
     return ours, found
 
 
@@ -158,13 +152,8 @@ def _of_llama(config: Any, tensors: Mapping[str, Tensor]) -> tuple[LanguageModel
     names |= {f"mlp.{part}_proj": f"ff_block.linear{n}" for part, n in (("gate", 1), ("down", 2), ("up", 3))}
     for number in range(config.num_hidden_layers):
         found |= _named(tensors, names, f"model.layers.{number}.", f"layers.blocks.{number}.")
-    for name in found:
-        if ".self_attn.wq." in name or ".self_attn.wk." in name:
-            found[name] = _interleaved(found[name], heads if ".wq." in name else groups)
+    for name, w in found.items():
+        if ".self_attn.wq." in name or ".self_attn.wk." in name:  # whose rotary positions turn halves, not neighbours
+            halves = w.unflatten(0, (heads if ".wq." in name else groups, 2, -1))
+            found[name] = halves.transpose(1, 2).flatten(0, 2)
     return ours, found
-
-
-def _interleaved(w: Tensor, heads: int) -> Tensor:
-    """Rows of a projection of queries or keys, where rotary positions turn neighbours and not the two halves."""
-    halves = w.unflatten(0, (heads, 2, -1))
-    return torch.stack((halves[:, 0], halves[:, 1]), dim=2).flatten(0, 2)

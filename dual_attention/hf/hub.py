@@ -26,8 +26,6 @@ from ..language_presets import LanguageModelConfig, as_json
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["DualAttnTransformerLM_HFHub", "HubLanguageModel", "TransformerLM_HFHub"]
-
 Model = TypeVar("Model", bound="HubLanguageModel")
 
 _CARD = """---

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from .modeling import TypedOutput
-
-__all__ = ["DualAttnLMForSequenceClassification", "DualAttnModel", "DualAttnModelOutput", "OwnsLanguageModel"]
 
 logger = logging.get_logger(__name__)
 
@@ -53,20 +51,6 @@ class DualAttnModelOutput(NamesCache, BaseModelOutputWithPast):
     relations: tuple[Tensor, ...] | MaybeNone = None
 
 
-class _Pass(NamedTuple):
-    """Findings of a forward pass.
-
-    Attributes:
-        hidden: ``(B, N, d)``, the input of the output layer.
-        past: the cache, if there is one.
-        traced: attention weights, hidden states and relations as far as they were requested.
-    """
-
-    hidden: Tensor
-    past: Cache | None
-    traced: dict[str, Any]
-
-
 class OwnsLanguageModel(OwnsModel):
     """Base of the language models; ``model`` is a :class:`~dual_attention.language_models.LanguageModel`."""
 
@@ -78,15 +62,19 @@ class OwnsLanguageModel(OwnsModel):
         self,
         input_ids: Tensor | None,
         inputs_embeds: Tensor | None,
+        attention_mask: Tensor | None,
+        position_ids: Tensor | None,
         outputs: tuple[bool | None, bool | None],
         more: Mapping[str, Any],
-        *,
-        attention_mask: Tensor | None = None,
-        position_ids: Tensor | None = None,
-        past: Cache | None = None,
-        use_cache: bool | None = None,
-    ) -> _Pass:
-        """Pass tokens through the blocks; arguments as :meth:`DualAttnModel.forward`, outputs: maps and states."""
+        past: Cache | None,
+        use_cache: bool | None,
+    ) -> tuple[Tensor, Cache | None, dict[str, Any]]:
+        """Pass tokens through the blocks; arguments as :meth:`DualAttnModel.forward`, outputs: maps and states.
+
+        Returns:
+            The input of the output layer, ``(B, N, d)``; the cache, if there is one; attention weights, hidden states
+            and relations as far as they were requested.
+        """
         tokens = one_input(input_ids, inputs_embeds)
         maps, states, traced = self._traced(*outputs)
         segments = segments_from(more, tokens)
@@ -110,7 +98,7 @@ class OwnsLanguageModel(OwnsModel):
         found = traced_fields(trace, maps, states)
         if trace is not None and maps:
             found["relations"] = relations_of(trace.maps)
-        return _Pass(hidden, past, found)
+        return hidden, past, found
 
     def _cache_if_useful(self, use_cache: bool | None) -> DualAttnCache | None:
         """A new cache, unless it is not asked for, or blocks are to be computed again for the backward pass."""
@@ -135,7 +123,14 @@ class OwnsLanguageModel(OwnsModel):
         self.model.vocab_size = value.num_embeddings
 
 
-class DualAttnModel(OwnsLanguageModel):
+class _WithoutOutput(OwnsLanguageModel):
+    def _build(self) -> nn.Module:
+        model: Any = self.config.build()
+        model.layers["final_out"] = nn.Identity()
+        return model
+
+
+class DualAttnModel(_WithoutOutput):
     """A language model without its output layer: the base of the others, and what ``AutoModel`` loads.
 
     Of a model with an output layer it is the attribute ``backbone``, which shares its ``model``.
@@ -147,9 +142,6 @@ class DualAttnModel(OwnsLanguageModel):
 
     default_auto_class = "AutoModel"
     _keys_to_ignore_on_load_unexpected: Any = (r"\.final_out\.", r"^score\.")
-
-    def _build(self) -> nn.Module:
-        return without_output_layer(self.config)
 
     def forward(
         self,
@@ -189,11 +181,10 @@ class DualAttnModel(OwnsLanguageModel):
             TypeError, ValueError: as :meth:`LanguageModel.forward
                 <dual_attention.language_models.LanguageModel.forward>`, or for arguments that exclude one another.
         """
-        given: dict[str, Any] = {"attention_mask": attention_mask, "position_ids": position_ids}
-        outputs = output_attentions, output_hidden_states
-        cached: dict[str, Any] = {"past": given_cache(cache, past_key_values), "use_cache": use_cache}
-        found = self._run(input_ids, inputs_embeds, outputs, more, **given, **cached)
-        output = DualAttnModelOutput(last_hidden_state=found.hidden, **{CACHE: found.past}, **found.traced)
+        outputs, past = (output_attentions, output_hidden_states), given_cache(cache, past_key_values)
+        inputs = input_ids, inputs_embeds, attention_mask, position_ids
+        hidden, past, traced = self._run(*inputs, outputs, more, past, use_cache)
+        output = DualAttnModelOutput(last_hidden_state=hidden, **{CACHE: past}, **traced)
         return output_of(output, return_dict, self.config)
 
 
@@ -206,7 +197,7 @@ class HasBackbone(OwnsLanguageModel):
         return backbone_of(self, DualAttnModel)
 
 
-class DualAttnLMForSequenceClassification(HasBackbone):
+class DualAttnLMForSequenceClassification(_WithoutOutput, HasBackbone):
     """A language model with a linear classifier, or a regression, on the last token of each sequence.
 
     It is what reward models are made of. The loss is the one of transformers for ``config.problem_type``, which by
@@ -221,9 +212,6 @@ class DualAttnLMForSequenceClassification(HasBackbone):
     accepts_loss_kwargs = False
     default_auto_class = "AutoModelForSequenceClassification"
     _keys_to_ignore_on_load_unexpected: Any = (r"\.final_out\.",)
-
-    def _build(self) -> nn.Module:
-        return without_output_layer(self.config)
 
     def _add_head(self) -> None:
         self.num_labels = self.config.num_labels
@@ -261,18 +249,11 @@ class DualAttnLMForSequenceClassification(HasBackbone):
             Logits ``(B, C)``, and with labels the mean loss.
         """
         outputs = output_attentions, output_hidden_states
-        given: dict[str, Any] = {"attention_mask": attention_mask, "position_ids": position_ids, "use_cache": False}
-        found = self._run(input_ids, inputs_embeds, outputs, {}, **given)
+        inputs = input_ids, inputs_embeds, attention_mask, position_ids
+        hidden, _, traced = self._run(*inputs, outputs, {}, None, False)
         if attention_mask is None and input_ids is not None and self.config.pad_token_id is not None:
             attention_mask = input_ids != self.config.pad_token_id
-        logits = self.score(last_real(found.hidden, attention_mask, "input_ids: expected at least one token")[:, 0])
-        found.traced.pop("relations", None)
-        output = self._classified(SequenceClassifierOutput, logits, labels, found.traced)
+        logits = self.score(last_real(hidden, attention_mask, "input_ids: expected at least one token")[:, 0])
+        traced.pop("relations", None)
+        output = self._classified(SequenceClassifierOutput, logits, labels, traced)
         return output_of(output, return_dict, self.config)
-
-
-def without_output_layer(config: DualAttnConfig) -> nn.Module:
-    """A language model of this configuration without its output layer."""
-    model: Any = config.build()
-    model.layers["final_out"] = nn.Identity()
-    return model

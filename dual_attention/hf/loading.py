@@ -27,8 +27,6 @@ from ..checkpoints.language import (
 )
 from ..checkpoints.weights import read_weights
 
-__all__ = ["load_model", "model_from_config"]
-
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
 
 

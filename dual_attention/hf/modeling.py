@@ -43,9 +43,6 @@ if TYPE_CHECKING:
         attentions: tuple[Tensor, ...] | MaybeNone
 
 
-__all__ = ["OwnsModel", "backbone_of", "fetched", "one_input", "padding_mask_from", "relations_of", "traced_fields"]
-
-
 class OwnsModel(WritesLoader, LoadsTied, TypedModule, PreTrainedModel):
     """A model of this library for transformers.
 
@@ -294,13 +291,6 @@ def padding_mask_from(attention_mask: Tensor | None, x: Tensor, earlier: int = 0
     return None
 
 
-def attentions_of(maps: tuple[Tensor | DualAttentionOutput, ...]) -> tuple[Tensor, ...]:
-    """Attention weights of each block, ``(B, H, N, M)``; sensory heads first, then relational ones."""
-
-    found = (block if isinstance(block, Tensor) else block.weights for block in maps)
-    return tuple(weights for weights in found if weights is not None)
-
-
 def relations_of(maps: tuple[Tensor | DualAttentionOutput, ...]) -> tuple[Tensor, ...] | None:
     """Relations of each block, ``(B, N, M, R)`` (disentangled heads ``(B, H, N, M)``), or None if blocks have none."""
     found = [maps_of for maps_of in maps if isinstance(maps_of, DualAttentionOutput)]
@@ -318,7 +308,8 @@ def traced_fields(trace: Any, maps: bool, states: bool) -> dict[str, Any]:
     if states:
         found["hidden_states"] = (*trace.states[:-1], trace.hidden)
     if maps:
-        found["attentions"] = attentions_of(trace.maps)
+        weights = (block if isinstance(block, Tensor) else block.weights for block in trace.maps)
+        found["attentions"] = tuple(of_block for of_block in weights if of_block is not None)
     return found
 
 

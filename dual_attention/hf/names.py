@@ -11,8 +11,6 @@ from typing import Any
 
 from ..configs import AttentionConfig, RelationalConfig, SymbolConfig
 
-__all__ = ["names_elsewhere", "set_field", "take_over"]
-
 SYNONYMS = {
     **dict.fromkeys(("hidden_act", "activation_function", "hidden_activation"), "activation"),
     **dict.fromkeys(

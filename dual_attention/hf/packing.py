@@ -13,8 +13,6 @@ from torch import Tensor, nn
 
 from .._layers.inputs import is_integer
 
-__all__ = ["CausalInputs", "MoreInputs", "packed_segments", "segments_from"]
-
 
 class MoreInputs(TypedDict, total=False):
     """Inputs that trainers and collators may hand to any language model for transformers.

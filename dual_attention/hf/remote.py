@@ -11,8 +11,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-__all__ = ["WritesLoader", "auto_map"]
-
 _FILE = "dual_attention_loader"
 
 _LOADER = '''"""The classes of this checkpoint: pip install '.[hf]' in a clone of relational-attention."""
@@ -84,14 +82,11 @@ class WritesLoader:
         folder = Path(save_directory)
         if not folder.is_file():  # about which transformers has something to say
             folder.mkdir(parents=True, exist_ok=True)
-            _write_loader(folder, sorted(set(names.values())))
+            kinds = sorted(set(names.values()))
+            text = _LOADER.format(names=", ".join(kinds), quoted=", ".join(f'"{kind}"' for kind in kinds))
+            (folder / f"{_FILE}.py").write_text(text, encoding="utf-8")
             if self is not config and not (folder / "README.md").exists():
                 kind = type(self)
                 auto = getattr(kind, "default_auto_class", "AutoModel")
                 (folder / "README.md").write_text(_README.format(name=kind.__name__, auto=auto), encoding="utf-8")
         return super().save_pretrained(save_directory, *args, **kwargs)  # pyright: ignore[reportAttributeAccessIssue]
-
-
-def _write_loader(folder: Path, names: list[str]) -> None:
-    text = _LOADER.format(names=", ".join(names), quoted=", ".join(f'"{name}"' for name in names))
-    (folder / f"{_FILE}.py").write_text(text, encoding="utf-8")

@@ -19,8 +19,6 @@ from .modeling import OwnsModel, backbone_of, fetched, output_of, traced_fields
 if TYPE_CHECKING:
     from .modeling import TypedOutput
 
-__all__ = ["DualAttnForImageClassification", "DualAttnVisionBackbone", "DualAttnVisionModel"]
-
 
 class _Vision(OwnsModel):
     """A Vision Dual Attention Transformer (ViDAT), or a Vision Transformer.
