@@ -20,14 +20,13 @@ _GRID = {
     "symbol_retrieval": "position_relative_2d",
     "ra_kwargs": {"symmetric_rels": True, "use_relative_positional_symbols": True},
 }
-_DUAL = {"n_heads_sa": 3, "n_heads_ra": 3}
 _SMALL = {"img_size": 224, "patch_size": 16, "d_model": 384, "n_layers": 12, "final_norm": True}
 _CIFAR = {**_SMALL, "img_size": 32, "patch_size": 4, "n_layers": 8, "dff": 384, "pool": "mean", "num_classes": 10}
 
 TIMM_MODELS: Mapping[str, tuple[type[VisionModel], Mapping[str, Any]]] = {
     "vidat_cifar_patch4_32": (VisionDualAttnTransformer, {**_GRID, **_CIFAR, "n_heads_sa": 6, "n_heads_ra": 6}),
     "vit_plain_cifar_patch4_32": (VisionTransformer, {**_CIFAR, "n_heads": 12}),
-    "vidat_small_patch16_224": (VisionDualAttnTransformer, {**_GRID, **_SMALL, **_DUAL}),
+    "vidat_small_patch16_224": (VisionDualAttnTransformer, {**_GRID, **_SMALL, "n_heads_sa": 3, "n_heads_ra": 3}),
     "vit_plain_small_patch16_224": (VisionTransformer, {**_SMALL, "n_heads": 6}),
 }
 """Names in timm's registry -> class, and defaults of its arguments: the paper's sizes for CIFAR, and those of timm's

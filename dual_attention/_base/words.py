@@ -79,7 +79,7 @@ def printable(text: str) -> str:
     Line breaks and tabs stay, and so does all that is not a control character or a mark that turns the direction of
     writing.
     """
-    return "".join(character if _harmless(character) else _escaped(character) for character in text)
+    return "".join(one if _harmless(one) else one.encode("unicode_escape").decode("ascii") for one in text)
 
 
 def shortened(text: str) -> str:
@@ -108,7 +108,3 @@ def _brief(value: Any) -> str:
 def _harmless(character: str) -> bool:
     controls = unicodedata.category(character) in ("Cc", "Cs") and character not in _ALLOWED
     return not controls and character not in _TURNING
-
-
-def _escaped(character: str) -> str:
-    return character.encode("unicode_escape").decode("ascii")

@@ -152,11 +152,8 @@ def _by_kernels(
     elif bias is None and mask.hides_nothing:
         out = _fused(q, k, v, (None, None), scale=scale, dropout_p=dropout)
     elif mask.hides_nothing or is_open(n, m) or n * m <= LARGEST_MASK:
-        whole = mask.dense(q.device)
-        if bias is None:  # the same in every layer that the pattern serves
-            opened = opened_once(mask, q)
-        else:
-            opened = opened_mask(whole, q.dtype, bias)
+        # Without a bias it is the same in every layer that the pattern serves.
+        opened = opened_once(mask, q) if bias is None else opened_mask(mask.dense(q.device), q.dtype, bias)
         out = _fused(q, k, v, opened, scale=scale, dropout_p=dropout)
     else:
         size = BLOCK if q.is_cpu else BLOCK_ON_GPU

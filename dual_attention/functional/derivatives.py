@@ -78,6 +78,5 @@ class _DifferentiableAgain(torch.autograd.Function):
 
 def _autocast_of(kind: str) -> dict[str, Any]:
     """Arguments with which :class:`torch.autocast` restores its present state on a kind of device."""
-    if kind == "meta":
-        return {"device_type": "cpu", "enabled": torch.is_autocast_enabled("cpu")}
+    kind = "cpu" if kind == "meta" else kind  # meta has none of its own
     return {"device_type": kind, "dtype": torch.get_autocast_dtype(kind), "enabled": torch.is_autocast_enabled(kind)}

@@ -101,7 +101,7 @@ def with_vectors(symbols: Tensor | RelativeSymbols, change: Callable[[Tensor], T
     return change(symbols)
 
 
-@dataclass(frozen=True, init=False, repr=False)
+@dataclass(frozen=True, repr=False)
 class OffsetSymbols(RelativeSymbols):
     """Symbols that depend only on the clipped offset: ``s_ij = library[clip(j - (i + offset), -P, P) + P]``.
 
@@ -126,16 +126,12 @@ class OffsetSymbols(RelativeSymbols):
     index: ClassVar[Any]  # pyright: ignore[reportRedeclaration]
     receivers: int
     senders: int
-    offset: int | Tensor
+    offset: int | Tensor = 0
 
-    def __init__(self, library: Tensor, receivers: int, senders: int, offset: int | Tensor = 0) -> None:
-        check_floating("library", library)
-        if library.dim() < 2 or library.shape[0] % 2 == 0:
-            raise ValueError(f"library: expected shape (2 P + 1, symbol width), got {tuple(library.shape)}")
-        object.__setattr__(self, "library", library)
-        object.__setattr__(self, "receivers", receivers)
-        object.__setattr__(self, "senders", senders)
-        object.__setattr__(self, "offset", offset)
+    def __post_init__(self) -> None:
+        check_floating("library", self.library)
+        if self.library.dim() < 2 or self.library.shape[0] % 2 == 0:
+            raise ValueError(f"library: expected shape (2 P + 1, symbol width), got {tuple(self.library.shape)}")
 
     @property
     def max_offset(self) -> int:

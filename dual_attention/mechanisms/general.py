@@ -291,11 +291,6 @@ def _selected(output: GeneralAttentionOutput, selection: Selection | None) -> Ge
     return GeneralAttentionOutput(output.context, output.weights, output.log_prob, output.entropy, selection)
 
 
-def with_context(output: GeneralAttentionOutput, context: Tensor) -> GeneralAttentionOutput:
-    """The output with another context."""
-    return GeneralAttentionOutput(context, output.weights, output.log_prob, output.entropy, output.selection)
-
-
 def _with_selection(inputs: AttentionInputs, selection: Selection) -> AttentionInputs:
     """Inputs with the mask, bias and gain of a selection added."""
     mask, bias = inputs.mask, inputs.bias

@@ -19,7 +19,7 @@ from ..functional.masks import check_bias
 from ..functional.reference import repeat_heads
 from ..functional.symbols import with_vectors
 from .fused import AttentionInputs
-from .general import GeneralAttention, GeneralAttentionOutput, with_context
+from .general import GeneralAttention, GeneralAttentionOutput
 from .messages import FeatureMessage, Message, ValueMessage
 from .relations import RelationalMessage
 
@@ -158,8 +158,11 @@ class MultiHead(TypedModule):
         check_sequence("key", key, self.d_key, layer=self.wk)
         batch, m = key.shape[:2]
         k = repeat_heads(self.k_norm(split_heads(self.wk(key), self.n_kv_heads)), self.n_heads)
-        q = self._project_queries(query, batch)
-        n = self.attention.score.n_queries or 0 if q is None else q.shape[-2]
+        q, n = None, self.attention.score.n_queries or 0
+        if self.wq is not None:
+            query = self.attention.score.require_query(query)
+            check_sequence("query", query, self.d_model, batch=(batch,), layer=self.wq)
+            q, n = self.q_norm(split_heads(self.wq(query), self.n_heads)), query.shape[1]
         sizes: dict[str, Any] = {"batch": batch, "heads": self.n_heads, "n": n, "m": m}
         mask = mask_pattern(attn_mask, padding_mask, is_causal, **sizes)
         bias = check_bias(attn_bias, **sizes)
@@ -177,15 +180,8 @@ class MultiHead(TypedModule):
             context = merge_heads(observe("head_output", split_heads(context, self.n_heads)))
         if self.wo is not None:
             context = self.wo(context)
-        return with_context(output, self.out_dropout(context))
-
-    def _project_queries(self, query: Tensor | None, batch: int) -> Tensor | None:
-        """Queries of the heads, ``(B, H, L, d_k)``; None for a score that takes none."""
-        if self.wq is None:
-            return None
-        query = self.attention.score.require_query(query)
-        check_sequence("query", query, self.d_model, batch=(batch,), layer=self.wq)
-        return self.q_norm(split_heads(self.wq(query), self.n_heads))
+        context = self.out_dropout(context)
+        return GeneralAttentionOutput(context, output.weights, output.log_prob, output.entropy, output.selection)
 
 
 def _observed(attention: GeneralAttention) -> tuple[str, ...]:

@@ -45,9 +45,11 @@ def _make_score(name: str, factory: ScoreFactory, d_q: int, d_k: int) -> Score:
     return made
 
 
-def _build_attention(score: Score, align: Align | None, dropout: float = 0.0) -> GeneralAttention:
-    """Attention with its own copy of an alignment."""
-    return GeneralAttention(score, _copy_align(align), dropout=dropout)
+def _build_attention(
+    score: ScoreFactory, d_q: int, d_k: int, align: Align | None, dropout: float = 0.0
+) -> GeneralAttention:
+    """Attention with a score of its own, and its own copy of an alignment."""
+    return GeneralAttention(_make_score("score", score, d_q, d_k), _copy_align(align), dropout=dropout)
 
 
 def _copy_align(align: Align | None) -> Align:
@@ -132,10 +134,7 @@ class AlternatingCoAttention(_CoAttention):
     ) -> None:
         super().__init__(d1, d2)
         check_boolean(tie_first_last=tie_first_last)
-
-        def attend(d_q: int, d_k: int) -> GeneralAttention:
-            return _build_attention(_make_score("score", score, d_q, d_k), align, dropout)
-
+        attend = partial(_build_attention, score, align=align, dropout=dropout)
         self.last = attend(d2, d1)
         self.first = self.last if tie_first_last else attend(d2, d1)
         self.second = attend(d1, d2)
@@ -166,8 +165,8 @@ class InteractiveCoAttention(_CoAttention):
 
     def __init__(self, d1: int, d2: int, *, score: ScoreFactory = ActivatedGeneral, align: Align | None = None) -> None:
         super().__init__(d1, d2)
-        self.attention1 = _build_attention(_make_score("score", score, d2, d1), align)
-        self.attention2 = _build_attention(_make_score("score", score, d1, d2), align)
+        self.attention1 = _build_attention(score, d2, d1, align)
+        self.attention2 = _build_attention(score, d1, d2, align)
 
     def forward(
         self, x1: Tensor, x2: Tensor, *, mask1: Tensor | None = None, mask2: Tensor | None = None
@@ -258,10 +257,7 @@ def _highest(affinity: Tensor, allowed: Tensor, dim: int) -> Tensor:
     return torch.where(allowed.any(dim), highest, 0.0)
 
 
-def _summarise(
-    attention: GeneralAttention, query: Tensor | None, x: Tensor, mask: Tensor | None
-) -> tuple[Tensor, Tensor]:
+def _summarise(attention: GeneralAttention, query: Tensor, x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
     """Context ``(..., d)`` and weights ``(..., S)`` of one query ``(..., d_q)`` over ``x (..., S, d)``."""
-    queries = None if query is None else query.unsqueeze(-2)
-    output = attention(queries, x, padding_mask=mask, need_weights=True)
+    output = attention(query.unsqueeze(-2), x, padding_mask=mask, need_weights=True)
     return output.context.squeeze(-2), output.weights.squeeze(-3 if attention.score.multidim else -2)
