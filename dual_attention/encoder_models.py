@@ -237,7 +237,7 @@ class DualAttnTransformerEncoder(EncoderModel):
         """
         shared, attention = _torch_arguments(encoder)
         sizes = {"vocab_size": vocab_size, "max_block_size": max_block_size}
-        theirs = TransformerEncoder.from_torch(encoder, vocab_size=vocab_size, max_block_size=max_block_size)
+        theirs = TransformerEncoder.from_torch(encoder, **sizes)
         blocks: Any = theirs.blocks
         heads = beside(blocks[0].self_attn.n_heads, shared["d_model"], attention, ra_kwargs)
         model = cls(n_heads_ra=n_heads_ra, **heads, **shared, **sizes, **arguments).to(theirs.token_embedder.weight)

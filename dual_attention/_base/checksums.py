@@ -61,9 +61,7 @@ def check_checksums(folder: Path, names: Iterable[str] | None = None) -> None:
     ``FileNotFoundError`` if a file is missing, ``ValueError`` if one is not as it was written.
     """
     checksums = read_checksums(folder)
-    for name in checksums if names is None else names:
-        if name not in checksums:
-            continue
+    for name in checksums if names is None else (name for name in names if name in checksums):
         path = folder / name
         if not path.is_file():
             raise FileNotFoundError(f"{path}: missing, though {folder / CHECKSUMS} lists it")

@@ -23,10 +23,10 @@ def count_positions(
 ) -> Tensor | None:
     """Positions ``(B or 1, N)`` of tokens among the real ones of their own sequence; None if these are their places.
 
-    A padding mask is ``(B, t + N)``, segments ``(B or 1, N)``, and t is ``earlier``.
+    A padding mask is ``(B, t + N)``, segments ``(B or 1, t + N)``, and t is ``earlier``.
     """
     if segments is not None:
-        return positions_from_segments(segments, padding_mask)
+        return positions_from_segments(segments, padding_mask)[:, earlier:]
     return None if padding_mask is None else positions_from_padding(padding_mask)[:, earlier:]
 
 

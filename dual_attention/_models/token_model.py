@@ -107,7 +107,6 @@ class TokenModel(StackModel):
         may_exceed = positions is not None or n > context
         if positions is None and not (padding_mask is None and segments is None):
             positions = count_positions(padding_mask, segments, earlier=earlier)
-            positions = positions[:, earlier:] if positions is not None and segments is not None else positions
         if may_exceed and positions is not None:
             check_positions(positions, batch, n, context - 1, limit)
             positions = positions.long()

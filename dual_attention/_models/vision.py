@@ -187,10 +187,9 @@ class VisionModel(StackModel):
             x = torch.cat((x[:, :1], self.registers.expand(x.shape[0], -1, -1), x[:, 1:]), dim=1)
         arguments: dict[str, Any] = {"attn_mask": MaskPattern(x.shape[1], x.shape[1])}
         if self.pos_enc == "RoPE":  # tokens before the patches are not turned
-            tables = axial_rotary_tables(self._rotary_width, *grid_size, device=x.device)
+            cos, sin = axial_rotary_tables(self._rotary_width, *grid_size, device=x.device)
             before = (0, 0, self.num_prefix_tokens, 0)
-            names = ("freqs_cos", 1.0), ("freqs_sin", 0.0)
-            arguments |= {name: F.pad(table, before, value=no) for (name, no), table in zip(names, tables, strict=True)}
+            arguments |= {"freqs_cos": F.pad(cos, before, value=1.0), "freqs_sin": F.pad(sin, before, value=0.0)}
         return self.dropout(x), BlockInputs(arguments, grid_size=grid_size)
 
     def pooled(self, hidden: Tensor) -> Tensor:

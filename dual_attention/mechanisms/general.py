@@ -252,10 +252,8 @@ class GeneralAttention(TypedModule):
             mask = visible_pairs(observe, mask, bias, self.scores_shape(query, key)[-2:], key.device)
         query = None if query is None else query[..., rows, :]
         scores, shape = self.score.for_softmax(query, key), self.scores_shape(query, key)
-        if multidim:
-            check_made("score", self.score, scores, "(..., L, S, d_v)", (*shape, None))
-        else:
-            check_made("score", self.score, scores, "(..., L, S)", shape)
+        axes, wanted = ("(..., L, S, d_v)", (*shape, None)) if multidim else ("(..., L, S)", shape)
+        check_made("score", self.score, scores, axes, wanted)
         by_rows = (mask, _rows(bias, rows), _rows(gain, rows))
         of_scores = [x.unsqueeze(-1) if multidim and x is not None else x for x in by_rows]
         aligned = self.align.align(scores, of_scores[0], bias=of_scores[1], dim=-2 if multidim else -1)

@@ -105,9 +105,7 @@ class Relation(TypedModule):
     def factors(self, u: Tensor, w: Tensor) -> tuple[Tensor, Tensor, float] | None:
         """Relation queries ``(B, N, R, p')``, keys ``(B, M, R, p')`` and a number times which their inner products are
         the relations before activation; None where the score has no factors, see :meth:`.Score.factors`."""
-        if not self._factorises:
-            return None
-        factors = self.score.factors(u.transpose(1, 2), w.transpose(1, 2))
+        factors = self.score.factors(u.transpose(1, 2), w.transpose(1, 2)) if self._factorises else None
         if factors is None:
             return None
         q, k, scale = factors

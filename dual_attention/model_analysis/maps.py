@@ -311,9 +311,7 @@ def _cat(values: list[Tensor], place: int, what: str) -> Tensor:
     sizes = [max(sizes) for sizes in zip(*(value.shape for value in values), strict=True)]
     shaped = []
     for value in values:
-        want = [
-            have if axis == place else size for axis, (have, size) in enumerate(zip(value.shape, sizes, strict=True))
-        ]
+        want = [*sizes[:place], value.shape[place], *sizes[place + 1 :]]
         if any(have not in (1, size) for have, size in zip(value.shape, want, strict=True)):
             shapes = ", ".join(str(tuple(value.shape)) for value in values)
             raise ValueError(f"maps: calls of one size are needed to join {what}, got shapes {shapes}")

@@ -179,7 +179,7 @@ class _Arguments:
         self.read("k", x.k, 3)
         self.read("u", x.u, 2)
         self.read("w", x.w, 2)
-        if relative:
+        if x.symbol_index is not None:
             self.read("table", _groups_first(x.table), 3)
             self._take_index(x.symbol_index, n)
         else:
@@ -223,8 +223,7 @@ class _Arguments:
         for x, result in self.cast_back:
             x.copy_(result)
 
-    def _take_index(self, index: Tensor | None, n: int) -> None:
-        assert index is not None
+    def _take_index(self, index: Tensor, n: int) -> None:
         index = index.long()
         if index.dim() == 2:
             return self.write("index", index, 2)

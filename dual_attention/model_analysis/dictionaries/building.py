@@ -50,12 +50,9 @@ class DictionarySettings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("top", "per_tokens"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}: expected at least 1, got {getattr(self, name)}")
-        for name in ("counterexamples", "context"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name}: expected at least 0, got {getattr(self, name)}")
+        for name, least in (("top", 1), ("per_tokens", 1), ("counterexamples", 0), ("context", 0)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name}: expected at least {least}, got {getattr(self, name)}")
         if not self.ends or any(end not in _ENDS for end in self.ends):
             raise ValueError(f"ends: expected some of {', '.join(_ENDS)}, got {list(self.ends)}")
 

@@ -58,12 +58,10 @@ def mediator_targets(
             if by == "kind":
                 heads: Any = None if mediator == "relation" else site.kind
                 found[name] = Target(mediator, layers=layer, heads=heads)
-            elif mediator == "relation":
-                for number in range(site.n_relations):
-                    found[f"{name} {number}"] = Target(mediator, layers=layer, relations=number)
-            else:
-                for number in range(site.n_heads):
-                    found[f"{name} {number}"] = Target(mediator, layers=layer, heads={site.kind: number})
+                continue
+            for number in range(site.n_relations if mediator == "relation" else site.n_heads):
+                part: Any = {"relations": number} if mediator == "relation" else {"heads": {site.kind: number}}
+                found[f"{name} {number}"] = Target(mediator, layers=layer, **part)
     return found
 
 

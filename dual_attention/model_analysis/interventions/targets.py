@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import reduce
 from typing import Any, Literal
 
 import torch
@@ -147,10 +148,7 @@ class Region:
         if self.target.pairs is not None and self.target.mediator != "symbol":
             pairs = self.pairs(x.shape[axes.index("receiver")], x.shape[axes.index("sender")], x.device)
             parts.append(pairs[None, ..., None] if self.target.mediator == "relation" else pairs[None, None])
-        region = None
-        for part in parts:
-            region = part if region is None else region & part
-        return region
+        return reduce(torch.logical_and, parts) if parts else None
 
     def pairs(self, n: int, m: int, device: torch.device) -> Tensor:
         """The target's pairs among N receivers and M senders, boolean ``(N, M)``."""

@@ -20,10 +20,7 @@ def check_relations(name: str, relations: Tensor, *, square: bool = False) -> No
 def check_labels(labels: Tensor, pairs: tuple[int, ...]) -> Tensor:
     """Labels in the shape ``pairs``; refused unless they are boolean and broadcastable to it."""
     require_boolean("labels", labels)
-    try:
-        return labels.expand(pairs)
-    except RuntimeError:
-        raise ValueError(f"labels: expected a shape broadcastable to {pairs}, got {tuple(labels.shape)}") from None
+    return _expanded("labels", labels, pairs)
 
 
 def check_strata(strata: Tensor | None, pairs: tuple[int, ...], device: torch.device) -> Tensor:
@@ -32,10 +29,14 @@ def check_strata(strata: Tensor | None, pairs: tuple[int, ...], device: torch.de
         return torch.zeros((), dtype=torch.long, device=device).expand(pairs)
     if strata.dtype.is_floating_point or strata.dtype.is_complex:
         raise TypeError(f"strata: expected integers, got dtype {strata.dtype}")
+    return _expanded("strata", strata.long(), pairs)
+
+
+def _expanded(name: str, x: Tensor, pairs: tuple[int, ...]) -> Tensor:
     try:
-        return strata.long().expand(pairs)
+        return x.expand(pairs)
     except RuntimeError:
-        raise ValueError(f"strata: expected a shape broadcastable to {pairs}, got {tuple(strata.shape)}") from None
+        raise ValueError(f"{name}: expected a shape broadcastable to {pairs}, got {tuple(x.shape)}") from None
 
 
 def pair_mask(mask: Tensor | None, relations: Tensor) -> Tensor:

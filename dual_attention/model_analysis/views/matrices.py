@@ -122,8 +122,7 @@ def _matrix(axis: Any, values: Tensor, visible: Tensor | None, signed: bool, tit
     axis.grid(False)
     colour_bar(axis, image)
     axis.set_title(title, fontsize=9.5, parse_math=False)
-    for spine in axis.spines.values():
-        spine.set_visible(False)
+    axis.spines[:].set_visible(False)
 
 
 def _label(axis: Any, rows: Sequence[str], columns: Sequence[str]) -> None:

@@ -115,5 +115,4 @@ def _bare(axis: Any, title: str) -> None:
     axis.set(xticks=[], yticks=[])
     axis.set_title(title, fontsize=9, parse_math=False)
     axis.grid(False)
-    for spine in axis.spines.values():
-        spine.set_visible(False)
+    axis.spines[:].set_visible(False)
