@@ -231,10 +231,15 @@ class VisionModelKeys(PatchesConfig, ModelKeys):
         super().__post_init__()
         check(min(self.patch_size) >= 1, "model.patch_size", "integers of at least 1", list(self.patch_size))
 
+    @property
+    def has_class_token(self) -> bool:
+        """Whether a class token stands before the patches."""
+        return True
+
     def symbols_of(self, image_shape: Sequence[int]) -> SymbolConfig:
         """Options of the symbol mechanism for the patches of an image, and for a class token."""
         columns, rows = (side // patch for side, patch in zip(image_shape[1:], self.patch_size, strict=True))
-        n_tokens = rows * columns + (getattr(self, "architecture", "dat") == "dat")  # others have no class token
+        n_tokens = rows * columns + self.has_class_token
         in_grid = self.symbols == "position_relative_2d"
         return self.symbol_config(n_tokens, (rows - 1, columns - 1) if in_grid else n_tokens)
 

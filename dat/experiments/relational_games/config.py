@@ -160,6 +160,10 @@ class GamesModelConfig(VisionModelKeys):
         """A DAT or Transformer that was built; a subclass, such as a study's, may put other heads into it."""
         return model
 
+    @property
+    def has_class_token(self) -> bool:
+        return self.architecture == "dat"
+
     def symbol_config(self, n_tokens: int, farthest: int | tuple[int, int]) -> SymbolConfig:
         if self.symbols != "rel_sym_attn":
             return super().symbol_config(n_tokens, farthest)
