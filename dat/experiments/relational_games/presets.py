@@ -66,10 +66,15 @@ def baselines() -> list[GamesModelConfig]:
         abstractor("abstractor", AbstractorConfig(residual="objects")),
         abstractor("abstractor-symbol-stream", AbstractorConfig()),
         GamesModelConfig(name="predinet", architecture="predinet"),
-        GamesModelConfig(name="corelnet", architecture="corelnet", corelnet=CoRelNetConfig(activation="identity")),
-        GamesModelConfig(name="corelnet-softmax", architecture="corelnet"),
+        corelnet("", CoRelNetConfig(activation="identity")),
+        corelnet("-softmax", CoRelNetConfig()),
         GamesModelConfig(name="esbn", architecture="esbn"),
     ]
+
+
+def corelnet(suffix: str, config: CoRelNetConfig) -> GamesModelConfig:
+    """A CoRelNet of the published size."""
+    return GamesModelConfig(name=f"corelnet{suffix}", architecture="corelnet", corelnet=config)
 
 
 def _models() -> list[GamesModelConfig]:
