@@ -184,8 +184,9 @@ def check_places(name: str, places: Tensor, batch: int, length: int) -> None:
     """Raise ``ValueError`` unless positions or segments are integers ``(batch or 1, length)``."""
     check_tensor(name, places)
     if not is_integer(places) or tuple(places.shape) not in ((batch, length), (1, length)):
-        shapes = f"{(batch, length)}" + f" or {(1, length)}" * (batch != 1)
-        raise ValueError(f"{name}: expected integers {shapes}, got {places.dtype} {tuple(places.shape)}")
+        raise ValueError(
+            f"{name}: expected integers {(batch, length)} or {(1, length)}, got {places.dtype} {tuple(places.shape)}"
+        )
 
 
 def check_padding(name: str, padding_mask: Tensor | None, batch: int, length: int, earlier: int = 0) -> None:
