@@ -82,7 +82,11 @@ def table_of_blind() -> str:
     """Accuracy of models that do not see the context."""
     rows = read_results(RESULTS / "matrices-blind" / "results.csv")
     lines = [
-        {"model": NAMES[arm], "seeds": len(runs), "as in training, context hidden": interval(runs["test"].tolist(), sign=False)}
+        {
+            "model": NAMES[arm],
+            "seeds": len(runs),
+            "as in training, context hidden": interval(runs["test"].tolist(), sign=False),
+        }
         for arm, runs in rows.groupby("model", sort=False)
     ]
     return markdown(pd.DataFrame(lines))
