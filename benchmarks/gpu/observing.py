@@ -5,7 +5,7 @@ import functools
 import logging
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -16,6 +16,7 @@ from benchmarks.gpu.plan import LeftOut, Setting
 from benchmarks.measuring import RateMeter, Rates, replay, seconds_per_call
 from benchmarks.report import seconds
 from benchmarks.results import Summary, summarise
+from benchmarks.suites.layers import size
 
 SAMPLES = 5
 SAMPLE_SECONDS = 0.1
@@ -124,8 +125,7 @@ def kernels_in(ran: dict[str, Any], most: int = 3) -> str:
     """Launches, groups and the longest kernels of :func:`what_ran`, in words."""
     longest = ", ".join(f"{name[:60]} {share:.0%}" for name, share in list(ran["kernels"].items())[:most])
     groups = ", ".join(f"{group} {took:.3g} ms" for group, took in ran["groups"].items() if took)
-    of_queries = ", ".join(f"{shape} {took:.3g} ms" for shape, took in ran["attention"].items())
-    return f"{ran['launches']} launches; {groups}; attention of queries {of_queries or '-'}; longest kernels: {longest}"
+    return f"{ran['launches']} launches; {groups}; longest kernels: {longest}"
 
 
 @contextlib.contextmanager
@@ -158,14 +158,22 @@ def grouped(times: Mapping[str, float]) -> dict[str, float]:
     return sums
 
 
+def kind_of(queries: Sequence[int], setting: Setting) -> str:
+    """Whose queries ``(B, heads, N, width)`` these are; heads of symbolic attention are wider than sensory ones."""
+    sizes = size(setting.dry_run)
+    of_symbols = sizes.symbol_heads, sizes.d_model // sizes.symbol_heads
+    return "symbolic" if (queries[1], queries[3]) == of_symbols else "sensory"
+
+
 def what_ran(call: Callable[[], object], setting: Setting, most: int = 30) -> dict[str, Any]:
     """One call under the profiler.
 
     Returns:
         ``library``: operators of SDPA; ``relational``: implementations of relational attention, unless the
         call is compiled; ``kernels``: the longest on the device, with their share of its time; ``groups``: milliseconds
-        of :data:`GROUPS`; ``attention``: those of SDPA by the shape of its queries, which tells symbolic attention from
-        sensory; ``launches``: kernels, or without a GPU operators.
+        of :data:`GROUPS`, and in the place of ``attention`` those of SDPA's operators, ``sensory`` and ``symbolic``
+        (relational attention by ``sdpa`` counts as sensory);
+        ``launches``: kernels, or without a GPU operators.
     """
     cuda = setting.device == "cuda"
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if cuda else [])]
@@ -175,21 +183,23 @@ def what_ran(call: Callable[[], object], setting: Setting, most: int = 30) -> di
     attention: dict[str, float] = {}
     for event in recorded.key_averages(group_by_input_shape=True):
         if event.key.startswith(LIBRARY):
-            shape, took = str(event.input_shapes[0]), event.device_time_total if cuda else event.cpu_time_total
-            attention[shape] = round(attention.get(shape, 0.0) + took / 1e3, 4)
+            kind = kind_of(event.input_shapes[0], setting)
+            attention[kind] = attention.get(kind, 0.0) + (event.device_time_total if cuda else event.cpu_time_total)
     times = {
         event.key: event.self_device_time_total if cuda else event.self_cpu_time_total
         for event in averages
         if not cuda or event.device_type.name == "CUDA"
     }
     launches = sum(event.count for event in averages if event.key in times)
+    groups = grouped(times)
+    if attention:
+        groups = {group: took for group, took in groups.items() if group != "attention"} | attention
     whole = sum(times.values()) or 1.0
     longest = sorted(times, key=lambda name: -times[name])[:most]
     return {
         "library": sorted(event.key.removeprefix(LIBRARY) for event in averages if event.key.startswith(LIBRARY)),
         "relational": list(chosen.found),
         "kernels": {name[:120]: round(times[name] / whole, 4) for name in longest},
-        "groups": {group: round(took / 1e3, 4) for group, took in grouped(times).items()},
-        "attention": attention,
+        "groups": {group: round(took / 1e3, 4) for group, took in groups.items()},
         "launches": launches,
     }
