@@ -46,7 +46,7 @@ class Prepared:
     about: str = field(default="", kw_only=True)
     origin: dict[str, Any] | None = field(default=None, kw_only=True)
 
-    def write(self, folder: Path) -> None:
+    def write_files(self, folder: Path) -> None:
         """Write what the run folder holds beside its configuration before training begins."""
         if self.origin is not None:
             write_json(folder / ORIGIN, self.origin)

@@ -85,7 +85,7 @@ def start_run(experiment: AnyExperiment, config: RunConfig, workers: Workers = A
 
 def write_beginning(experiment: AnyExperiment, config: RunConfig, prepared: Prepared, folder: Path) -> None:
     """Write what a run folder holds beside its configuration, copies of the user's own files among it."""
-    prepared.write(folder)
+    prepared.write_files(folder)
     for file in own_files(experiment, config):
         shutil.copy(file, folder)
 

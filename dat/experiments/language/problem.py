@@ -53,12 +53,12 @@ class PreparedText(Prepared):
     model_config: LanguageModelConfig
     tf32: bool
 
-    def write(self, folder: Path) -> None:
+    def write_files(self, folder: Path) -> None:
         arguments = self.model_config.to_dict()
         del arguments["model"]  # it follows from the others
         write_json(folder / ARGUMENTS, arguments)
         self.tokenizer.save(folder / FOLDER)
-        super().write(folder)
+        super().write_files(folder)
 
     @contextmanager
     def arithmetic(self) -> Iterator[None]:

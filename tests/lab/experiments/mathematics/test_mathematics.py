@@ -219,7 +219,7 @@ def test_other_questions_than_a_run_began_with_are_refused(here):
     )
     prepared = prepare_questions(config, cache=here)
     Path("run").mkdir()
-    prepared.write(Path("run"))
+    prepared.write_files(Path("run"))
     assert prepare_questions(config, cache=here, run=Path("run")).origin == prepared.origin
     path = here / "data" / "train-hard" / "algebra__linear_1d.txt"
     path.write_text(path.read_text().replace("2 + 1?", "1 + 2?"))
