@@ -30,7 +30,13 @@ from .view_state import View
 
 
 def explore(
-    model: nn.Module, text_or_image: Any = None, tokenizer: Any = None, *, view: str = "", beside: Any = None
+    model: nn.Module,
+    text_or_image: Any = None,
+    tokenizer: Any = None,
+    *,
+    view: str = "",
+    beside: Any = None,
+    show: bool = True,
 ) -> Page:
     """Open the explorer on a model in memory: in a notebook below the cell, elsewhere in a browser.
 
@@ -45,6 +51,7 @@ def explore(
             has their vocabulary.
         view: what is shown at first, as ``dat explore --view`` takes it, such as ``"page=attention&layer=1"``.
         beside: a second model of texts of this library, with the same tokenizer, to compare with.
+        show: outside a notebook, whether a browser opens the page; false where it is only saved.
 
     Returns:
         The page. A notebook shows it if it is what a cell ends with; ``page.save("FILE.html")`` writes it.
@@ -54,11 +61,11 @@ def explore(
         ValueError: if the text, the image, the tokenizer or the view does not fit the model, or one of the two.
 
     >>> lm = TransformerLM(vocab_size=257, d_model=32, n_layers=1, n_heads=2, max_block_size=32)
-    >>> explore(lm, "a cat").save("cat.html")
+    >>> explore(lm, "a cat", show=False).save("cat.html")
     """
     with evaluating(model), evaluating(beside) if isinstance(beside, nn.Module) else nullcontext():
         page = _page_of(model, text_or_image, tokenizer, view, beside)
-    if not _in_notebook():
+    if show and not _in_notebook():
         folder = Path(tempfile.mkdtemp(prefix="dat-explore-"))
         page.save(folder / "index.html")
         print(f"{type(model).__name__}: {folder / 'index.html'}")

@@ -62,6 +62,7 @@ def test_attention_of_transformers_is_what_they_return(build, opened):
     model = build()
     page = dat.explore(model, TEXT)
     assert [address.startswith("file:") for address in opened] == [True]
+    assert dat.explore(model, TEXT, show=False) == page and len(opened) == 1
     recording = data_of(page)
     assert "".join(recording["sequences"]["tokens"]) == TEXT.replace(" ", "␣")
     model.set_attn_implementation("eager")
