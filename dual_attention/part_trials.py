@@ -329,6 +329,7 @@ class PartReport:
     __repr__ = __str__
 
 
+@torch.random.fork_rng(devices=[])
 def check_part(part: Any, *, d_model: int = 16, n_heads: int = 2) -> PartReport:
     """Try a part of your own: shapes, masks, causal order, packing, padding, caches, gradients, dtypes, compiling.
 
@@ -350,11 +351,12 @@ def check_part(part: Any, *, d_model: int = 16, n_heads: int = 2) -> PartReport:
     if not callable(part):
         raise TypeError(f"part: expected a module or its class, got {shortened(repr(part))}")
     name = getattr(part, "__name__", type(part).__name__)
-    if not isinstance(part, nn.Module):
+    if isinstance(part, nn.Module):
+        part = copy.deepcopy(part)
+    else:
         sizes = {"d_model": d_model, "n_heads": n_heads, "layer": 1, "n_relations": n_heads}
-        sizes |= of_a_head(d_model // n_heads)
         make: Any = part
-        part = make_part("part", make, sizes, torch.device("cpu"))
+        part = make_part("part", make, sizes | of_a_head(d_model // n_heads), torch.device("cpu"))
     kind = _kind_of(part)
     standing = OwnSymbols(part, d_model) if kind == "symbols" else OwnHeads(part, d_model, n_heads)
 

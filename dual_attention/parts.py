@@ -55,8 +55,14 @@ class _Standing(TypedModule):
         if given.attn_bias is not None or given.freqs_cos is not None:
             what = "rotary positions" if given.attn_bias is None else "a bias"
             raise ValueError(f"{type(self.part).__name__}: a part of your own knows no {what}; expected none")
-        past = continue_from(cache, self._kept, given=given)
+        past = self._past(cache, given)
         return past, checked_pattern(given, x, heads=heads, earlier=past.senders, new=x.shape[1])
+
+    def _past(self, cache: Cache | None, given: Given | None = None) -> Past:
+        if cache is not None and cache.steps is not None:
+            name = type(self.part).__name__
+            raise ValueError(f"cache: {name}, a part of your own, knows none of a fixed size; expected one that grows")
+        return continue_from(cache, self._kept, given=given)
 
 
 class OwnHeads(_Standing):
@@ -81,11 +87,12 @@ class OwnHeads(_Standing):
             score, align = (Dot(), part) if isinstance(part, Align) else (part, None)
             part = MultiHead(GeneralAttention(score, align), d_model, n_heads)
         super().__init__(part, inputs=d_model)
-        self.n_heads = n_heads
+        self.d_model, self.n_heads, self.dropout = d_model, n_heads, dropout
         self._by_name = "attn_mask" in inspect.signature(part.forward).parameters
-        for attention in part.modules():
-            if isinstance(attention, GeneralAttention):
-                attention.dropout = dropout
+        attentions = [module for module in part.modules() if isinstance(module, GeneralAttention)]
+        self._looks_back = any(one.align.whole or one.select is not None for one in attentions)
+        for attention in attentions:
+            attention.dropout = dropout
 
     def forward(
         self,
@@ -107,6 +114,9 @@ class OwnHeads(_Standing):
 
         Heads have weights only if their part returns them. Without rotary positions and biases.
         """
+        if cache is not None and self._looks_back:
+            name = type(self.part).__name__
+            raise ValueError(f"cache: {name} reads earlier queries, which no cache keeps; expected use_cache=False")
         given = Given(attn_mask, padding_mask, is_causal, segments, attn_bias, freqs_cos)
         past, pattern = self._continued(query, given, cache, self.n_heads)
         (senders,) = past.append(*query.shape[:2], inputs=query)
@@ -163,7 +173,7 @@ class OwnRelations(_Standing):
             relation, layer.head_dim, heads=heads, d_symbol=d, n_kv_heads=layer.n_kv_heads, relative=relative
         )
         sizes: dict[str, Any] = {"key_dim": layer.key_dim, "head_dim": layer.head_dim, "d_out": layer.wo.out_features}
-        attention = GeneralAttention(Dot(), message=message, dropout=layer.dropout)
+        attention = GeneralAttention(Dot(layer.attn_scale), message=message, dropout=layer.dropout)
         part = MultiHead(attention, d, heads, n_kv_heads=layer.n_kv_heads, **sizes)
         super().__init__(part, inputs=d, **({} if relative else {"symbols": d}))
         self.relation = relation
@@ -209,7 +219,7 @@ class OwnSymbols(_Standing):
 
     def forward(self, x: Tensor, cache: Cache | None = None, positions: Tensor | None = None) -> Tensor:
         """Symbols of new tokens; a causal model expects that they depend on no later ones."""
-        (tokens,) = continue_from(cache, self._kept).append(*x.shape[:2], inputs=x)
+        (tokens,) = self._past(cache).append(*x.shape[:2], inputs=x)
         symbols = self.part(tokens)
         check_made("symbols", self.part, symbols, "symbols (B, N, d)", tuple(tokens.shape))
         return symbols[:, -x.shape[1] :]
@@ -242,7 +252,8 @@ def with_parts(
 
     Raises:
         TypeError: if a part needs other arguments, is no module, or does not return tensors.
-        ValueError: if the model has no such place, or a part fails or gives another shape.
+        ValueError: if the model has no such place, its attention has an option that a part would drop, or a part fails
+            or gives another shape; the model is then as it was.
 
     >>> from dual_attention.mechanisms import Euclidean
     >>> lm = with_parts(TransformerLM(50, 32, 1, 2, max_block_size=16), heads=Euclidean)
@@ -250,47 +261,67 @@ def with_parts(
     torch.Size([1, 7])
     """
     children: list[Any] = [(owner, *child) for owner in model.modules() for child in owner._modules.items()]
+    made: list[tuple[Any, str, nn.Module]] = []
     if heads is not None:
-        layers: list[tuple[Any, str]] = []
-        for module in model.modules():
-            if isinstance(module, EncoderBlock | DecoderBlock):
-                layers.append((module, "self_attn"))
-            elif isinstance(module, DualAttention) and module.relational_attention is None:
-                layers.append((module, "self_attention"))
+        layers = _places_of_heads(model)
         _check_place("heads", layers, "a Transformer, without relational heads")
         for number, (owner, name) in enumerate(layers, 1):
             own = getattr(owner, name)
+            _check_options("heads", own)
             given = {"d_model": own.d_model, "n_heads": own.n_heads}
             sizes = {**given, "layer": number, **of_a_head(own.d_model // own.n_heads)}
             part = make_part("heads", heads, sizes, _tensor_of(own).device)
-            setattr(owner, name, _tried("heads", OwnHeads(part, **given, dropout=own.dropout), own))
+            made.append((owner, name, _tried("heads", OwnHeads(part, **given, dropout=own.dropout), own)))
     if relation is not None:
         places = [(owner, name, own) for owner, name, own in children if type(own) is RelationalAttention]
         _check_place("relation", places, "a Dual Attention Transformer with relational attention")
         for number, (owner, name, own) in enumerate(places, 1):
+            _check_options("relation", own, owner)
             sizes = {"n_relations": own.n_relations, "layer": number, "d_q": own.rel_proj_dim, "d_k": own.rel_proj_dim}
             score = make_part("relation", relation, sizes, _tensor_of(own).device)
             if not isinstance(score, Score):
                 raise TypeError(f"relation: expected a Score, got {type(score).__name__}")
             with own.wv.weight.device:
-                setattr(owner, name, _tried("relation", OwnRelations(score, own), own))
+                made.append((owner, name, _tried("relation", OwnRelations(score, own), own)))
     if symbols is not None:
         places = [place for place in children if isinstance(place[2], SYMBOLS) and not isinstance(place[0], SYMBOLS)]
         _check_place("symbols", places, "a Dual Attention Transformer with symbols")
-        made: dict[nn.Module, nn.Module] = {}  # layers may share one
+        shared: dict[nn.Module, nn.Module] = {}  # by layers
         for owner, name, own in places:
-            if own not in made:
+            if own not in shared:
                 width = getattr(own, "d_model", None) or own.symbol_dim
-                sizes = {"d_model": width, "layer": len(made) + 1}
+                sizes = {"d_model": width, "layer": len(shared) + 1}
                 part = make_part("symbols", symbols, sizes, _tensor_of(own).device)
-                made[own] = _tried("symbols", OwnSymbols(part, width), own)
-            setattr(owner, name, made[own])
+                shared[own] = _tried("symbols", OwnSymbols(part, width), own)
+            made.append((owner, name, shared[own]))
+    for owner, name, standing in made:  # all of them have been tried
+        setattr(owner, name, standing)
     return model
+
+
+def _places_of_heads(model: nn.Module) -> list[tuple[Any, str]]:
+    """Owners and names of the self-attention of a model without relational heads."""
+    places: list[tuple[Any, str]] = []
+    for module in model.modules():
+        if isinstance(module, EncoderBlock | DecoderBlock):
+            places.append((module, "self_attn"))
+        elif isinstance(module, DualAttention) and module.relational_attention is None:
+            places.append((module, "self_attention"))
+    return places
 
 
 def _check_place(name: str, places: Any, expected: str) -> None:
     if not places:
         raise ValueError(f"{name}: expected {expected}, got a model without a place for them")
+
+
+def _check_options(name: str, own: Any, owner: Any = None) -> None:
+    """Refuse a place whose attention has options that a part would drop."""
+    options = {"window": "window", "rel_pos_keys": "shaw_max_rel_pos", "wg": "output_gate"}
+    dropped = [option for key, option in options.items() if getattr(own, key, None) is not None]
+    dropped += ["share_attn_params"] * getattr(owner, "share_attn_params", False)
+    if dropped:
+        raise ValueError(f"{name}: expected attention without {', '.join(dropped)}, which it would drop")
 
 
 def of_a_head(width: int) -> dict[str, int]:
@@ -334,7 +365,7 @@ def _tried(name: str, standing: Any, own: nn.Module) -> Any:
     like = _tensor_of(own)
     standing.to(like.device, like.dtype)
     if like.is_meta or (isinstance(standing, OwnRelations) and "symbols" not in standing._kept):
-        return standing
+        return standing.train(own.training)
     width = standing._kept["inputs"][0]
     x = torch.linspace(-1, 1, 2 * TRIED * width).view(2, TRIED, width).to(like)
     try:
@@ -343,4 +374,4 @@ def _tried(name: str, standing: Any, own: nn.Module) -> Any:
         called(*[x] * len(standing._kept), **options)
     except Exception as error:
         raise ValueError(f"{name}: tried on inputs {tuple(x.shape)}: {words_of_error(error)}") from error
-    return standing.train()
+    return standing.train(own.training)

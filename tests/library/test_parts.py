@@ -15,6 +15,7 @@ from dual_attention import (
     mechanisms,
     with_parts,
 )
+from dual_attention._layers.fixed import after_prompt
 from dual_attention.mechanisms import Align, Dot, GeneralAttention, Score, Softmax
 from dual_attention.parts import own_parts
 from examples.parts import Manhattan
@@ -98,6 +99,42 @@ def test_a_model_with_parts_is_causal_padded_packed_decoded_and_trained(name):
         model.flops_per_token()
 
 
+@pytest.mark.parametrize("name", MODELS)
+def test_parts_refuse_caches_of_a_fixed_size(name):
+    model = MODELS[name]().eval()
+    cache = model.new_cache()
+    with torch.no_grad():
+        model(TOKENS, cache=cache)
+        cache = after_prompt(cache, 16, TOKENS, None)
+        with pytest.raises(ValueError, match="a part of your own, knows none of a fixed size; expected one that grows"):
+            model(TOKENS[:, :1], cache=cache)
+
+
+def test_heads_that_read_earlier_queries_are_decoded_without_a_cache():
+    mixing = GeneralAttention(Dot(), mechanisms.MultiToken(2))
+    model = transformer(heads=lambda d_model: mechanisms.MultiHead(mixing, d_model, 2))
+    with pytest.raises(ValueError, match="cache: MultiHead reads earlier queries, which no cache keeps; expected use"):
+        model.generate(TOKENS, 2)
+    assert model.generate(TOKENS, 2, use_cache=False).shape == (2, 9)
+
+
+def test_a_model_keeps_its_mode_and_after_a_refusal_its_parts():
+    model = TransformerLM(20, 16, 1, 2, dropout_rate=0.5).eval()
+    assert not any(module.training for module in with_parts(model, heads=Heads).modules())
+    assert own_parts(with_parts(model, heads=Manhattan)) != []  # in place of the first
+    model = DualAttnTransformerLM(20, 16, 1, 1, 1)
+    with pytest.raises(ValueError, match="symbols"):
+        with_parts(model, relation=Manhattan, symbols=lambda d_model: nn.Linear(d_model, 3))
+    assert own_parts(model) == []
+
+
+def test_a_trial_leaves_the_part_and_the_generator_as_they_were():
+    part = mechanisms.MultiHead(GeneralAttention(Dot(), dropout=0.3), 16, 2)
+    state = torch.get_rng_state()
+    check_part(part)
+    assert part.attention.dropout == 0.3 and torch.equal(torch.get_rng_state(), state)
+
+
 def test_own_symbols_take_the_place_of_those_of_all_layers():
     model = dat(symbols=PerToken)
     (own,) = own_parts(model)
@@ -143,7 +180,17 @@ def needy(d_model: int, colour: str) -> nn.Module:
     raise AssertionError
 
 
+def windowed(**parts):
+    return with_parts(TransformerLM(20, 16, 1, 2, block_kwargs={"attn_kwargs": {"window": 2}}), **parts)
+
+
+def sharing(**parts):
+    return with_parts(DualAttnTransformerLM(20, 16, 1, 1, 1, share_attn_params=True), **parts)
+
+
 BAD = [
+    (windowed, {"heads": Heads}, "heads: expected attention without window, which it would drop"),
+    (sharing, {"relation": Manhattan}, "relation: expected attention without share_attn_params, which it would drop"),
     (transformer, {"heads": Wide}, r"heads: expected Wide to give the context \(B, N, d\) = \(2, 3, 16\), got .*32\)"),
     (transformer, {"heads": Wordy}, r"heads: tried on inputs \(2, 3, 16\): .*forward\(\) takes 2 positional arguments"),
     (transformer, {"heads": needy}, "heads: expected needy to need no arguments other than d_model, .*, got colour"),
