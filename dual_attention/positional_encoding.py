@@ -267,10 +267,9 @@ class RotaryPositionalEncoding(TypedModule):
         self.freqs_cos, self.freqs_sin = tables
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> RotaryPositionalEncoding:
-        had_values = not self.freqs_cos.is_meta
+        before = self.freqs_cos
         super()._apply(fn, recurse)
-        # .half(), .bfloat16(), .double() round the tables; .to_empty(), off the meta device, gives them no values.
-        if self.freqs_cos.dtype != torch.float32 or not (had_values or self.freqs_cos.is_meta):
+        if self.freqs_cos is not before:  # .half(), .bfloat16(), .double() round, and .to_empty() leaves out the values
             self.fill_tables()
         return self
 

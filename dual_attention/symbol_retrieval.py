@@ -207,9 +207,9 @@ class PositionalSymbolRetriever(_CountsTokens):
             self.symbol_library = nn.Embedding(max_length, symbol_dim)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> PositionalSymbolRetriever:
-        without_values = self.table().is_meta
+        before = self.table()
         super()._apply(fn, recurse)
-        if without_values and not self.table().is_meta:  # .to_empty(): no state dict fills sinusoids
+        if self.table() is not before:  # .to_empty() leaves out the values, and no state dict fills sinusoids
             self.fill_tables()
         return self
 
