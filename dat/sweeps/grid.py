@@ -51,6 +51,9 @@ from .table import Axis
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+AT_THEIR_END: dict[str, Any] = {"eval_every": 0, "checkpoint_every": 0}
+"""Of the loops of cells: they are not evaluated before their end and write no checkpoints."""
+
 SETTINGS = ("data", "optim", "loop", "device", "precision")
 """Keys of a grid, if it has them, that must be equal for all cells in one folder."""
 

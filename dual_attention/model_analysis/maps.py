@@ -37,15 +37,14 @@ QUANTITIES: tuple[Quantity, ...] = get_args(Quantity)
 AXES_OF: dict[str, tuple[str, ...]] = {
     "visible": ("example", "head", "receiver", "sender"),
     "weights": ("example", "head", "receiver", "sender"),
-    "values": ("example", "head", "sender", "feature"),
+    **dict.fromkeys(("values", "symbol_values"), ("example", "head", "sender", "feature")),
     "relations": ("example", "receiver", "sender", "relation"),
     "symbols": ("example", "token", "feature"),
-    "symbol_values": ("example", "head", "sender", "feature"),
     "assignment": ("example", "symbol_head", "token", "symbol"),
-    "relational_message": ("example", "head", "receiver", "feature"),
-    "symbol_message": ("example", "head", "receiver", "feature"),
-    "head_output": ("example", "head", "receiver", "feature"),
-    "contribution": ("example", "head", "receiver", "feature"),
+    **dict.fromkeys(
+        ("relational_message", "symbol_message", "head_output", "contribution"),
+        ("example", "head", "receiver", "feature"),
+    ),
 }
 _OF_LIBRARY = {"symbols": ("symbol", "feature"), "symbol_values": ("example", "head", "symbol", "feature")}
 

@@ -9,7 +9,7 @@ from ...data.images import IMAGE_SETS, ImageSetName
 from ...data.images.augmentation import AugmentationName
 from ...data.images.folders import pictures_origin
 from ...data.images.splits import check_image_counts
-from ...sweeps.grid import Cell, GridConfig, crossed
+from ...sweeps.grid import AT_THEIR_END, Cell, GridConfig, crossed
 from ...training.configs import LoopConfig, PrecisionMachineConfig, check_names
 from .config import ImageConfig, ImageDataConfig, ImageModelConfig, ImageOptimConfig, ImageSources
 from .presets import PRESETS
@@ -31,9 +31,7 @@ class ImageGrid(GridConfig):
     """Source of images, number kept apart, and augmentation."""
     optim: ImageOptimConfig = field(default_factory=ImageOptimConfig)
     """Optimiser."""
-    loop: LoopConfig = field(
-        default_factory=lambda: LoopConfig(epochs=40, batch_size=32, eval_every=0, checkpoint_every=0)
-    )
+    loop: LoopConfig = field(default_factory=lambda: LoopConfig(epochs=40, batch_size=32, **AT_THEIR_END))
     """Length of training and batch sizes. Cells are not evaluated before their end and write no checkpoints."""
     precision: Literal["float32", "bfloat16"] = "float32"
     """Precision of matrix products: float32, or bfloat16 by autocast."""
@@ -101,7 +99,7 @@ def paper_grid(name: str, augmentation: AugmentationName) -> ImageGrid:
             cosine_length=EPOCHS * STEPS,
             change_every=STEPS,
         ),
-        loop=LoopConfig(epochs=EPOCHS, batch_size=BATCH, eval_every=0, checkpoint_every=0),
+        loop=LoopConfig(epochs=EPOCHS, batch_size=BATCH, **AT_THEIR_END),
         precision="bfloat16",
     )
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from ...sweeps.grid import AT_THEIR_END
 from ...training.configs import StepLoopConfig
 from .config import LanguageDataConfig, LanguageOptimConfig
 from .experiment import LanguageModelling
@@ -25,9 +26,7 @@ class BabyLMGrid(LanguageGrid):
     optim: LanguageOptimConfig = field(default_factory=lambda: LanguageOptimConfig(lr=4e-3, warmup_steps=30))
     """Optimiser."""
     loop: StepLoopConfig = field(
-        default_factory=lambda: StepLoopConfig(
-            steps=300, batch_size=8, eval_batch_size=16, eval_every=0, checkpoint_every=0
-        )
+        default_factory=lambda: StepLoopConfig(steps=300, batch_size=8, eval_batch_size=16, **AT_THEIR_END)
     )
     """Batch sizes. Cells are not evaluated before their end and write no checkpoints; loop.steps is not used."""
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any, ClassVar, Literal
 
-from ...sweeps.grid import Cell, GridConfig
+from ...sweeps.grid import AT_THEIR_END, Cell, GridConfig
 from ...training.configs import MOST_STEPS, StepLoopConfig, check, check_names
 from .config import LanguageConfig, LanguageDataConfig, LanguageMachineConfig, LanguageOptimConfig, default_loop
 from .data import text_digest, text_origin
@@ -31,7 +31,7 @@ class LanguageGrid(GridConfig):
     """Text."""
     optim: LanguageOptimConfig = field(default_factory=LanguageOptimConfig)
     """Optimiser."""
-    loop: StepLoopConfig = field(default_factory=lambda: replace(default_loop(), eval_every=0, checkpoint_every=0))
+    loop: StepLoopConfig = field(default_factory=lambda: replace(default_loop(), **AT_THEIR_END))
     """Batch sizes. Cells are not evaluated before their end and write no checkpoints; loop.steps is not used."""
 
     presets: ClassVar[Mapping[str, LanguageModelKeys]] = PRESETS
@@ -77,7 +77,7 @@ SCALES = {
         seeds=3,
         steps=(75, 150),
         optim=LanguageOptimConfig(lr=8e-3, warmup_steps=20),
-        loop=StepLoopConfig(steps=150, batch_size=16, eval_batch_size=16, eval_every=0, checkpoint_every=0),
+        loop=StepLoopConfig(steps=150, batch_size=16, eval_batch_size=16, **AT_THEIR_END),
     ),
     # 10B tokens of FineWeb-Edu (section 4.4), 524,288 in each step, in files of tokens, each document after GPT-2's end
     # token; on a GPU.
@@ -97,14 +97,6 @@ SCALES = {
             order="sequential",
         ),
         optim=LanguageOptimConfig(lr=6e-4, min_lr=6e-5, warmup_steps=715),
-        loop=StepLoopConfig(
-            steps=19_073,
-            batch_size=512,
-            micro_batch_size=8,
-            eval_batch_size=8,
-            report_every=10,
-            eval_every=0,
-            checkpoint_every=0,
-        ),
+        loop=StepLoopConfig(steps=19_073, batch_size=512, micro_batch_size=8, eval_batch_size=8, **AT_THEIR_END),
     ),
 }

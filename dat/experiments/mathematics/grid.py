@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
 from ...data.mathematics import MODULES, Module
-from ...sweeps.grid import Cell, GridConfig, crossed
+from ...sweeps.grid import AT_THEIR_END, Cell, GridConfig, crossed
 from ...training.configs import MOST_EPOCHS, LoopConfig, OptimConfig, PrecisionMachineConfig, check
 from .config import MathematicsConfig, QuestionsConfig, paper_optim, tiny_optim
 from .model_keys import PRESETS, MathematicsModelKeys
@@ -31,9 +31,7 @@ class MathematicsGrid(GridConfig):
     optim: OptimConfig = field(default_factory=tiny_optim)
     """Optimiser."""
     loop: LoopConfig = field(
-        default_factory=lambda: LoopConfig(
-            epochs=6, batch_size=64, eval_batch_size=500, eval_every=0, checkpoint_every=0
-        )
+        default_factory=lambda: LoopConfig(epochs=6, batch_size=64, eval_batch_size=500, **AT_THEIR_END)
     )
     """Batch sizes. Cells are not evaluated before their end and write no checkpoints; loop.epochs is not used."""
 
@@ -76,6 +74,6 @@ SCALES = {
             padding="attended",
             official_folder="mathematics_dataset-v1.0",
         ),
-        loop=LoopConfig(epochs=EPOCHS, batch_size=512, eval_batch_size=500, eval_every=0, checkpoint_every=0),
+        loop=LoopConfig(epochs=EPOCHS, batch_size=512, eval_batch_size=500, **AT_THEIR_END),
     ),
 }

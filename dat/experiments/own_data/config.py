@@ -8,7 +8,7 @@ from typing import Any
 from dual_attention.configs import FieldsConfig
 
 from ...data.tables import Task
-from ...sweeps.grid import Cell, GridConfig
+from ...sweeps.grid import AT_THEIR_END, Cell, GridConfig
 from ...training.config_data import PartName
 from ...training.configs import (
     MOST_EPOCHS,
@@ -182,7 +182,7 @@ class ComparisonGrid(OwnSource, ArmSize, GridConfig):
             model=ArmConfig.of({**vars(self), **({} if arm == OWN else NO_HEADS)}, name=cell["model"], arm=arm),
             tuning=isinstance(self, RatesGrid),
             optim=OPTIM,
-            loop=LoopConfig(epochs=epochs, batch_size=self.batch_size, eval_every=0, checkpoint_every=0),
+            loop=LoopConfig(epochs=epochs, batch_size=self.batch_size, **AT_THEIR_END),
         )
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar
 
-from ...sweeps.grid import Cell, GridConfig
+from ...sweeps.grid import AT_THEIR_END, Cell, GridConfig
 from ...training.configs import MOST_EXAMPLES, LoopConfig, OptimConfig, check
 from .config import EPOCHS, TASK_NAMES, GamesDataConfig, GamesModelConfig, GridData, RelationalGamesConfig, Task
 from .presets import COMPARISON, PRESETS
@@ -33,7 +33,7 @@ class GamesGrid(GridConfig):
     """Images."""
     optim: OptimConfig = field(default_factory=OptimConfig)
     """Optimiser."""
-    loop: LoopConfig = field(default_factory=lambda: LoopConfig(epochs=EPOCHS, eval_every=0, checkpoint_every=0))
+    loop: LoopConfig = field(default_factory=lambda: LoopConfig(epochs=EPOCHS, **AT_THEIR_END))
     """Length of training and batch sizes. Cells are not evaluated before their end and write no checkpoints."""
 
     presets: ClassVar[Mapping[str, GamesModelConfig]] = PRESETS
