@@ -75,20 +75,13 @@ FIXED = (
 )
 """Commands that are not of one experiment."""
 
-ARGUMENTS = {
-    "train": "[--KEY VALUE ...]",
-    "reproduce": "[--KEY VALUE ...]",
-    "plot": "SOURCE ... --out FOLDER",
-    "data": "--out FILE ...",
+OF_EXPERIMENTS = {
+    "train": ("[--KEY VALUE ...]", "one model, in a run folder"),
+    "reproduce": ("[--KEY VALUE ...]", "many runs in parallel, resumable: the paper's tables and figures, or yours"),
+    "plot": ("SOURCE ... --out FOLDER", "figures and tables from results"),
+    "data": ("--out FILE ...", "what an experiment can show or make of its data"),
 }
-"""Commands of experiments, and what may follow the name."""
-SUMMARIES = {
-    "train": "one model, in a run folder",
-    "reproduce": "many runs in parallel, resumable: the paper's tables and figures, or yours",
-    "plot": "figures and tables from results",
-    "data": "what an experiment can show or make of its data",
-}
-"""Summaries of these, for the list of commands."""
+"""Commands of experiments: what may follow the name, and the summary for the list of commands."""
 
 
 def every_command(*, others: bool = True) -> tuple[Command, ...]:
@@ -101,7 +94,7 @@ def every_command(*, others: bool = True) -> tuple[Command, ...]:
 
     def of_experiments(*words: str) -> list[Command]:
         return [
-            Command(word, ARGUMENTS[word], entry.summaries.get(word, SUMMARIES[word]), experiment=name)
+            Command(word, OF_EXPERIMENTS[word][0], entry.summaries.get(word, OF_EXPERIMENTS[word][1]), experiment=name)
             for word in words
             for name, entry in known.items()
             if ("reproduce" if word == "plot" else word) in entry.summaries
@@ -183,7 +176,7 @@ def dispatch(words: list[str]) -> int:
 
         print(f"relational-attention {__version__}")
         return 0
-    if len(words) > 1 and words[0] in ARGUMENTS and not_built_in(words[1]):
+    if len(words) > 1 and words[0] in OF_EXPERIMENTS and not_built_in(words[1]):
         return Command(words[0], "", "", experiment=words[1]).run(words[2:])
     for command in every_command(others=False):
         n = len(command.words)
@@ -237,7 +230,8 @@ def contents(commands: Sequence[Command]) -> str:
             rows[command.usage] = command.summary
         else:
             word, name = command.words
-            rows[f"{word} EXPERIMENT {ARGUMENTS[word]}"] = SUMMARIES[word]
+            arguments, summary = OF_EXPERIMENTS[word]
+            rows[f"{word} EXPERIMENT {arguments}"] = summary
             experiments.setdefault(name, {})[word] = command.summary
     lists: dict[str, list[tuple[str, str]]] = {"": [*rows.items()], "EXPERIMENT is one of": [], "more": []}
     for name, summaries in experiments.items():

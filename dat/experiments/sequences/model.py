@@ -48,7 +48,8 @@ class SequenceModelKeys(LanguageModelKeys):
         model = self._build(vocab_size)
         scale_weights(model, self.initial_scale)
         if not self.trainable_symbols:
-            draw_positional_symbols(model)
+            for symbols in positional_symbols(model):  # from N(0, 1), as symbolic attention's are
+                nn.init.normal_(symbols)
         return model
 
     def empty(self, vocab_size: int) -> LanguageModel:
@@ -82,9 +83,3 @@ def positional_symbols(model: nn.Module) -> Iterator[Tensor]:
     for module in model.modules():
         if isinstance(module, PositionalSymbolRetriever) and not module.sinusoidal:
             yield module.symbol_library.weight
-
-
-def draw_positional_symbols(model: nn.Module) -> None:
-    """Draw the symbols of positions from N(0, 1), as symbolic attention's are."""
-    for symbols in positional_symbols(model):
-        nn.init.normal_(symbols)

@@ -60,11 +60,7 @@ ARCHITECTURE = "DualAttnForCausalLM"
 
 HOOKS = {
     "weights": "hook_pattern",
-    "relations": "hook_relations",
-    "symbols": "hook_symbols",
-    "symbol_values": "hook_symbol_values",
-    "relational_message": "hook_relational_message",
-    "symbol_message": "hook_symbol_message",
+    **{tap: f"hook_{tap}" for tap in ("relations", "symbols", "symbol_values", "relational_message", "symbol_message")},
     "head_output": "hook_z",
 }
 """The hook of each tap."""

@@ -27,21 +27,15 @@ TAPS: dict[str, Quantity] = {
 
 AXES = {mediator: AXES_OF[tap] for mediator, tap in TAPS.items()}
 _HAS_NO = {
-    "head": ("relations", "senders", "pairs"),
-    "relation": ("heads",),
-    "symbol": ("relations", "receivers"),
-    "selection": ("relations",),
-    "value": ("relations", "receivers", "pairs"),
+    "head": (("relations", "senders", "pairs"), "the output of a head belongs to a receiver"),
+    "relation": (("heads",), "the heads of a layer share relations"),
+    "symbol": (("relations", "receivers"), "a symbol names a sender; to change what some receivers read, give pairs"),
+    "selection": (("relations",), "attention weights belong to heads"),
+    "value": (("relations", "receivers", "pairs"), "a value belongs to a sender, and all receivers read it"),
 }
+"""Choices that a mediator does not have, and why."""
 _KIND = {"relation": "relational", "symbol": "relational", "value": "sensory"}
 """Kind of the heads that have a mediator, if it is one kind only."""
-_WHY = {
-    "head": "the output of a head belongs to a receiver",
-    "relation": "the heads of a layer share relations",
-    "symbol": "a symbol names a sender; to change what some receivers read, give pairs",
-    "selection": "attention weights belong to heads",
-    "value": "a value belongs to a sender, and all receivers read it",
-}
 
 
 @dataclass(frozen=True)
@@ -85,9 +79,10 @@ class Target:
             object.__setattr__(self, "pairs", _pairs(self.pairs))
             if self.receivers is not None or self.senders is not None:
                 raise ValueError("pairs: expected either pairs, or receivers and senders; got both")
-        for name in _HAS_NO[self.mediator]:
+        others, why = _HAS_NO[self.mediator]
+        for name in others:
             if getattr(self, name) is not None:
-                raise ValueError(f"{name}: expected None for {self.mediator!r}, since {_WHY[self.mediator]}")
+                raise ValueError(f"{name}: expected None for {self.mediator!r}, since {why}")
 
     def locate(self, model: nn.Module) -> list[ChosenSite]:
         """The sites of a model that have this mediator, one at least, with the chosen heads and relations."""
