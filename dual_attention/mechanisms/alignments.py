@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from typing import Any, Literal
+from collections.abc import Callable
+from typing import Any, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -74,17 +75,30 @@ class Align(TypedModule, ABC):
         return "" if self.temperature == 1.0 else f"temperature={self.temperature}"
 
 
-class Softmax(Align):
+class _Functional(Align):
+    """One by a function of :mod:`dual_attention.functional`, which takes ``_options`` besides the temperature."""
+
+    _function: ClassVar[Callable[..., Any]]
+
+    def _options(self, dim: int) -> dict[str, Any]:
+        return {}
+
+    def forward(
+        self, scores: Tensor, mask: Tensor | None = None, *, bias: Tensor | None = None, dim: int = -1
+    ) -> Alignment:
+        own = {"temperature": self.temperature, **self._options(dim)}
+        found = self._function(scores, mask, bias=bias, dim=dim, **own)
+        return found if isinstance(found, Alignment) else Alignment(found)
+
+
+class Softmax(_Functional):
     """Soft (global) alignment, see :func:`.masked_softmax`.
 
     >>> Softmax(temperature=0.5)(torch.zeros(1, 2), torch.tensor([[True, False]])).weights
     tensor([[1., 0.]])
     """
 
-    def forward(
-        self, scores: Tensor, mask: Tensor | None = None, *, bias: Tensor | None = None, dim: int = -1
-    ) -> Alignment:
-        return Alignment(functional.masked_softmax(scores, mask, bias=bias, temperature=self.temperature, dim=dim))
+    _function = staticmethod(functional.masked_softmax)
 
 
 class Uniform(Align):
@@ -102,20 +116,17 @@ class Uniform(Align):
         return Alignment(functional.uniform_alignment(scores, mask, dim=dim))
 
 
-class Sparsemax(Align):
+class Sparsemax(_Functional):
     """Projection on the simplex, see :func:`.sparsemax`.
 
     >>> Sparsemax()(torch.tensor([[2.0, 1.5, -1.0]])).weights
     tensor([[0.7500, 0.2500, 0.0000]])
     """
 
-    def forward(
-        self, scores: Tensor, mask: Tensor | None = None, *, bias: Tensor | None = None, dim: int = -1
-    ) -> Alignment:
-        return Alignment(functional.sparsemax(scores, mask, bias=bias, temperature=self.temperature, dim=dim))
+    _function = staticmethod(functional.sparsemax)
 
 
-class Entmax(Align):
+class Entmax(_Functional):
     """alpha-entmax, see :func:`.entmax`.
 
     Args:
@@ -127,6 +138,8 @@ class Entmax(Align):
     >>> Entmax(alpha=1.5)(torch.tensor([[2.0, 1.0, -1.0]])).weights
     tensor([[0.8307, 0.1693, 0.0000]])
     """
+
+    _function = staticmethod(functional.entmax)
 
     def __init__(
         self, alpha: float = 1.5, *, learned: bool = False, heads: int | None = None, temperature: float = 1.0
@@ -145,21 +158,17 @@ class Entmax(Align):
             raw = torch.logit(torch.tensor(float(alpha) - 1.0))
             self.raw_alpha = nn.Parameter(raw.clone() if heads is None else raw.repeat(heads, 1, 1))
 
-    def forward(
-        self, scores: Tensor, mask: Tensor | None = None, *, bias: Tensor | None = None, dim: int = -1
-    ) -> Alignment:
-        alpha: float | Tensor = self.alpha
-        if self.raw_alpha is not None:
-            alpha = 1 + torch.sigmoid(self.raw_alpha)
-            if alpha.dim() and dim == -2:  # scores of features have one more axis
-                alpha = alpha.unsqueeze(-1)
-        return Alignment(functional.entmax(scores, mask, alpha=alpha, bias=bias, temperature=self.temperature, dim=dim))
+    def _options(self, dim: int) -> dict[str, Any]:
+        if self.raw_alpha is None:
+            return {"alpha": self.alpha}
+        alpha = 1 + torch.sigmoid(self.raw_alpha)
+        return {"alpha": alpha.unsqueeze(-1) if alpha.dim() and dim == -2 else alpha}  # features have one more axis
 
     def extra_repr(self) -> str:
         return f"alpha={self.alpha}, learned={self.raw_alpha is not None}"
 
 
-class Hard(Align):
+class Hard(_Functional):
     """Attention to one key, see :func:`.hard_alignment`.
 
     Args:
@@ -172,6 +181,8 @@ class Hard(Align):
     >>> Hard().eval()(torch.tensor([[1.0, 9.0, 2.0]])).weights
     tensor([[0., 1., 0.]])
     """
+
+    _function = staticmethod(functional.hard_alignment)
 
     def __init__(
         self,
@@ -191,25 +202,15 @@ class Hard(Align):
         self.tau = tau
         self.generator = generator
 
-    def forward(
-        self, scores: Tensor, mask: Tensor | None = None, *, bias: Tensor | None = None, dim: int = -1
-    ) -> Alignment:
-        return functional.hard_alignment(
-            scores,
-            mask,
-            estimator=self.estimator if self.training else self.evaluation,
-            bias=bias,
-            temperature=self.temperature,
-            tau=self.tau,
-            generator=self.generator,
-            dim=dim,
-        )
+    def _options(self, dim: int) -> dict[str, Any]:
+        estimator = self.estimator if self.training else self.evaluation
+        return {"estimator": estimator, "tau": self.tau, "generator": self.generator}
 
     def extra_repr(self) -> str:
         return f"estimator={self.estimator!r}, evaluation={self.evaluation!r}"
 
 
-class Sigmoid(Align):
+class Sigmoid(_Functional):
     """Sigmoid attention, see :func:`.sigmoid_alignment`.
 
     Args:
@@ -220,23 +221,20 @@ class Sigmoid(Align):
     tensor([[0.5000, 0.5000]])
     """
 
+    _function = staticmethod(functional.sigmoid_alignment)
+
     def __init__(self, *, shift: float | None = None, temperature: float = 1.0) -> None:
         super().__init__(temperature)
         self.shift = shift
 
-    def forward(
-        self, scores: Tensor, mask: Tensor | None = None, *, bias: Tensor | None = None, dim: int = -1
-    ) -> Alignment:
-        weights = functional.sigmoid_alignment(
-            scores, mask, shift=self.shift, bias=bias, temperature=self.temperature, dim=dim
-        )
-        return Alignment(weights)
+    def _options(self, dim: int) -> dict[str, Any]:
+        return {"shift": self.shift}
 
     def extra_repr(self) -> str:
         return f"shift={'-log n' if self.shift is None else self.shift}"
 
 
-class StickBreaking(Align):
+class StickBreaking(_Functional):
     """Shares of what later keys leave, see :func:`.stick_breaking`; the order of the keys matters.
 
     >>> StickBreaking()(torch.zeros(3, 3)).weights
@@ -245,10 +243,7 @@ class StickBreaking(Align):
             [0.1250, 0.2500, 0.5000]])
     """
 
-    def forward(
-        self, scores: Tensor, mask: Tensor | None = None, *, bias: Tensor | None = None, dim: int = -1
-    ) -> Alignment:
-        return Alignment(functional.stick_breaking(scores, mask, bias=bias, temperature=self.temperature, dim=dim))
+    _function = staticmethod(functional.stick_breaking)
 
 
 class MultiToken(Align):
