@@ -150,8 +150,8 @@ def typed_column(name: str, cells: Sequence[Any], *, category: bool = False) -> 
 
 
 def category_text(cell: Any) -> str:
-    """A value as the name of a category: whole numbers without a point."""
-    return f"{cell:g}" if isinstance(cell, float) else str(cell)
+    """A value as the name of a category, other values having others: whole numbers without a point."""
+    return str(int(cell)) if isinstance(cell, float) and cell.is_integer() else str(cell)
 
 
 def check_columns(key: str, names: Sequence[str | None], cells: Cells, path: Path) -> None:

@@ -167,6 +167,14 @@ def test_a_number_is_predicted_and_a_mean_is_the_rule(capsys):
     assert re.search(r"untrained \(always 11\.\d+, the mean\)", Path("runs/compare-t/comparison.md").read_text())
 
 
+def test_whole_numbers_of_many_digits_are_apart_and_a_changed_one_is_seen():
+    for name, more in (("a.csv", 0), ("b.csv", 2)):
+        write(name, [{"x": i, "few": 1234561 + i % 3, "many": 1234511 + 10 * i + more} for i in range(60)])
+    assert len(load_table("a.csv", "few").answer) == 3
+    digests = {load_own(OwnSource(path=name, target="many", leave_out=("few",))).digest for name in ("a.csv", "b.csv")}
+    assert len(digests) == 2
+
+
 @pytest.mark.slow
 def test_pictures_and_a_number_of_those_trained_on(capsys):
     for kind, channel in (("red", 0), ("blue", 2)):
