@@ -31,7 +31,7 @@ MOST_CLASSES = 20
 MOST_CATEGORIES = 50
 """Different texts up to which they are categories; beyond, they are if half of them occur again."""
 
-_MISSING = {"", "na", "n/a", "nan", "null", "none"}
+_MISSING = {"", "na", "n/a", "nan", "null"}
 _KINDS = {float: "a number", str: "a text", tuple: "a list"}
 
 

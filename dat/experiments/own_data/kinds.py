@@ -173,12 +173,14 @@ def _load_table(source: OwnSource, path: Path, device: str) -> OwnData:
     equal = f"; {counted(doubles, 'row')} that {'is' if doubles == 1 else 'are'} there twice" if doubles else ""
     left_out = [name for name, column in found.items() if column is None]
     dropped = f"; left out: {listed(left_out)}, which {'is' if len(left_out) == 1 else 'are'} empty" if left_out else ""
+    gone = len(cells[target]) - len(known)
+    bare = f"; {counted(gone, 'row')} without {target} left out" if gone else ""
     contents = [(column.name, column.kind) for column in columns], keys, [*map(tables.category_text, answers)], parts
     return OwnData(
         sets={part: TensorExamples(rows[where], targets[where], device=device) for part, where in places.items()},
         build=partial(RowModel, slots, n_tokens, len(told["answer"]), ragged=bool((rows[..., 0] == PADDING).any())),
         noun="row",
-        read=f"{counted(len(keys), 'row')} of {kinds}{equal}{dropped}; {target} is predicted as {what}",
+        read=f"{counted(len(keys), 'row')} of {kinds}{equal}{dropped}{bare}; {target} is predicted as {what}",
         way=f"by a hash of each row and --split_seed {source.split_seed}, equal rows on one side",
         parts=[{"row": f"row {row + 1}", "part": part} for row, part in zip(known, parts, strict=True)],
         digest=row_key(task, *contents),

@@ -175,6 +175,13 @@ def test_whole_numbers_of_many_digits_are_apart_and_a_changed_one_is_seen():
     assert len(digests) == 2
 
 
+def test_none_is_a_class_and_rows_without_a_target_are_counted():
+    labels = ["None", "mild", "", "NA", "null"] * 12
+    write("t.csv", [{"x": i, "label": label} for i, label in enumerate(labels)])
+    said = load_table("t.csv", "label").about
+    assert "24 rows of 1 number; 36 rows without label left out; label is predicted as 2 classes (None, mild)" in said
+
+
 @pytest.mark.slow
 def test_pictures_and_a_number_of_those_trained_on(capsys):
     for kind, channel in (("red", 0), ("blue", 2)):
