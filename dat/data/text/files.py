@@ -77,6 +77,7 @@ def find_files(paths: Sequence[str], argument: str) -> FoundFiles:
     Raises:
         FileNotFoundError: naming what stands for no file.
         OSError: naming a folder that cannot be read, which is not taken for an empty one.
+        ValueError: naming a folder of a data set whose text would not be read, only what is said of it.
     """
     files: list[Path] = []
     left_out: list[Path] = []
@@ -87,6 +88,11 @@ def find_files(paths: Sequence[str], argument: str) -> FoundFiles:
             if not found:
                 only = f", only {listed([file.name for file in others])}" if others else ""
                 raise FileNotFoundError(f"{argument}: the folder {path} holds no file of text{only}")
+            if {"dataset_info.json", ".arrow"} <= {*(one.name for one in found), *(one.suffix for one in others)}:
+                raise ValueError(
+                    f"{argument}: expected files of text in {path}, got a data set that save_to_disk wrote; export it: "
+                    'dataset.to_parquet("data.parquet")'
+                )
         else:
             matches = _matches(path) if _is_pattern(path) and not path.exists() else [path]
             found, others = _parted(matches, Path.is_file)

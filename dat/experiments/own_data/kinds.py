@@ -304,7 +304,8 @@ def _load_texts(source: OwnSource, device: str) -> OwnData:
     sets = {part: TextSequences(own, context, name=part, **of) for part, own in arrays.items()}
     n_bytes = {part: count_bytes(sets[part], tokenizer) for part in ("val", "test")}
     counts = np.bincount(np.concatenate(arrays["train"]), minlength=tokenizer.vocab_size) + 1
-    files = counted(len(whole.origin["files"]), "file")
+    files, left_out = counted(len(whole.origin["files"]), "file"), {*whole.left_out, *test.left_out}
+    other = f"; left out: {counted(len(left_out), 'other file')}" if left_out else ""
     return OwnData(
         sets=sets,
         build=partial(DualAttnTransformerLM, tokenizer.vocab_size, max_block_size=context, pos_enc_type="RoPE"),
@@ -314,7 +315,7 @@ def _load_texts(source: OwnSource, device: str) -> OwnData:
         measure=BITS,
         score=lambda part, loss: numbers_of_text(loss, len(sets[part]) * context, n_bytes[part])[BITS],
         noun="sequence",
-        read=f"{files}, {whole.characters or 0:,} characters; the next byte of {context} is predicted",
+        read=f"{files}, {whole.characters or 0:,} characters{other}; the next byte of {context} is predicted",
         way="by hashes of documents, each of them once" if len(_hashes(whole)) > 1 else "in parts",
         digest=row_key(*((part, [array.tobytes() for array in own]) for part, own in arrays.items())),
     )

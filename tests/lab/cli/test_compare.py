@@ -200,6 +200,13 @@ def test_pictures_and_a_number_of_those_trained_on(capsys):
     assert "red/0.png: image: expected an image" in fails(capsys, "compare", "pets", *words)
 
 
+def test_texts_say_which_files_are_not_read():
+    Path("texts").mkdir()
+    Path("texts", "a.txt").write_text("".join(map(str, range(999))))
+    Path("texts", "picture").write_bytes(b"\xff\x00")
+    assert "data: 1 file, 2,887 characters; left out: 1 other file; the" in load_own(OwnSource(path="texts")).about
+
+
 @pytest.mark.slow
 def test_texts_in_a_folder(capsys):
     Path("texts").mkdir()

@@ -48,6 +48,13 @@ def test_a_folder_stands_for_its_text(tmp_path):
     assert {path.name for path in matched.left_out} == {"sub", "linked", ".hidden", "broken.txt", "pipe.txt"}
 
 
+def test_a_saved_data_set_is_not_taken_for_its_description(tmp_path):
+    (tmp_path / "dataset_info.json").write_text("{}")
+    (tmp_path / "data.arrow").write_bytes(b"\xff\x00")
+    with pytest.raises(ValueError, match=r"data\.path: .* that save_to_disk wrote; .*dataset\.to_parquet"):
+        found_in(tmp_path)
+
+
 @refusals(
     ("empty", r"the folder .*empty holds no file of text$"),
     ("tokens", r"holds no file of text, only t\.npy$"),
