@@ -163,8 +163,10 @@ class ComparisonGrid(OwnSource, ArmSize, GridConfig):
 
     def check_extends(self, older: Any) -> None:
         super().check_extends(older)
-        expected = f"{older.budget}, by which the learning rates in {self.out} were chosen, or another --out"
-        check(self.budget == older.budget, "budget", expected, self.budget)
+        for name in ("budget", "first_seed") if older.budget > 1 else ("budget",):
+            value, before = getattr(self, name), getattr(older, name)
+            expected = f"{before}, by which the learning rates in {self.out} were chosen, or another --out"
+            check(value == before, name, expected, value)
 
     def arms(self) -> list[str]:
         """Names of the models of a trial."""

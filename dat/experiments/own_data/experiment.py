@@ -135,7 +135,8 @@ def told_of(data: OwnData, grid: ComparisonGrid) -> Comparison:
 def chosen_rates(rows: Sequence[Row], grid: RatesGrid, measure: str) -> dict[str, float]:
     """The learning rate of each model whose runs are all done: the best on the validation set, then by its loss."""
     sign, tried = -1.0 if measure == ACCURACY else 1.0, grid.lr_of or {}
-    of = {row["model"]: (sign * row["val"], row["val_loss"], row[LR]) for row in rows}
+    first = [row for row in rows if row["seed"] == grid.first_seed]  # others are of folders of earlier versions
+    of = {row["model"]: (sign * row["val"], row["val_loss"], row[LR]) for row in first}
     arms_of = {model: [arm for arm in tried if arm.rpartition("-lr")[0] == model] for model in grid.models}
     done = {model: [of[arm] for arm in arms] for model, arms in arms_of.items() if of.keys() >= {*arms}}
     return {model: min(runs)[-1] if runs else RATES[0] for model, runs in done.items()}

@@ -225,7 +225,9 @@ def test_all_models_try_the_same_rates_and_the_best_on_validation_is_taken():
     before = RatesGrid.before(grid)
     rates = {model: {r for a, r in (before.lr_of or {}).items() if a.startswith(model)} for model in grid.models}
     assert list(rates.values()) == [{*RATES[:3]}] * 2
-    rows = [{"model": arm, "val": rate, "val_loss": 1.0, "lr": rate} for arm, rate in (before.lr_of or {}).items()]
+    of = {"seed": 0, "val_loss": 1.0}
+    rows = [{**of, "model": arm, "val": rate, "lr": rate} for arm, rate in (before.lr_of or {}).items()]
+    rows[:0] = [{**row, "seed": 1, "val": -row["val"]} for row in rows]
     assert chosen_rates(rows, before, "accuracy") == dict.fromkeys(grid.models, max(RATES[:3]))
     assert chosen_rates(rows, before, "rmse") == dict.fromkeys(grid.models, min(RATES[:3]))
     assert chosen_rates(rows[:-1], before, "rmse") == {"dat": min(RATES[:3])}
@@ -346,6 +348,7 @@ def test_other_data_are_not_mixed_with_what_is_there(capsys):
     assert dat(*words) == 0
     capsys.readouterr()
     assert "budget: expected 2, by which the learning rates" in fails(capsys, *words, "--budget=3")
+    assert "first_seed: expected 0, by which the learning rates" in fails(capsys, *words, "--first_seed=9")
     write("t.csv", rows_of(60, seed=1))
     assert "data.contents: runs/compare-t holds cells run with" in fails(capsys, *words)
 
