@@ -2,6 +2,7 @@
 
 import shlex
 from argparse import SUPPRESS
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -128,9 +129,11 @@ def write_report(folder: GridFolder, grid: ComparisonGrid, *, quiet: bool) -> No
     show(lines_of_comparison(table, rows, grid))
     tried, own = RATES[: grid.budget], grid.lr_of or {}
     edge = [model for model, rate in own.items() if len(tried) > 2 and rate in (min(tried), max(tried))]
-    if grid.seeds > 1:
+    trials = Counter(row["model"] for row in rows if row["model"] in grid.arms()).values()
+    if max(trials) > 1:
+        over = f"{min(trials)} to {max(trials)}" if min(trials) < max(trials) else max(trials)
         said = "all have one split, so the interval does not cover other test sets"
-        show(f"mean ± half of the 95 % t-interval over {grid.seeds} seeds; {said}")
+        show(f"mean ± half of the 95 % t-interval over {over} seeds; {said}")
     else:
         show("one seed, so there is no interval")
     if OWN in grid.models:

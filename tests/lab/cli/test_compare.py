@@ -98,7 +98,9 @@ def test_a_table_is_compared_and_the_same_command_changes_nothing(capsys, reques
     assert dat("compare", "t.csv", "--target=label", *SHORT) == 0
     assert names == [] and files("runs") == before and "10 done" in capsys.readouterr().out
     assert dat("compare", "t.csv", "--target=label", *SHORT, "--seeds=3") == 0
-    assert {name.rpartition("seed")[2] for name in names} == {"2"}
+    assert {name.rpartition("seed")[2] for name in names} == {"2"} and " over 3 seeds;" in capsys.readouterr().out
+    assert dat("compare", "t.csv", "--target=label", *SHORT, "--seeds=1") == 0
+    assert " over 3 seeds;" in capsys.readouterr().out
 
 
 @pytest.mark.slow
