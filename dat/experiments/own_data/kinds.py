@@ -24,6 +24,7 @@ from ...data.images.folders import MEAN, STD, SUFFIXES
 from ...data.images.splits import load_images
 from ...data.tables import FEWEST, SHARE, TABLES, Column, row_key
 from ...data.text.tokens import TokenSource, tokenize
+from ...training.configs import check
 from ...training.metrics import Row
 from ...training.problem import Batch, Examples, LossFunction, TensorExamples, classification_loss
 from ..images.examples import NormalisedImages
@@ -289,6 +290,8 @@ def _load_pictures(source: OwnSource, path: Path, device: str) -> OwnData:
 
 
 def _load_texts(source: OwnSource, device: str) -> OwnData:
+    expected = "0 for texts, which are split by hashes of documents"
+    check(source.split_seed == 0, "split_seed", expected, source.split_seed)
     tokenizer, context = ByteTokenizer(), source.context
     whole = _read_text(source.path, "DATA", tokenizer)
     if source.test is None:

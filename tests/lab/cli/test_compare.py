@@ -326,6 +326,7 @@ def test_categories_of_test_rows_are_unknown_and_numbers_are_of_training_rows():
         (["compare", "empty.txt"], "there is no text in empty.txt"),
         (["compare", "short.txt"], "short.txt: expected at least"),
         (["compare", "short.txt", "--target=x"], "target: expected null without a table"),
+        (["compare", "short.txt", "--split_seed=3"], "split_seed: expected 0 for texts, which are split by hashes of"),
         (["compare", "nowhere"], "nowhere: no such file or folder"),
         (["compare", "single"], "error: expected a folder of pictures for each of two classes or more in single, got"),
         (["compare", "bare"], "bare"),
