@@ -3,7 +3,7 @@
 import shlex
 from argparse import SUPPRESS
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,13 +21,17 @@ from ..sweeps.grid import GridFolder, cells
 from ..sweeps.report import contrasts_text
 from ..sweeps.reproduce import reproduce, time_left
 from ..sweeps.results import cell_rows, sound_cells, to_csv
+from ..sweeps.workers import CellsFailed
 from ..training.config_io import build_parser, parse_config
 from ..training.configs import check
 from ..training.interrupt import Interrupted
+from ..training.loop import Diverged
 from ..training.tables import show
 
 HIDDEN = ("path", "contents", "heads_digest", "lr_of")
 """Keys that the command fills in itself."""
+DIVERGED = "diverged.txt"
+"""File beside the runs that choose learning rates: the names of those that diverged."""
 ABOUT = (
     "Compare models on data of yours: a table (CSV, TSV, Parquet; --target names the column to predict), a folder with "
     "a folder of pictures for each class, or texts. Each model tries the same learning rates and takes the one that is "
@@ -75,6 +79,7 @@ def compare(prog: str, arguments: Sequence[str]) -> int:
         grid = replace(grid, heads_digest=sha256_of(file) if file.is_file() else None)
     before = RatesGrid.before(grid)
     tuning, folder = GridFolder(told_of(data, before), before.out), GridFolder(told_of(data, grid), grid.out)
+    before = without(before, diverged_in(tuning))
     grid = at_own_rates(tuning, before, grid, data)
     folder.check(grid)
     tuning.check(before)
@@ -89,13 +94,43 @@ def compare(prog: str, arguments: Sequence[str]) -> int:
             write_atomically(folder.path / "split.csv", to_csv(data.parts))
     try:
         if before.arms():
-            reproduce(tuning.experiment, before, quiet=options.quiet)
+            before = run_candidates(tuning, before, quiet=options.quiet)
         grid = at_own_rates(tuning, before, grid, data)
         reproduce(folder.experiment, grid, quiet=options.quiet)
     except Interrupted:
         raise Interrupted(f"the same command continues: {prog} {' '.join(map(shlex.quote, arguments))}") from None
-    write_report(folder, grid, quiet=options.quiet)
+    write_report(folder, grid, diverged_in(tuning), quiet=options.quiet)
     return 0
+
+
+def diverged_in(folder: GridFolder) -> list[str]:
+    """Names of the runs in a folder that diverged, and so are no candidates."""
+    path = folder.path / DIVERGED
+    return path.read_text(encoding="utf-8").split() if path.is_file() else []
+
+
+def without(grid: RatesGrid, names: Collection[str]) -> RatesGrid:
+    """The runs that choose learning rates except some."""
+    return replace(grid, lr_of={name: rate for name, rate in (grid.lr_of or {}).items() if name not in names})
+
+
+def run_candidates(folder: GridFolder, grid: RatesGrid, *, quiet: bool) -> RatesGrid:
+    """Run what chooses learning rates, and return those that did not diverge.
+
+    Raises:
+        CellsFailed: if all of a model diverged, or one failed for another reason.
+    """
+    try:
+        reproduce(folder.experiment, grid, quiet=quiet)
+    except CellsFailed as error:
+        gone = [cell["model"] for cell in error.failed]
+        left = without(grid, gone)
+        candidates = {name.rpartition("-lr")[0] for name in left.arms()}
+        if candidates != {*grid.models} or not all(isinstance(one, Diverged) for one in error.failed.values()):
+            raise
+        write_atomically(folder.path / DIVERGED, "\n".join([*diverged_in(folder), *gone, ""]))
+        return left
+    return grid
 
 
 def at_own_rates(folder: GridFolder, before: RatesGrid, grid: ComparisonGrid, data: OwnData) -> ComparisonGrid:
@@ -120,8 +155,12 @@ def estimate_text(tuning: GridFolder, before: RatesGrid, folder: GridFolder, gri
     )
 
 
-def write_report(folder: GridFolder, grid: ComparisonGrid, *, quiet: bool) -> None:
-    """Write the differences of a comparison that is done, and show its table."""
+def write_report(folder: GridFolder, grid: ComparisonGrid, diverged: Sequence[str], *, quiet: bool) -> None:
+    """Write the differences of a comparison that is done, and show its table.
+
+    Args:
+        diverged: runs that chose no learning rate.
+    """
     table, rows = folder.experiment.table, cell_rows(folder.experiment, sound_cells(folder.path))
     write_atomically(folder.path / "contrasts.md", contrasts_text(table, rows, grid.models[0]))
     if quiet:
@@ -138,6 +177,8 @@ def write_report(folder: GridFolder, grid: ComparisonGrid, *, quiet: bool) -> No
         show("one seed, so there is no interval")
     if OWN in grid.models:
         show(f"{OWN}: {grid.heads} in a Transformer; its weights are not matched to the others'")
+    if diverged:
+        show(f"{listed(diverged)}: diverged, so the best of the other learning rates was taken")
     if edge:
         show(f"{listed(edge)}: the best learning rate is the last that was tried; a larger --budget tries more")
     names = ("results.csv", "comparison.md", "contrasts.md", "figures/comparison.png", "rates/comparison.md")

@@ -45,7 +45,11 @@ class WorkerDied(RuntimeError):
 
 
 class CellsFailed(RuntimeError):
-    """Cells of a grid diverged or raised; all others have been run."""
+    """Cells of a grid diverged or raised, each with its error in ``failed``; all others have been run."""
+
+    def __init__(self, message: str, failed: Mapping[Cell, Exception]) -> None:
+        super().__init__(message)
+        self.failed = failed
 
 
 class NotPrepared(RuntimeError):
@@ -203,7 +207,7 @@ def run_cells(
         executor.shutdown(wait=True, cancel_futures=True)
     if failed and not stop():
         failed = {cell: failed[cell] for cell in cells if cell in failed}
-        raise CellsFailed(_failure(folder, failed)) from next(iter(failed.values()))
+        raise CellsFailed(_failure(folder, failed), failed) from next(iter(failed.values()))
 
 
 def _note_begun(begun: SimpleQueue[tuple[int, str, str]], names: dict[int, str], said: set[str] | None) -> None:

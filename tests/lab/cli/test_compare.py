@@ -22,7 +22,7 @@ from dat.sweeps import reproduce
 from dat.sweeps.results import to_csv
 from dat.sweeps.workers import run_cells
 from dat.training.experiment import count_parameters
-from dat.training.loop import Trainer
+from dat.training.loop import Diverged, Trainer
 from dual_attention.attention import Attention
 from dual_attention.language_models import DualAttnTransformerLM
 from dual_attention.parts import OwnHeads
@@ -126,6 +126,27 @@ def test_what_is_stopped_goes_on_to_the_same_table(runs):
     assert whole == parts
     for name in ("comparison.md", "contrasts.md", "rates/comparison.md"):
         assert Path("whole", name).read_bytes() == Path("parts", name).read_bytes()
+
+
+def test_a_learning_rate_that_diverges_is_no_candidate(monkeypatch, capsys, in_process):  # noqa: F811
+    """Unless all of a model do; what was found is kept, so the same command goes on."""
+    write("t.csv", rows_of(60))
+    words, fit, fails_at = ["compare", "t.csv", "--target=label", *SHORT], Trainer.fit, {1e-3, 3e-3}
+
+    def fit_or_diverge(self):
+        if self.config.model.name.startswith("gated-lr") and self.config.optim.lr in fails_at:
+            raise Diverged
+        return fit(self)
+
+    monkeypatch.setattr(Trainer, "fit", fit_or_diverge)
+    assert dat(*words) == 2 and "cells failed" in capsys.readouterr().err
+    fails_at.remove(1e-3)
+    for runs in (8, 0):
+        in_process.clear()
+        assert dat(*words) == 0 and len(in_process) == runs
+        assert "gated-lr0.003: diverged, so the best" in capsys.readouterr().out
+    found = csv.DictReader(Path("runs/compare-t/results.csv").read_text().splitlines())
+    assert {row["lr"] for row in found if row["model"] == "gated"} == {"0.001"}
 
 
 def test_a_parquet_file_and_another_order_of_rows_are_the_same_data():
