@@ -6,6 +6,7 @@ The split follows from hashes of what rows say, so it is the same whatever their
 import csv
 import json
 import math
+import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -66,7 +67,8 @@ def _read_csv(path: Path) -> Mapping[str, list[Any]]:
         with open(path, newline="", encoding="utf-8-sig") as file:
             first = file.readline()
             file.seek(0)
-            lines = csv.reader(file, strict=True, delimiter=max(",;\t", key=first.count))
+            delimiter = max(",;\t", key=first.count)
+            lines = csv.reader(file, strict=True, delimiter=delimiter)
             names = [name.strip() for name in next(lines, [])]
             if not all(names):
                 place = names.index("") + 1
@@ -85,7 +87,18 @@ def _read_csv(path: Path) -> Mapping[str, list[Any]]:
         raise ValueError(f"{path}: the row from line {began} on: {error}") from error
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
-    return {name: [row[place] for row in rows] for place, name in enumerate(names)}
+    columns = {name: [row[place] for row in rows] for place, name in enumerate(names)}
+    if delimiter == ",":
+        return columns
+    comma = r",\d" if delimiter == ";" else r",(?!\d{3}$)"  # after a tab, 1,234 may be more than a thousand
+    return {name: _with_points(cells, re.compile(comma)) for name, cells in columns.items()}
+
+
+def _with_points(cells: list[str], comma: re.Pattern[str]) -> list[str]:
+    """A column with points for decimal commas, if it is all numbers and one has such a comma."""
+    texts = [*map(str.strip, cells)]
+    numbers = all(re.fullmatch(r"[-+]?\d+(,\d+)?", text) for text in texts if text.lower() not in _MISSING)
+    return [text.replace(",", ".") for text in texts] if numbers and any(map(comma.search, texts)) else cells
 
 
 def _read_parquet(path: Path) -> Mapping[str, list[Any]]:

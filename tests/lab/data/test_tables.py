@@ -48,6 +48,17 @@ def test_separators_and_marks_of_spreadsheets(text, tmp_path):
     assert read_cells(tmp_path / "t.csv") == {"a": [1.0, 2.0], "b": ["x", "y"]}
 
 
+@pytest.mark.parametrize("cells, after_semicolon, after_tab", [
+    (("1,5", "", "-2"), [1.5, None, -2.0], [1.5, None, -2.0]),
+    (("1,234", "950", "NA"), [1.234, 950.0, None], ["1,234", 950.0, None]),  # a tab is no sign of decimal commas
+    (("1,5", "2,x", "3"), ["1,5", "2,x", 3.0], ["1,5", "2,x", 3.0]),
+])  # fmt: skip
+def test_decimal_commas(cells, after_semicolon, after_tab, tmp_path):
+    for mark, found in ((";", after_semicolon), ("\t", after_tab)):
+        (tmp_path / "t.csv").write_text("\n".join(f"{cell}{mark}x" for cell in ("a", *cells)))
+        assert read_cells(tmp_path / "t.csv")["a"] == found
+
+
 def test_a_parquet_file_needs_an_extra(tmp_path, monkeypatch):
     (tmp_path / "t.parquet").write_bytes(b"PAR1")
     with pytest.raises(ValueError, match=r"t\.parquet: damaged, or no Parquet file"):
