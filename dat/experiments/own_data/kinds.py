@@ -35,6 +35,8 @@ from .config import OwnSource
 from .models import MISSING, NUMBER, PADDING, Build, RowModel, picture_models
 
 ACCURACY, RMSE, BITS = "accuracy", "rmse", "bits_per_byte"
+SCORED = 65_536
+"""Bytes to which the texts to validate on are cut, and those to test on."""
 PLURALS = {"number": "numbers", "category": "categories", "sequence": "sequences"}
 
 
@@ -176,12 +178,15 @@ def _load_table(source: OwnSource, path: Path, device: str) -> OwnData:
     dropped = f"; left out: {listed(left_out)}, which {'is' if len(left_out) == 1 else 'are'} empty" if left_out else ""
     gone = len(cells[target]) - len(known)
     bare = f"; {counted(gone, 'row')} without {target} left out" if gone else ""
+    items = [value for column in columns if column.kind == "sequence" for value in column.values if value]
+    long = sum(len(value) > source.context for value in items)
+    cut = f"; {counted(long, 'sequence')} cut to --context {source.context}" if long else ""
     contents = [(column.name, column.kind) for column in columns], keys, [*map(tables.category_text, answers)], parts
     return OwnData(
         sets={part: TensorExamples(rows[where], targets[where], device=device) for part, where in places.items()},
         build=partial(RowModel, slots, n_tokens, len(told["answer"]), ragged=bool((rows[..., 0] == PADDING).any())),
         noun="row",
-        read=f"{counted(len(keys), 'row')} of {kinds}{equal}{dropped}{bare}; {target} is predicted as {what}",
+        read=f"{counted(len(keys), 'row')} of {kinds}{equal}{dropped}{bare}{cut}; {target} is predicted as {what}",
         way=f"by a hash of each row and --split_seed {source.split_seed}, equal rows on one side",
         parts=[{"row": f"row {row + 1}", "part": part} for row, part in zip(known, parts, strict=True)],
         digest=row_key(task, *contents),
@@ -302,7 +307,8 @@ def _load_texts(source: OwnSource, device: str) -> OwnData:
             raise ValueError(f"test: {source.test} holds a document that is also in {source.path}; remove one")
     train, val = split_off(rest._replace(documents=None), SHARE / 2, context, tokenizer.end)
     arrays = {"train": [array[:] for array in train.arrays]}
-    arrays |= {part: first_tokens(own.arrays, 65_536, context) for part, own in (("val", val), ("test", test))}
+    arrays |= {part: first_tokens(own.arrays, SCORED, context) for part, own in (("val", val), ("test", test))}
+    only = f"; of each part to validate or test on, the first {SCORED:,} bytes are scored"
     of: dict[str, Any] = {"vocab_size": tokenizer.vocab_size, "device": device}
     sets = {part: TextSequences(own, context, name=part, **of) for part, own in arrays.items()}
     n_bytes = {part: count_bytes(sets[part], tokenizer) for part in ("val", "test")}
@@ -319,7 +325,8 @@ def _load_texts(source: OwnSource, device: str) -> OwnData:
         score=lambda part, loss: numbers_of_text(loss, len(sets[part]) * context, n_bytes[part])[BITS],
         noun="sequence",
         read=f"{files}, {whole.characters or 0:,} characters{other}; the next byte of {context} is predicted",
-        way="by hashes of documents, each of them once" if len(_hashes(whole)) > 1 else "in parts",
+        way=("by hashes of documents, each of them once" if len(_hashes(whole)) > 1 else "in parts")
+        + (only if max(val.size, test.size) > SCORED else ""),
         digest=row_key(*((part, [array.tobytes() for array in own]) for part, own in arrays.items())),
     )
 

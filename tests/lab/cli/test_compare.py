@@ -230,6 +230,13 @@ def test_texts_say_which_files_are_not_read():
     assert "data: 1 file, 2,887 characters; left out: 1 other file; the" in load_own(OwnSource(path="texts")).about
 
 
+def test_what_is_cut_is_said():
+    Path("long.txt").write_text("".join(map(str, range(140_000))))
+    write("t.csv", [{"x": "a b c " * (i % 5) + f"x{i}", "y": i % 2} for i in range(60)])
+    assert "the first 65,536 bytes are scored" in load_own(OwnSource(path="long.txt")).about
+    assert "; 36 sequences cut to --context 4; y" in load_own(OwnSource(path="t.csv", target="y", context=4)).about
+
+
 @pytest.mark.slow
 def test_texts_in_a_folder(capsys):
     Path("texts").mkdir()
