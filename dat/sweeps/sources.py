@@ -22,13 +22,20 @@ def _tells_rate(table: ResultTable, source: str | Path, row: Row) -> bool:
 
 
 def _check_rates(table: ResultTable, rows: Sequence[Row], where: object) -> None:
-    """Check that no arm of a source and panel has a learning rate of its own in some runs and optim.lr in others.
+    """Check that no arm of a source and panel has a learning rate of its own in some runs and optim.lr in others, and
+    none has two of its own at a point.
 
     Raises:
         ValueError: naming the arm and both rates.
     """
-    arm, own = table.curve_axis.name, {}
+    arm, own, at = table.curve_axis.name, {}, {}
     for row in rows:
+        point = (row.get(SOURCE, ""), *(row[axis.name] for axis in table.axes))
+        if LR in row and (before := at.setdefault(point, row[LR])) != row[LR]:
+            raise ValueError(
+                f"{where}: {row[arm]}: lr {row[LR]:g} and lr {before:g}; they were not made alike, so they are not "
+                "merged: expected one learning rate in all runs of an arm at a point"
+            )
         rates = own.setdefault((row.get(SOURCE, ""), table.panel(row), row[arm]), {})
         rates.setdefault(LR in row, row)
         if len(rates) > 1:
@@ -47,7 +54,7 @@ def merge_results(experiment: AnySwept, sources: Sequence[str | Path]) -> list[R
 
     Raises:
         ValueError: as :func:`load_results` and :func:`check_provenance`; also for an arm with and without a learning
-            rate of its own, and for a run with two results.
+            rate of its own, or with two at a point, and for a run with two results.
     """
     merged: dict[tuple[Any, ...], Row] = {}
     tuned: list[Row] = []

@@ -195,5 +195,8 @@ def test_arms_with_and_without_rates_of_their_own_are_not_merged(tmp_path, in_pr
         with pytest.raises(ValueError, match=r": relational: lr 0\.004 and optim\.lr; "):
             plot_results(THEOREM, sources, tmp_path / "out")
     assert not (tmp_path / "out").exists()
+    (tmp_path / "again.csv").write_text((tuned / "results.csv").read_text().replace(",0.004", ",0.05"))
+    with pytest.raises(ValueError, match=r": relational: lr 0\.05 and lr 0\.004; "):
+        merge_results(THEOREM, [tuned, tmp_path / "again.csv"])
     older = older_table(load_results(THEOREM, one), tmp_path / "older.csv")  # which may be of several grids
     assert "comparison.md" in [path.name for path in plot_results(THEOREM, [tuned, older], tmp_path / "out")]
