@@ -44,9 +44,17 @@ def all_given() -> tuple[str, ...]:
 
 
 def given_in(words: list[str]) -> list[str]:
-    """The names of classes in the words of a command, which may be in a list or after a key."""
-    parts = [part for word in words for part in re.split(r"[\s=,'\"\[\]{}]+", word)]
+    """The names of classes in the words of a command, which may be in a list or after a key; those of files that are
+    there may have spaces and other marks.
+    """
+    parts = words
+    for mark in (r"^--[^=]*=", r"[=,'\"\[\]{}]+", r"\s+"):
+        parts = [own.strip() for one in parts for own in ([one] if _is_there(one) else re.split(mark, one))]
     return [part for part in parts if FILE.fullmatch(part) or MODULE.fullmatch(part)]
+
+
+def _is_there(name: str) -> bool:
+    return FILE.fullmatch(name) is not None and os.path.isfile(file_of(name))
 
 
 def class_named(name: str, base: type, key: str, *, source: object = None) -> type[Any]:

@@ -88,6 +88,14 @@ def test_files_of_the_same_name(capsys):
     assert "expected a name other than that of" in capsys.readouterr().err and not Path("runs/run").exists()
 
 
+@pytest.mark.parametrize("form", ["--key={}", "{}", "[{}, b.py:B]", "{{KEY: '{}'}}"])
+def test_a_file_in_a_folder_of_two_words_is_found(form):
+    Path("my own").mkdir()
+    shutil.copy(EXAMPLES, "my own/mine.py")
+    found = _own_code.given_in(["train", form.format("my own/mine.py:NextLatent")])
+    assert found == ["my own/mine.py:NextLatent", *(["b.py:B"] if "b.py" in form else [])]
+
+
 def test_the_same_command_again(capsys):
     """`--resume auto` stands beside the objective and names it by that."""
     with stopping(5):
