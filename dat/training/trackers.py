@@ -90,7 +90,8 @@ class Tracker(Callback, ABC):
         if row is None:
             return
         if self._run is None:
-            project = run.config.output.project or run.config.experiment
+            own = re.sub(r"[/\\#?%:]+", "-", Path(run.config.experiment).name)  # Weights & Biases refuses these marks
+            project = run.config.output.project or own
             settings = asdict(cast(Any, run.config))
             self._run = self.begin(run.folder, project=project, name=run.folder.name, config=settings, resume="allow")
         self._run.log(grouped(row), step=run.step)

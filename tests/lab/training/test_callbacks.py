@@ -16,7 +16,7 @@ from dat.training.callbacks import Callback, Callbacks, RunView
 from dat.training.configs import OutputConfig
 from dat.training.metrics import MetricsLog, read_rows
 from dat.training.runs import resume_run, start_run
-from dat.training.trackers import WANDB_ID, TensorBoard
+from dat.training.trackers import WANDB_ID, TensorBoard, WandB
 from tests.lab.experiments.language.conftest import named, tiny_config
 from tests.support.processes import together
 from tests.support.refusals import refusals
@@ -239,6 +239,12 @@ def test_trackers(tmp_path, fake, name):
     assert parts.weights.read_bytes() == run.weights.read_bytes()
     if name == "wandb":
         assert runs[1].how["id"] == (parts.path / WANDB_ID).read_text() != runs[0].how["id"]
+
+
+def test_a_project_is_named_after_the_file_of_an_experiment(tmp_path, fake):
+    runs, config = fake("wandb"), replace(tiny_config(tmp_path), experiment="its/my_experiment.py:Sums")
+    WandB().on_step(SimpleNamespace(config=config, folder=tmp_path, step=1), {"loss": 1.0})
+    assert runs[0].how["project"] == "my_experiment.py-Sums"
 
 
 @pytest.mark.parametrize("fails_at", [0, 4])
