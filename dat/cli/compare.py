@@ -1,5 +1,6 @@
 """``dat compare DATA``: models on data of the user's own, each at a learning rate that validation chooses."""
 
+import re
 import shlex
 from argparse import SUPPRESS
 from collections import Counter
@@ -32,6 +33,7 @@ HIDDEN = ("path", "contents", "heads_digest", "lr_of")
 """Keys that the command fills in itself."""
 DIVERGED = "diverged.txt"
 """File beside the runs that choose learning rates: the names of those that diverged."""
+_NUMBER = re.compile(r"(?<=[\[,])\s*([-+.]?\d[\w.+-]*)\s*(?=[,\]])")  # in a list, where it names a column
 ABOUT = (
     "Compare models on data of yours: a table (CSV, TSV, Parquet; --target names the column to predict), a folder with "
     "a folder of pictures for each class, or texts. Each model tries the same learning rates and takes the one that is "
@@ -48,8 +50,9 @@ def in_full(arguments: Sequence[str]) -> list[str]:
         words[:1] = [f"--out=runs/compare-{printable(Path(words[0]).resolve().stem)}", f"--path={words[0]}"]
     for place, word in enumerate(words):
         option, is_, names = ("", "", word) if before in lists else word.partition("=")
-        if (option or before) in lists and names and not names.startswith("["):
-            words[place] = f"{option}{is_}[{names}]"
+        if (option or before) in lists and names:
+            names = names if names.startswith("[") else f"[{names}]"
+            words[place] = option + is_ + _NUMBER.sub(r'"\1"', names)
         before = word
     return words
 

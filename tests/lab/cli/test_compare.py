@@ -373,6 +373,13 @@ def test_bad_input_is_named_and_nothing_is_written(words, message, capsys):
     assert not Path("runs").exists()
 
 
+@pytest.mark.parametrize("words", [["--leave_out", "1"], ["--leave_out=1"], ["--leave_out=[1, '2020-01-01']"]])
+def test_columns_may_be_named_by_numbers(words, capsys):
+    write("t.csv", [{"0": i, "1": i, "2020-01-01": i, "y": i % 2} for i in range(60)])
+    assert dat("compare", "t.csv", "--target=y", *words, *SHORT, "--dry_run") == 0
+    assert f"60 rows of {1 if '2020' in words[0] else 2} number" in capsys.readouterr().out
+
+
 def test_other_data_are_not_mixed_with_what_is_there(capsys):
     write("t.csv", rows_of(60))
     words = ["compare", "t.csv", "--target=label", *SHORT, "--seeds=1"]
