@@ -165,7 +165,9 @@ def open_checkpoint(
                 f"{source}: a pickle, which could run code when it is read, and does not say which model it is of; "
                 f"name a folder with {CONFIG} and {WEIGHTS}"
             )
-        raise ValueError(f"{source}: a file; name the folder of the checkpoint ({path.parent}, perhaps)")
+        beside = (RunFolder.at(path.parent)[0].config, path.parent / CONFIG, path.parent / ADAPTER)
+        perhaps = f" ({path.parent}, perhaps)" if any(file.is_file() for file in beside) else ""
+        raise ValueError(f"{source}: a file; name the folder of the checkpoint{perhaps}")
     run, checkpoint = RunFolder.at(path)
     if run.config.is_file() or (path / CHECKSUMS).exists():
         return _open_run(source, run, checkpoint, device, dtype, without_text)

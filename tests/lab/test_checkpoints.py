@@ -235,7 +235,8 @@ NOWHERE = "no such folder, and no name on the Hugging Face hub"
 @refusals(
     ("empty", "empty: not a checkpoint"),
     ("model.pt", r"model\.pt: a pickle, which could run code"),
-    ("m/model.safetensors", "a file; name the folder of the checkpoint"),
+    ("m/model.safetensors", r"a file; name the folder of the checkpoint \(m, perhaps\)"),
+    ("model.safetensors", "a file; name the folder of the checkpoint$"),  # as those of a grid's cells
     *((name, FileNotFoundError, NOWHERE) for name in ("none", "./a/b", "a/b/c", "empty/none")),
     ("~/run", FileNotFoundError, "~/run: no such folder"),
     of="name",
@@ -244,7 +245,8 @@ def test_what_is_no_checkpoint(folder, monkeypatch, name, error, message):
     monkeypatch.chdir(folder.parent)
     monkeypatch.setattr(os.path, "expanduser", lambda path: path)
     Path("empty").mkdir()
-    Path("model.pt").touch()
+    for file in ("model.pt", "model.safetensors"):
+        Path(file).touch()
     with pytest.raises(error, match=message):
         open_checkpoint(name)
 
