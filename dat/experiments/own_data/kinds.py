@@ -152,6 +152,8 @@ def _load_table(source: OwnSource, path: Path, device: str) -> OwnData:
         given = tables.read_cells(Path(source.test).expanduser())
         if missing := [name for name in (*names, target) if name not in given]:
             raise ValueError(f"test: expected the columns of {path} in {source.test}, which has no {listed(missing)}")
+        if all(value is None for value in given[target]):
+            raise ValueError(f"test: expected values in {target!r} of {source.test}, got only empty cells")
         cells = {name: [*cells[name], *given[name]] for name in (*names, target)}
     known = [row for row, value in enumerate(cells[target]) if value is not None]
     if not known:

@@ -346,6 +346,7 @@ def test_categories_of_test_rows_are_unknown_and_numbers_are_of_training_rows():
         ([*TABLE, "--target=label", "--models=dat,transfomer"], "got 'transfomer'; did you mean transformer?"),
         ([*TABLE, "--target=label", "--leave_out=lft"], "got lft; did you mean left?"),
         ([*TABLE, "--target=label", "--test=t.csv"], "test: row 1 of t.csv is row 1 of t.csv"),
+        ([*TABLE, "--target=label", "--test=blank.csv"], "test: expected values in 'label' of blank.csv, got only"),
         ([*TABLE, "--target=label", "--lr_of={dat: 0.1}"], "lr_of: expected null, since the validation set chooses"),
         ([*TABLE, "--target=label", "--models=own"], "heads: expected FILE.py:CLASS with own among models, got None"),
         ([*TABLE, "--target=label", "--heads=a.py:B"], "with own among models, got 'a.py:B'"),
@@ -364,6 +365,7 @@ def test_categories_of_test_rows_are_unknown_and_numbers_are_of_training_rows():
 )  # fmt: skip
 def test_bad_input_is_named_and_nothing_is_written(words, message, capsys):
     write("t.csv", rows_of(60))
+    write("blank.csv", [{**row, "label": ""} for row in rows_of(9, seed=1)])
     Path("empty.txt").write_text("")
     Path("short.txt").write_text("a few words")
     Path("bare").mkdir()
