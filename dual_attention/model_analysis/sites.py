@@ -163,6 +163,11 @@ def is_tap(module: nn.Module) -> bool:
     return isinstance(module, Tap | Taps)
 
 
+def place_of(path: str) -> str:
+    """Path of what a layer calls as its heads: of heads of your own, what they are a part of."""
+    return path.removesuffix(".part")
+
+
 def _taps_of(module: nn.Module) -> Mapping[str, Any]:
     taps = module._modules.get("taps")
     return taps._modules if isinstance(taps, Taps) else {}
@@ -184,10 +189,11 @@ def _site(model: nn.Module, path: str, module: Any, layer: str) -> Site:
     width, first = 0, 0
     if _contributes(module):
         width = getattr(module.wo, "out_features", module.n_heads * module.head_dim)
-    parent = model.get_submodule(path.rpartition(".")[0])
+    place = place_of(path)
+    parent = model.get_submodule(place.rpartition(".")[0])
     if isinstance(parent, DualAttention):
         sensory = parent.self_attention
-        if sensory is not None and module is not sensory and not parent._adds:
+        if sensory is not None and model.get_submodule(place) is not sensory and not parent._adds:
             first = sensory.n_heads * sensory.head_dim
         width = parent.d_model
     return Site(layer, _kind_of(module), path, module, first, width)
@@ -200,8 +206,9 @@ def _layer_names(model: nn.Module, paths: list[str]) -> dict[str, str]:
     names: dict[str, str] = {}
     for path, place in places.items():
         if place is None:
-            within = isinstance(model.get_submodule(path.rpartition(".")[0]), DualAttention)
-            names[path] = (path.rpartition(".")[0] if within else path) or "attention"
+            parent = place_of(path).rpartition(".")[0]
+            within = isinstance(model.get_submodule(parent), DualAttention)
+            names[path] = (parent if within else path) or "attention"
         else:
             stack, rest = place
             names[path] = f"{'blocks' if len(stacks) == 1 else stack}.{rest}"

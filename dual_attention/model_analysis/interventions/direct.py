@@ -19,7 +19,7 @@ from ..._models.vision import VisionModel
 from ...dual_attention import DualAttention
 from ..capture import computing_again, uncompiled
 from ..maps import CallMaps, Maps
-from ..sites import Site
+from ..sites import Site, place_of
 from .applying import edited, hook
 from .edits import Edit
 from .kinds import Intervention
@@ -110,7 +110,8 @@ def _layers_of(model: nn.Module, edits: Sequence[Edit]) -> list[nn.Module]:
     found: dict[nn.Module, None] = {}
     for edit in edits:
         site: Site = edit.choice.site
-        layer, parent = site.module, site.path.rpartition(".")[0]
+        place = place_of(site.path)
+        layer, parent = model.get_submodule(place), place.rpartition(".")[0]
         if isinstance(model.get_submodule(parent), DualAttention):
             layer, parent = model.get_submodule(parent), parent.rpartition(".")[0]
         block = model.get_submodule(parent)

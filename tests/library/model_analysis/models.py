@@ -2,7 +2,14 @@
 
 import torch
 
-from dual_attention import DualAttnTransformerEncoder, TransformerEncoder, VisionDualAttnTransformer, VisionTransformer
+from dual_attention import (
+    DualAttnTransformerEncoder,
+    TransformerEncoder,
+    VisionDualAttnTransformer,
+    VisionTransformer,
+    with_parts,
+)
+from dual_attention.mechanisms import Euclidean
 from tests.support import language, seq2seq
 from tests.support.tensors import float64
 
@@ -50,6 +57,11 @@ FAMILIES = {
     "vision transformer": lambda: vision(dual=False),
     "seq2seq": lambda: seq2seq.build("symbolic_attention"),
     "seq2seq transformer": seq2seq.build,
+}
+
+WITH_PARTS = {
+    "language own relation": lambda: with_parts(language.lm("symbolic_attention"), relation=Euclidean).eval(),
+    "language own heads": lambda: with_parts(language.lm("transformer"), heads=Euclidean).eval(),
 }
 
 

@@ -6,7 +6,7 @@ import torch
 from dual_attention.hf import DualAttnConfig, DualAttnForCausalLM
 from dual_attention.model_analysis.attribution import LogitPart, attribute_logits
 from dual_attention.model_analysis.interventions import Ablate, Target, intervene, intervene_directly
-from tests.library.model_analysis.models import FAMILIES, encoder, hooks
+from tests.library.model_analysis.models import FAMILIES, WITH_PARTS, encoder, hooks
 from tests.support.language import close, lm, tokens
 from tests.support.refusals import refusals
 
@@ -43,7 +43,7 @@ def adapted(kind=Adapted):
 
 
 LANGUAGE = {name: make for name, make in FAMILIES.items() if name.startswith("language")}
-LANGUAGE |= {
+LANGUAGE |= WITH_PARTS | {
     "post-norm": lambda: lm("symbolic_attention", norm_first=False, output_bias=True),
     "rmsnorm": lambda: lm("symbolic_attention", norm_type="rmsnorm", ra_kwargs={"add_bias_out": True}),
     "no norm": lambda: lm("symbolic_attention", norm_type="none"),

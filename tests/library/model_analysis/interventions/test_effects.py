@@ -29,7 +29,7 @@ from dual_attention.model_analysis.interventions import (
 )
 from dual_attention.model_analysis.sites import find_sites
 from tests.library.hf.models import causal
-from tests.library.model_analysis.models import FAMILIES, call, hooks
+from tests.library.model_analysis.models import FAMILIES, WITH_PARTS, call, hooks
 from tests.support.language import VOCAB, close, lm, tokens
 from tests.support.refusals import refusals, refused
 from tests.support.seq2seq import build as seq2seq
@@ -157,10 +157,10 @@ def test_intervals():
 # ---- direct effects
 
 
-@pytest.mark.parametrize("name", [name for name in FAMILIES if not name.startswith("seq2seq")])
+@pytest.mark.parametrize("name", [name for name in FAMILIES | WITH_PARTS if not name.startswith("seq2seq")])
 def test_the_direct_effect_of_a_head_is_that_of_its_contribution(name):
     """Taken from the last state, without any layer computing again."""
-    model = FAMILIES[name]()
+    model = (FAMILIES | WITH_PARTS)[name]()
     run = call(name, model)
     norm = model.layers.norm if name.startswith("language") else model.norm
     ends = []
