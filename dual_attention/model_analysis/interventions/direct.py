@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from ..._models.encoder import EncoderModel
@@ -32,8 +33,8 @@ def intervene_directly(
     """As :func:`.applying.intervene`, but only the direct effects of interventions show in the output of the model.
 
     For language models, encoders, image classifiers and the decoders of sequence-to-sequence models, with normalisation
-    before each sublayer; others are refused. Layers that are intervened on compute twice, and captures keep what they
-    compute without interventions.
+    before each sublayer; others are refused. Layers that are intervened on compute twice, with the same dropout, and
+    captures keep what they compute without interventions.
 
     >>> lm = DualAttnTransformerLM(50, d_model=32, n_layers=1, n_heads_sa=1, n_heads_ra=1, max_block_size=16)
     >>> with torch.no_grad(), intervene_directly(lm, Ablate(Target("relation", layers=0))):
@@ -44,7 +45,7 @@ def intervene_directly(
         end = _end_of_stream(model)
         path = _DirectPath()
         for layer in _layers_of(model, edits):
-            stack.enter_context(layer.register_forward_pre_hook(path.remember_cache, with_kwargs=True))
+            stack.enter_context(layer.register_forward_pre_hook(path.remember, with_kwargs=True))
             stack.enter_context(layer.register_forward_hook(path.compute_again, with_kwargs=True))
         stack.enter_context(end.register_forward_pre_hook(path.add_changes))
         for handle in hook(edits, when=lambda: path.is_active):
@@ -61,19 +62,22 @@ class _DirectPath:
         self.changes: dict[nn.Module, Tensor] = {}
         self.states: dict[nn.Module, Any] = {}
 
-    def remember_cache(self, layer: nn.Module, _args: Any, kwargs: dict[str, Any]) -> None:
-        """Remember what the layer's cache holds before it computes the first time."""
+    def remember(self, layer: nn.Module, _args: Any, kwargs: dict[str, Any]) -> None:
+        """Remember the layer's cache and the generators of random numbers before it computes the first time."""
         cache = kwargs.get("cache")
-        self.states[layer] = None if cache is None else cache._state()
+        devices = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
+        self.states[layer] = None if cache is None else cache._state(), torch.get_rng_state(), devices
 
     def compute_again(self, layer: nn.Module, args: Any, kwargs: dict[str, Any], output: Any) -> None:
         """Compute a layer a second time, with interventions, and remember how its output differs."""
-        cache, state = kwargs.get("cache"), self.states.pop(layer)
+        cache, (state, cpu, devices) = kwargs.get("cache"), self.states.pop(layer)
         if cache is not None:  # the second time appends the same
             cache._restore(state)
         self.is_active = True
         try:
-            with computing_again():
+            with computing_again(), torch.random.fork_rng(range(len(devices))):
+                torch.set_rng_state(cpu)
+                torch.cuda.set_rng_state_all(devices)
                 changed = layer.forward(*args, **kwargs)
         finally:
             self.is_active = False

@@ -219,6 +219,15 @@ def test_direct_effects_do_not_pass_later_layers():
     assert exact.values != only.values
 
 
+def test_the_second_computation_repeats_dropout():
+    model, x, found = lm("symbolic_attention", dropout_rate=0.5).train(), tokens(2, 9), []
+    for intervening in (intervene, intervene_directly):
+        torch.manual_seed(0)
+        with torch.no_grad(), intervening(model, Ablate(HEAD.target, strength=0.0)):
+            found.append((model(x, x).logits, torch.get_rng_state()))
+    assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
+
+
 def test_direct_effects_in_cached_decoding():
     model, x = lm("symbolic_attention"), tokens(2, 9)
     interventions = [HEAD, Ablate(Target("symbol", layers=1, senders=[4])), Steer(Target("relation", layers=0), 0.5)]
