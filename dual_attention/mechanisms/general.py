@@ -5,7 +5,7 @@ Shapes: B batch, L queries, S keys, d_q, d_k, d_v widths; ``...`` any number of 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -282,6 +282,17 @@ class GeneralAttention(TypedModule):
             for pieces, axis in zip(others, axes, strict=True)
         )
         return GeneralAttentionOutput(torch.cat(context, dim=-2), weights, log_prob, entropy)
+
+
+def drawn(steps: Sequence[Any]) -> tuple[Tensor | None, Tensor | None]:
+    """Log-probability and entropy of the draws in several steps, added up to ``(B,)``; None if none were drawn."""
+    log_probs, entropies = ([getattr(step, name, None) for step in steps] for name in ("log_prob", "entropy"))
+    return _total(log_probs), _total(entropies)
+
+
+def _total(kinds: list[Tensor | None]) -> Tensor | None:
+    found = [x.unsqueeze(-1).flatten(1).sum(-1) for x in kinds if x is not None]
+    return torch.stack(found).sum(0) if found else None
 
 
 def _selected(output: GeneralAttentionOutput, selection: Selection | None) -> GeneralAttentionOutput:

@@ -29,7 +29,7 @@ from ...functional.checks import MaybeNone
 from ...functional.masks import require_boolean
 from .._parameters import matrix
 from ..alignments import Align, Softmax
-from ..general import GeneralAttention
+from ..general import GeneralAttention, GeneralAttentionOutput, drawn
 from ..scores import ActivatedGeneral, Additive, Score
 
 ScoreFactory = Callable[[int, int], Score]
@@ -68,6 +68,7 @@ class CoAttentionOutput(NamedTuple):
         context1, context2: summaries of the two inputs, ``(B, d1)`` and ``(B, d2)``.
         weights1, weights2: ``(B, n1)`` and ``(B, n2)``.
         first_weights: weights of the first step of alternating co-attention, ``(B, n1)``; None elsewhere.
+        log_prob, entropy: of the elements drawn in all steps, added up to ``(B,)``; None if none were drawn.
 
     >>> out = ParallelCoAttention(d1=6, d2=8)(torch.randn(2, 3, 6), torch.randn(2, 5, 8))
     >>> out.context1.shape, out.weights1.shape, out.weights2.shape
@@ -79,6 +80,8 @@ class CoAttentionOutput(NamedTuple):
     weights1: Tensor
     weights2: Tensor
     first_weights: Tensor | MaybeNone = None
+    log_prob: Tensor | MaybeNone = None
+    entropy: Tensor | MaybeNone = None
 
     def concatenated(self) -> Tensor:
         """Both summaries, ``(B, d1 + d2)``."""
@@ -144,10 +147,10 @@ class AlternatingCoAttention(_CoAttention):
     ) -> CoAttentionOutput:
         """Summarise both inputs in three steps."""
         self.check_inputs(x1, x2, mask1, mask2)
-        c0, w0 = _summarise(self.first, x1.new_zeros(x1.shape[0], self.d2), x1, mask1)
-        c2, w2 = _summarise(self.second, c0, x2, mask2)
-        c1, w1 = _summarise(self.last, c2, x1, mask1)
-        return CoAttentionOutput(c1, c2, w1, w2, w0)
+        c0, w0, s0 = _summarise(self.first, x1.new_zeros(x1.shape[0], self.d2), x1, mask1)
+        c2, w2, s2 = _summarise(self.second, c0, x2, mask2)
+        c1, w1, s1 = _summarise(self.last, c2, x1, mask1)
+        return CoAttentionOutput(c1, c2, w1, w2, w0, *drawn([s0, s2, s1]))
 
 
 class InteractiveCoAttention(_CoAttention):
@@ -173,9 +176,9 @@ class InteractiveCoAttention(_CoAttention):
     ) -> CoAttentionOutput:
         """Summarise both inputs."""
         self.check_inputs(x1, x2, mask1, mask2)
-        c1, w1 = _summarise(self.attention1, masked_mean(x2, mask2), x1, mask1)
-        c2, w2 = _summarise(self.attention2, masked_mean(x1, mask1), x2, mask2)
-        return CoAttentionOutput(c1, c2, w1, w2)
+        c1, w1, s1 = _summarise(self.attention1, masked_mean(x2, mask2), x1, mask1)
+        c2, w2, s2 = _summarise(self.attention2, masked_mean(x1, mask1), x2, mask2)
+        return CoAttentionOutput(c1, c2, w1, w2, None, *drawn([s1, s2]))
 
 
 class ParallelCoAttention(_CoAttention):
@@ -241,9 +244,10 @@ class ParallelCoAttention(_CoAttention):
             of1, of2 = x1 @ self.weight1.T, x2 @ self.weight2.T
             e1 = torch.tanh(of1 + affinity @ of2) @ self.vector1
             e2 = torch.tanh(of2 + affinity.transpose(-2, -1) @ of1) @ self.vector2
-        w1, w2 = self.align1(e1, mask1).weights, self.align2(e2, mask2).weights
+        steps = self.align1(e1, mask1), self.align2(e2, mask2)
+        w1, w2 = (step.weights for step in steps)
         c1, c2 = (w[:, None].to(x.dtype) @ x for w, x in ((w1, x1), (w2, x2)))
-        return CoAttentionOutput(c1.squeeze(1), c2.squeeze(1), w1, w2)
+        return CoAttentionOutput(c1.squeeze(1), c2.squeeze(1), w1, w2, None, *drawn(steps))
 
     def extra_repr(self) -> str:
         return f"pool={self.pool!r}"
@@ -257,7 +261,9 @@ def _highest(affinity: Tensor, allowed: Tensor, dim: int) -> Tensor:
     return torch.where(allowed.any(dim), highest, 0.0)
 
 
-def _summarise(attention: GeneralAttention, query: Tensor, x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Context ``(..., d)`` and weights ``(..., S)`` of one query ``(..., d_q)`` over ``x (..., S, d)``."""
+def _summarise(
+    attention: GeneralAttention, query: Tensor, x: Tensor, mask: Tensor | None
+) -> tuple[Tensor, Tensor, GeneralAttentionOutput]:
+    """Context ``(..., d)``, weights ``(..., S)`` of one query ``(..., d_q)`` over ``x (..., S, d)``, and all of it."""
     output = attention(query.unsqueeze(-2), x, padding_mask=mask, need_weights=True)
-    return output.context.squeeze(-2), output.weights.squeeze(-3 if attention.score.multidim else -2)
+    return output.context.squeeze(-2), output.weights.squeeze(-3 if attention.score.multidim else -2), output

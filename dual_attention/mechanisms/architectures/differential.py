@@ -80,7 +80,8 @@ class DifferentialAttention(TypedModule):
         """Attend from each query to the keys.
 
         Args, returns and errors as :meth:`.MultiHead.forward`, without values; masks and biases of single heads are
-        ``(B, 2 H, L, S)``, the two of a head side by side. The weights ``(B, H, L, S)`` may be negative.
+        ``(B, 2 H, L, S)``, the two of a head side by side. The weights ``(B, H, L, S)`` may be negative; what is known
+        of drawn keys is ``(B, 2 H, L)``.
         """
         masks = {"attn_mask": attn_mask, "padding_mask": padding_mask, "attn_bias": attn_bias}
         output = self.heads(query, key, **masks, is_causal=is_causal, need_weights=need_weights)
@@ -89,7 +90,7 @@ class DifferentialAttention(TypedModule):
         weights = output.weights
         if weights is not None:
             weights = self._difference(weights.unflatten(1, (self.n_heads, 2)), dim=2)
-        return GeneralAttentionOutput(self.wo(merge_heads(context)), weights)
+        return GeneralAttentionOutput(self.wo(merge_heads(context)), weights, output.log_prob, output.entropy)
 
     def _difference(self, pairs: Tensor, dim: int) -> Tensor:
         first, second = pairs.unbind(dim)

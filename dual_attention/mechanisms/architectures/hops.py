@@ -16,7 +16,7 @@ from ..._layers.inputs import check_boolean, check_kind, check_members, check_on
 from ...functional import masked_mean
 from ...functional.checks import MaybeNone
 from ...functional.masks import expand_padding
-from ..general import GeneralAttention
+from ..general import GeneralAttention, GeneralAttentionOutput, drawn
 
 Update = Callable[[Tensor, Tensor], Tensor]
 
@@ -87,6 +87,7 @@ class MultiHopOutput(NamedTuple):
         query: query after the last update, ``(..., L, d_q)``.
         context: context of the last hop, ``(..., L, d_v)``.
         weights: weights of all hops, ``(hops, ..., L, S)``, or None.
+        log_prob, entropy: of the keys drawn in all hops, added up to ``(B,)``; None if none were drawn.
 
     >>> out = MultiHop(GeneralAttention(Dot()), hops=3)(torch.randn(2, 1, 8), torch.randn(2, 5, 8), need_weights=True)
     >>> out.query.shape, out.weights.shape
@@ -96,6 +97,8 @@ class MultiHopOutput(NamedTuple):
     query: Tensor
     context: Tensor
     weights: Tensor | MaybeNone = None
+    log_prob: Tensor | MaybeNone = None
+    entropy: Tensor | MaybeNone = None
 
 
 class MultiHop(TypedModule):
@@ -172,7 +175,7 @@ class MultiHop(TypedModule):
         if self.feedback:
             context = masked_mean(values[0], expand_padding(padding_mask, values[0])).unsqueeze(-2)
         masks = {"attn_mask": attn_mask, "padding_mask": padding_mask, "attn_bias": attn_bias}
-        weights = []
+        steps: list[GeneralAttentionOutput] = []
         for hop in range(self.hops):
             attention = self.attentions[hop % len(self.attentions)]
             extended = query
@@ -184,9 +187,10 @@ class MultiHop(TypedModule):
             if updated.shape != query.shape and hop + 1 < self.hops:
                 raise ValueError(f"update: expected the query's shape {tuple(query.shape)}, got {tuple(updated.shape)}")
             query = updated
-            weights.append(output.weights)
+            steps.append(output)
         assert context is not None  # since there is at least one hop
-        return MultiHopOutput(query, context, torch.stack(weights) if need_weights else None)
+        weights = torch.stack([step.weights for step in steps]) if need_weights else None
+        return MultiHopOutput(query, context, weights, *drawn(steps))
 
     def _for_hops(self, name: str, given: Tensor | Sequence[Tensor]) -> Sequence[Tensor]:
         if isinstance(given, Tensor):

@@ -6,7 +6,19 @@ import pytest
 import torch
 
 from dual_attention.functional import directional_mask, structured_attention_penalty
-from dual_attention.mechanisms import Elementwise, MultiHop, recipes
+from dual_attention.mechanisms import (
+    Additive,
+    AlternatingCoAttention,
+    DifferentialAttention,
+    Elementwise,
+    GeneralAttention,
+    Hard,
+    InteractiveCoAttention,
+    MultiHead,
+    MultiHop,
+    ParallelCoAttention,
+    recipes,
+)
 from tests.support.tensors import close, float64, normal
 
 from .space import longer_by_two
@@ -74,6 +86,28 @@ def test_hard_attention_learns_by_reinforce():
     assert torch.equal(output.weights.sum(-1), torch.ones(B, L)) and output.log_prob.requires_grad
     m.eval()
     assert torch.equal(m(torch.ones(B, L, D), torch.ones(B, S, D)).context, torch.ones(B, L, D))
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda align: MultiHop(GeneralAttention(Additive(D, D), align), 2),
+        lambda align: MultiHop(MultiHead(GeneralAttention(Additive(D // 2, D // 2), align), D, 2), 2),
+        lambda align: DifferentialAttention(D, 2, align=align),
+        lambda align: AlternatingCoAttention(D, D, align=align),
+        lambda align: InteractiveCoAttention(D, D, align=align),
+        lambda align: ParallelCoAttention(D, D, align=align),
+    ],
+)
+def test_architectures_give_the_log_probability_of_all_draws(build):
+    model, draws = build(Hard()).double(), []
+    for part in model.modules():
+        if isinstance(part, Hard):
+            part.register_forward_hook(lambda module, args, output: draws.append(output))
+    output = model(normal(B, L, D), normal(B, S, D))
+    for name in ("log_prob", "entropy"):
+        close(getattr(output, name).reshape(B, -1).sum(1), sum(getattr(x, name).reshape(B, -1).sum(1) for x in draws))
+    assert output.log_prob.requires_grad and draws
 
 
 def test_local_recipes_are_general_attention_in_windows():
