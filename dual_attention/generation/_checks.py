@@ -68,7 +68,7 @@ def check_left_padding(padding_mask: Tensor, tokens: Tensor) -> Tensor:
 
 
 def check_ending(
-    stop_tokens: int | Sequence[int] | Tensor | None, pad_token: int | None, vocab_size: int
+    stop_tokens: int | Sequence[int] | Tensor | None, pad_token: int | None, vocab_size: int, name: str = "stop_tokens"
 ) -> tuple[tuple[int, ...], int]:
     """Stop tokens as a tuple, and the token that a finished row emits, by default the first stop token."""
     if isinstance(stop_tokens, Tensor):
@@ -79,7 +79,7 @@ def check_ending(
         listed = list(stop_tokens)
     else:
         listed = [stop_tokens]
-    stops = tuple(_check_token("stop_tokens", token, vocab_size) for token in listed)
+    stops = tuple(_check_token(name, token, vocab_size) for token in listed)
     if pad_token is not None:
         return stops, _check_token("pad_token", pad_token, vocab_size)
     return stops, stops[0] if stops else 0

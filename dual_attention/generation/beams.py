@@ -22,6 +22,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from .._layers.inputs import check_boolean
 from ._checks import check_integer, check_logits, check_number
 from .decoding import Decoder
 
@@ -67,6 +68,7 @@ class BeamSearch:
     pad_token: int = 0
 
     def __post_init__(self) -> None:
+        check_boolean(early_stopping=self.early_stopping)
         check_integer("num_beams", self.num_beams, low=1)
         if check_integer("num_return", self.num_return, low=1) > self.num_beams:
             raise ValueError(f"num_return: expected at most num_beams={self.num_beams}, got {self.num_return}")

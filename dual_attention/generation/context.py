@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from .._layers.cache import Cache
+from .._layers.inputs import check_boolean
 from ._checks import check_integer
 
 
@@ -86,6 +87,7 @@ class LanguageModelDecoder:
         stride: int = 1,
         max_length: int | None = None,
     ) -> None:
+        check_boolean(use_cache=use_cache)
         if use_cache and not callable(getattr(model, "new_cache", None)):
             raise TypeError(f"model: {type(model).__name__} has no new_cache(); generate with use_cache=False")
         self.model = model

@@ -113,15 +113,15 @@ def penalise_repetition(logits: Tensor, seen: Tensor, penalty: float) -> Tensor:
 
 
 def tokens_seen(tokens: Tensor, vocab_size: int, padding_mask: Tensor | None = None) -> Tensor:
-    """Mask ``(B, V)`` of the vocabulary's tokens that occur in each row of ``(B, L)``; where the mask ``(B, L)`` is
-    given, only real tokens count.
+    """Mask ``(B, V)`` of the vocabulary's tokens that occur in each row of ``(B, L)``, others may; where the mask
+    ``(B, L)`` is given, only real tokens count.
 
     >>> tokens_seen(torch.tensor([[0, 2, 2]]), vocab_size=4)
     tensor([[ True, False,  True, False]])
     """
-    real = torch.ones_like(tokens) if padding_mask is None else padding_mask.long()
+    real = tokens < vocab_size if padding_mask is None else padding_mask & (tokens < vocab_size)
     counts = torch.zeros(len(tokens), vocab_size, dtype=torch.long, device=tokens.device)
-    return counts.scatter_add_(1, tokens, real) > 0
+    return counts.scatter_add_(1, tokens.clamp(max=vocab_size - 1), real.long()) > 0
 
 
 @dataclass(frozen=True)

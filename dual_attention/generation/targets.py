@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from .._layers.cache import CacheGroup
-from .._layers.inputs import check_tokens, check_vectors
+from .._layers.inputs import check_boolean, check_tokens, check_vectors
 from ._checks import check_ending, check_integer, check_prompts
 from .beams import BeamSearch, BeamSearchOutput, search_beams
 from .decoding import decode, evaluating
@@ -38,6 +38,7 @@ class TargetDecoder:
     def __init__(
         self, model: Any, memory: Tensor, source_padding_mask: Tensor | None, use_cache: bool, max_length: int
     ) -> None:
+        check_boolean(use_cache=use_cache)
         self.model = model
         self.memory = memory
         self.source_padding_mask = source_padding_mask
@@ -115,14 +116,17 @@ class GeneratesTargets:
             int64 ``(B, T)``, without the start token or prefix; T is at most ``max_new_tokens``.
         """
         samples = (temperature, top_k, top_p, min_p, repetition_penalty) != (0, None, None, None, 1)
-        if check_integer("num_beams", num_beams, low=1) > 1 and (samples or logits_processors):
+        draws = generator is not None or seed is not None
+        if check_integer("num_beams", num_beams, low=1) > 1 and (samples or logits_processors or draws):
             raise ValueError(
-                "temperature, top_k, top_p, min_p, repetition_penalty, logits_processors: beam search samples "
-                f"nothing; leave them out, or give num_beams=1, got {num_beams}"
+                "temperature, top_k, top_p, min_p, repetition_penalty, logits_processors, generator, seed: beam search "
+                f"samples nothing; leave them out, or give num_beams=1, got {num_beams}"
             )
         sampling = Sampling(temperature, top_k, top_p, min_p, repetition_penalty, logits_processors)
-        stops, pad = check_ending(stop_token, pad_token, self.out_dim)
+        stops, pad = check_ending(stop_token, pad_token, self.out_dim, "stop_token")
         search = BeamSearch(num_beams, 1, length_penalty, False, stops, pad)
+        if num_beams == 1 and length_penalty != 1:
+            raise ValueError(f"length_penalty: is of beam search, num_beams above 1; expected 1, got {length_penalty}")
         with evaluating(self):
             decoder, prefix = self._token_decoder(source, max_new_tokens, start_token, source_padding_mask, use_cache)
             if num_beams > 1:
@@ -159,7 +163,7 @@ class GeneratesTargets:
         Returns:
             ``tokens``, int64 ``(B, R, T)`` without the start token or prefix, and ``scores`` ``(B, R)``.
         """
-        stops, pad = check_ending(stop_token, pad_token, self.out_dim)
+        stops, pad = check_ending(stop_token, pad_token, self.out_dim, "stop_token")
         search = BeamSearch(num_beams, num_return, length_penalty, early_stopping, stops, pad)
         with evaluating(self):
             decoder, prefix = self._token_decoder(source, max_new_tokens, start_token, source_padding_mask, use_cache)

@@ -227,6 +227,8 @@ def test_nothing_to_add(model):
     ({"num_return": 4}, "num_return: expected at most num_beams=3, got 4"),
     ({"length_penalty": math.nan}, "length_penalty: expected a finite number"),
     ({"length_penalty": "1"}, TypeError, "length_penalty"),
+    ({"early_stopping": "never"}, TypeError, "early_stopping: expected True or False"),
+    ({"use_cache": "no"}, TypeError, "use_cache: expected True or False"),
     ({"max_new_tokens": -1}, "max_new_tokens"),
     ({"stop_tokens": [13]}, "stop_tokens"),
     ({"idx": torch.zeros(2, 0, dtype=torch.long)}, "idx"),

@@ -121,6 +121,7 @@ def test_pure():
 def test_tokens_seen():
     tokens = torch.tensor([[2, 2, 0], [1, 3, 1]])
     assert tokens_seen(tokens, 5).int().tolist() == [[1, 0, 1, 0, 0], [0, 1, 0, 1, 0]]
+    assert tokens_seen(tokens, 2).int().tolist() == [[1, 0], [0, 1]]  # of a decoder that reads more than it predicts
     padding = torch.tensor([[False, True, True], [False, False, True]])
     assert tokens_seen(tokens, 5, padding).int().tolist() == [[1, 0, 1, 0, 0], [0, 1, 0, 0, 0]]
 
