@@ -63,6 +63,7 @@ REFUSED = {
     **dict.fromkeys(("hidden_dim", "mlp_ratio", "n_inner"), "dff"),
     **dict.fromkeys(("activation_dropout", "dropout", "embedding_dropout", "mlp_dropout"), "dropout_rate"),
     **dict.fromkeys(("layer_types", "local_attention"), "sliding_window, the same in all layers"),
+    **dict.fromkeys(("image_size", "num_channels"), "image_shape"),
     "n_positions": "max_block_size",
     "position_embedding_type": "pos_enc_type",
     "query_pre_attn_scalar": "attn_scale in sa_kwargs and ra_kwargs",

@@ -23,7 +23,7 @@ WITHOUT_MEANING = """
 is_decoder max_window_layers original_max_position_embeddings pretraining_tp reorder_and_upcast_attn scale_attn_weights
 summary_activation summary_first_dropout summary_proj_to_labels summary_type summary_use_proj classifier_dropout
 bos_token_id eos_token_id use_cache encoder_stride pooler_act pooler_output_size
-num_attention_heads image_size num_channels
+num_attention_heads
 """
 """Of the models below: for heads and inputs that are not ours, defaults, or compared or refused on their own."""
 
