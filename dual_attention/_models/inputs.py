@@ -75,10 +75,10 @@ def check_specified(
         raise ValueError(f"{name}: expected at most {limit}={longest} positions, got {x.shape[1]}{after}")
 
 
-def check_targets(targets: Tensor, x: Tensor) -> None:
+def check_targets(targets: Tensor, x: Tensor, name: str = "targets") -> None:
     """Raise ``TypeError`` or ``ValueError`` unless there is one target for each token of ``x`` ``(B, N, ...)``."""
-    check_same_device(x=x, targets=targets)
+    check_same_device(**{"x": x, name: targets})
     if not is_integer(targets):
-        raise TypeError(f"targets: expected integers, got dtype {targets.dtype}")
+        raise TypeError(f"{name}: expected integers, got dtype {targets.dtype}")
     if targets.shape != x.shape[:2]:
-        raise ValueError(f"targets: expected the shape of x, {tuple(x.shape[:2])}, got {tuple(targets.shape)}")
+        raise ValueError(f"{name}: expected the shape of x, {tuple(x.shape[:2])}, got {tuple(targets.shape)}")

@@ -137,6 +137,7 @@ class StaticDualAttnCacheLayer(DualAttnCacheLayer):
 
     def __init__(self, cache: CacheGroup, longest: int) -> None:
         super().__init__(cache)
+        self._growing = cache  # reads prompts
         self.size = slots_for(longest)
         self.record_past = True
 
@@ -150,12 +151,17 @@ class StaticDualAttnCacheLayer(DualAttnCacheLayer):
     def get_max_length(self) -> int:
         return self.size
 
+    def reset(self) -> None:
+        self.cache = self._growing
+        super().reset()
+
     def has_read(self, tokens: Tensor, padding_mask: Tensor | None) -> None:
         """Called by the model after it has read tokens ``(B, n)`` or ``(B, n, d)``: the prompt, or one more."""
         if self.cache.steps is not None:
             self.cache.steps.advance()
             return
         self.cache = after_prompt(self.cache, self.size, tokens, padding_mask)
+        self._growing.reset()  # which has been copied
         for tensor in tensors_of(self.cache):  # a compiled step then writes to them, and copies none
             torch._dynamo.mark_static_address(tensor)
 

@@ -104,26 +104,29 @@ class DualAttnForCausalLM(HasBackbone, GenerationMixin):
             more: see :class:`~dual_attention.hf.packing.CausalInputs`.
         """
         targets = more.pop("shift_labels", None)
+        name = "labels" if targets is None else "shift_labels"
         outputs, past = (output_attentions, output_hidden_states), given_cache(cache, past_key_values)
         inputs = input_ids, inputs_embeds, attention_mask, position_ids
         hidden, past, traced = self._run(*inputs, outputs, more, past, use_cache)
 
         if targets is None and labels is not None:  # the label after each position; none for the last
-            targets = nn.functional.pad(labels[:, 1:], (0, 1), value=NO_LABEL)
+            targets = nn.functional.pad(labels[..., 1:], (0, 1), value=NO_LABEL)
         logits = loss = None
         if targets is None or not (self.training and self.config.skip_logits_in_training):
             kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
             logits = self.model.layers.final_out(hidden[:, kept])
         if targets is not None:
-            whole = logits if logits is not None and logits.shape[1] == hidden.shape[1] else None
-            loss = self._loss(hidden, whole, targets, num_items_in_batch)
+            every = isinstance(logits_to_keep, int) and logits is not None and logits.shape[1] == hidden.shape[1]
+            loss = self._loss(hidden, logits if every else None, targets, name, num_items_in_batch)
         output = DualAttnCausalLMOutput(loss=loss, logits=logits, **{CACHE: past}, **traced)
         return output_of(output, return_dict, self.config)
 
-    def _loss(self, hidden: Tensor, logits: Tensor | None, targets: Tensor, num_items: Tensor | int | None) -> Tensor:
+    def _loss(
+        self, hidden: Tensor, logits: Tensor | None, targets: Tensor, name: str, num_items: Tensor | int | None
+    ) -> Tensor:
         targets = targets.to(hidden.device)
         targets = targets.masked_fill(targets == NO_LABEL, IGNORED)
-        check_targets(targets, hidden)
+        check_targets(targets, hidden, name)
         loss = self.model.loss_from_hidden(hidden, targets, logits)
         if num_items is None:
             return loss

@@ -7,13 +7,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
+import torch
 from torch import Tensor, nn
 from transformers.modeling_outputs import BaseModelOutput, MaskedLMOutput, SequenceClassifierOutput
 
 from .._models.encoder import EncoderModel
 from .._models.encoder_heads import pooled
+from .._models.inputs import check_targets
 from .._models.weights import init_weights
 from ..encoder_models import EncoderForMaskedLM, EncoderForSequenceClassification
+from ..functional.losses import cross_entropy
+from .causal_lm import NO_LABEL
 from .configuration import DualAttnEncoderConfig
 from .modeling import OwnsModel, backbone_of, one_input, output_of, padding_mask_from, traced_fields
 
@@ -170,9 +174,11 @@ class DualAttnForMaskedLM(_Encoder):
         logits = self.model.logits(hidden)
         loss = None
         if labels is not None:
-            loss = self.loss_function(
-                logits=logits, labels=labels, vocab_size=logits.shape[-1], num_items_in_batch=num_items_in_batch
-            )
+            labels = labels.to(logits.device)
+            check_targets(labels, logits, "labels")
+            mean = num_items_in_batch is None
+            loss = cross_entropy(logits, labels, ignore_index=NO_LABEL, reduction="mean" if mean else "sum")
+            loss = loss if mean else loss / torch.as_tensor(num_items_in_batch, device=loss.device)
         return output_of(MaskedLMOutput(loss=loss, logits=logits, **more), return_dict, self.config)
 
     def get_output_embeddings(self) -> nn.Module:

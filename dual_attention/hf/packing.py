@@ -91,6 +91,8 @@ def _segments_between(starts: Tensor, tokens: Tensor) -> Tensor:
 
 def packed_segments(position_ids: Tensor) -> Tensor | None:
     """Number ``(B, N)`` of each token's sequence among those packed into a row; None if each row has one."""
+    if position_ids.dim() != 2:
+        raise ValueError(f"position_ids: expected shape (B or 1, N), got {tuple(position_ids.shape)}")
     begins = position_ids[:, 1:] != position_ids[:, :-1] + 1
     if not torch.compiler.is_compiling() and not bool(begins.any()):
         return None

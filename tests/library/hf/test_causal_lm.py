@@ -60,7 +60,8 @@ def test_some_logits():
     logits = model(x).logits
     torch.testing.assert_close(model(x, logits_to_keep=2).logits, logits[:, -2:])
     torch.testing.assert_close(model(x, logits_to_keep=torch.tensor([1, 4])).logits, logits[:, [1, 4]])
-    torch.testing.assert_close(model(x, labels=x, logits_to_keep=1).loss, model(x, labels=x).loss)
+    for kept in (1, torch.arange(6).flip(0)):
+        torch.testing.assert_close(model(x, labels=x, logits_to_keep=kept).loss, model(x, labels=x).loss)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -232,6 +233,8 @@ test_bad_input = refused(
     ({"input_ids": torch.zeros(1, CONTEXT + 1).long()}, "longer than the context"),
     ({"attention_mask": torch.ones(1, 1, 3, 3)}, r"attention_mask: expected shape \(batch, length\) = \(1, 3\)"),
     ({"attention_mask": torch.tensor([[1, 1, 0, 1]])}, r"expected shape \(batch, length\) = \(1, 3\)"),
+    ({"position_ids": torch.arange(3)}, r"position_ids: expected shape \(B or 1, N\), got \(3,\)"),
+    ({"labels": torch.ones(3).long()}, r"^labels: expected the shape of x, \(1, 3\), got \(3,\)"),
     ({"cache": object()}, TypeError, f"{CACHE}: expected a DualAttnCache"),
     ({"cache": DynamicCache(), "past_key_values": DynamicCache()}, "cache, past_key_values: expected one of them"),
     by=lambda more: causal()(**{"input_ids": torch.zeros(1, 3).long(), **more}),

@@ -216,6 +216,11 @@ def test_a_static_cache_gives_the_same_tokens(kind: str, more):
         fixed = model.generate(x, cache_implementation="static", prefill_chunk_size=2, **given, **GREEDY)
         assert torch.equal(fixed.sequences, grown.sequences) and fixed[CACHE].get_seq_length() == 10
         torch.testing.assert_close(torch.stack(fixed.logits), torch.stack(grown.logits), atol=1e-5, rtol=0)
+        fixed[CACHE].reset()
+        with torch.no_grad():  # a prompt, again, and a token
+            _, logits = (model(piece, past_key_values=fixed[CACHE]).logits for piece in x.split([4, 1], dim=1))
+        assert fixed[CACHE].get_seq_length() == 5
+        torch.testing.assert_close(logits[:, -1], model(x).logits[:, -1], atol=1e-5, rtol=0)
 
 
 @pytest.mark.slow

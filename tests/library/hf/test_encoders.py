@@ -28,6 +28,9 @@ def test_masked_language_model(kind: str, implementation: str):
     torch.testing.assert_close(model(x, MASK, types, labels=labels).loss, ours.loss)
     given = model(x, MASK, types, labels=labels, num_items_in_batch=3).loss
     torch.testing.assert_close(given, ForMaskedLMLoss(ours.logits, labels, VOCAB, num_items_in_batch=3))
+    view = labels.T.contiguous().T
+    assert torch.equal(model(x, MASK, types, labels=view).loss, model(x, MASK, types, labels=labels).loss)
+    assert model(x, labels=torch.full_like(x, -100)).loss == 0
     assert len(output.hidden_states) == LAYERS + 1 and output.hidden_states[0].shape == (2, 7, WIDTH)
     assert [weights.shape for weights in output.attentions] == [(2, 4, 7, 7)] * LAYERS
     assert not output.attentions[0][0, :, :, 5:].any()
@@ -102,6 +105,7 @@ def test_default_configurations():
 test_bad_input = refused(
     (lambda: masked()(tokens(1, 2), inputs_embeds=torch.zeros(1, 2, WIDTH)), "expected one of them, got both"),
     (lambda: masked()(inputs_embeds=torch.zeros(1, 2, WIDTH + 1)), "embeddings: expected shape"),
+    (lambda: masked()(tokens(1, 2), labels=tokens(2)), r"labels: expected the shape of x, \(1, 2\), got \(2,\)"),
     (lambda: vision()(torch.zeros(1, 3, 8, 12)), "x: expected a grid of .* patches, or pos_enc='interpolated'"),
     (lambda: classifier(norm_type="batchnorm"), "norm_type"),
     (lambda: masked(n_token_types=0)(tokens(2, 7), token_type_ids=torch.ones(2, 7).long()), "token_types"),
