@@ -20,9 +20,11 @@ from torch import Tensor, nn
 
 from ..._layers.inputs import check_choice
 from ..._layers.relation_size import relations_of_projections
+from ..._models.encoder_heads import EncoderForMaskedLM, EncoderForSequenceClassification
 from ..._models.seq2seq import Seq2SeqModel
 from ..._models.token_model import TokenModel
 from ..._models.vision import VisionModel
+from ..._models.weights import init_weights
 from ...configs import RelationScore
 from ...functional.activations import Activation
 from ...functional.checks import without_autocast
@@ -123,7 +125,11 @@ def untrained_twin(model: nn.Module, *, seed: int = 0, build: Callable[[], nn.Mo
             twin = copy.deepcopy(model)
             twin.apply(_draw_anew)
             for module in twin.modules():
-                if isinstance(module, TokenModel):
+                if isinstance(module, EncoderForMaskedLM | EncoderForSequenceClassification):
+                    init_weights(module)
+                elif hasattr(module, "_draw"):  # a model for transformers, which may have a head, too
+                    module._draw()
+                elif isinstance(module, TokenModel):
                     module.init_weights()
                 elif isinstance(module, Seq2SeqModel):
                     module.scale_embeddings_()

@@ -4,9 +4,11 @@ import pytest
 import torch
 from torch import nn
 
-from dual_attention.hf import DualAttnConfig, DualAttnForCausalLM
+from dual_attention.encoder_models import EncoderForMaskedLM, EncoderForSequenceClassification, TransformerEncoder
+from dual_attention.hf import DualAttnConfig, DualAttnForCausalLM, DualAttnLMForSequenceClassification
 from dual_attention.model_analysis import measures
 from dual_attention.relational_attention import RelationalAttention
+from tests.library.hf.models import config
 from tests.library.model_analysis.models import FAMILIES, call
 from tests.support import language, seq2seq
 
@@ -103,6 +105,19 @@ def test_twins_of_models_for_transformers():
     twin = measures.untrained_twin(model)
     assert all(not torch.equal(old, new) for old, new in zip(model.parameters(), twin.parameters(), strict=True))
     assert twin.model.layers.final_out.weight.detach().std().item() == pytest.approx(0.02, rel=0.2)
+
+
+@pytest.mark.parametrize(
+    ("make", "head"),
+    [
+        (lambda: EncoderForMaskedLM(TransformerEncoder(17, 64, 1, 2)), "transform"),
+        (lambda: EncoderForSequenceClassification(TransformerEncoder(17, 64, 1, 2), 9), "classifier"),
+        (lambda: DualAttnLMForSequenceClassification(config("transformer", d_model=64, num_labels=9)), "score"),
+    ],
+)
+def test_heads_of_a_twin_are_as_large_as_they_began(make, head):
+    twin = measures.untrained_twin(make())
+    assert twin.get_submodule(head).weight.std().item() == pytest.approx(0.02, rel=0.2)
 
 
 def test_a_twin_of_what_cannot_be_drawn_anew_needs_build():
