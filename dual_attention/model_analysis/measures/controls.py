@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -124,6 +125,7 @@ def untrained_twin(model: nn.Module, *, seed: int = 0, build: Callable[[], nn.Mo
         else:
             twin = copy.deepcopy(model)
             twin.apply(_draw_anew)
+            module: Any
             for module in twin.modules():
                 if isinstance(module, EncoderForMaskedLM | EncoderForSequenceClassification):
                     init_weights(module)
