@@ -80,7 +80,11 @@ class HubLanguageModel(
         """
         given: dict[str, Any] = dict(cast(Any, self._hub_mixin_config) or {})
         written: dict[str, Any] = {}
-        for name, parameter in parameters_of(type(self).__init__).items():
+        parameters = parameters_of(type(self).__init__)
+        if any(one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD) for one in parameters.values()):  # a subclass's
+            parameters = parameters_of(DualAttnTransformerLM if self._kind == "dat" else TransformerLM)
+            given = vars(cast(Any, self).given)
+        for name, parameter in parameters.items():
             value = given.get(name, parameter.default)
             ours = parameter.kind is inspect.Parameter.KEYWORD_ONLY
             if name not in ("self", "device", "dtype") and not (ours and value == parameter.default):

@@ -168,6 +168,16 @@ def test_arguments_that_change_parameters_reload(more: dict, tmp_path: Path):
     assert torch.equal(model(x)[0], DualAttnTransformerLM_HFHub.from_pretrained(tmp_path)(x)[0])
 
 
+def test_subclasses_that_pass_arguments_on_reload(tmp_path: Path):
+    class Own(TransformerLM_HFHub):
+        def __init__(self, vocab_size, *rest, **more):
+            super().__init__(vocab_size, *rest, **more)
+
+    model, x = Own(50, 32, 1, n_heads=2, tie_weights=False).eval(), tokens(2, 5)
+    model.save_pretrained(tmp_path)
+    assert torch.equal(model(x)[0], Own.from_pretrained(tmp_path)(x)[0])
+
+
 def test_the_callers_dicts_may_change(tmp_path: Path):
     symbols = dict(SYMBOLS["symbolic_attention"])
     model = dat(symbol_retrieval_kwargs=symbols)
