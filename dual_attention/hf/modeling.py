@@ -127,8 +127,15 @@ class OwnsModel(WritesLoader, LoadsTied, TypedModule, PreTrainedModel):
         """Called while a checkpoint is loaded: a tensor that it has under none of its names is missing, and is drawn.
 
         transformers marks tied parameters as loaded, and then takes those that are marked for present. Here all names
-        of a tensor may be one parameter, so that none would be missing.
+        of a tensor may be one parameter, so that none would be missing. Weights of parts of one's own, which no
+        configuration tells of, are a ``ValueError``.
         """
+        for name in sorted(loading_info.unexpected_keys):
+            if ".part." in name:
+                raise ValueError(
+                    f"{name}: is of a part of your own, which has no such form; give a model its parts by with_parts, "
+                    "then the state dict"
+                )
         names: dict[str, list[str]] = {}
         for other, kept in self.all_tied_weights_keys.items():
             names.setdefault(kept, [kept]).append(other)

@@ -16,9 +16,11 @@ from transformers import (
     PreTrainedConfig,
 )
 
+from dual_attention import with_parts
 from dual_attention._models.weights import shared_names
 from dual_attention.checkpoints.files import warn_of_misspelt
 from dual_attention.hf import DualAttnConfig, DualAttnForCausalLM, DualAttnForSequenceClassification, load_model
+from dual_attention.mechanisms import Cosine
 from tests.library.hf.models import IMAGES, KINDS, MODELS, assert_same, causal, inputs, masked, tokens, vision
 from tests.support.refusals import refusals
 
@@ -110,6 +112,12 @@ def test_weights_of_other_sizes_are_told_with_their_folder(tmp_path: Path):
     config = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps({**config, "dff": 5}))
     with pytest.raises(RuntimeError, match=f"{re.escape(str(tmp_path))}: weights of other sizes than"):
+        DualAttnForCausalLM.from_pretrained(tmp_path)
+
+
+def test_weights_of_parts_of_ones_own_are_not_left_out(tmp_path: Path):
+    with_parts(causal("transformer"), heads=Cosine).save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match=r"self_attn\.part\..*: is of a part of your own"):
         DualAttnForCausalLM.from_pretrained(tmp_path)
 
 
