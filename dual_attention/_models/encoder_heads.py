@@ -196,7 +196,8 @@ class EncoderForSequenceClassification(CountsParameters):
         if targets.shape != logits.shape:
             raise ValueError(f"targets: expected shape {tuple(logits.shape)}, got {tuple(targets.shape)}")
         wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
-        return F.binary_cross_entropy_with_logits(wide, targets.to(wide))
+        losses = F.binary_cross_entropy_with_logits(wide, targets.to(wide), reduction="sum")
+        return losses / max(1, logits.numel())
 
 
 def pooled(hidden: Tensor, padding_mask: Tensor | None, pool: Pool) -> Tensor:
