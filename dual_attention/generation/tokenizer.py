@@ -364,6 +364,8 @@ class TextStream:
     """
 
     def __init__(self, stops: Iterable[str] = ()) -> None:
+        if isinstance(stops, str):
+            raise TypeError(f"stop: expected a sequence of texts, got {stops!r}")
         self.stops = tuple(stops)
         if "" in self.stops:
             raise ValueError("stop: expected texts of at least one character, got an empty one")

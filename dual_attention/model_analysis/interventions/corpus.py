@@ -113,6 +113,8 @@ def effects_over(
                 removal = Ablate(Target(mediator, layers=[site.layer], **chosen), change)
                 for one in (removal, *(Rotated(removal, seed=draw) for draw in range(draws))):
                     study[f"{len(study)}"] = one
+    if not study:
+        raise ValueError(f"mediators: expected some that the chosen layers have, got {', '.join(mediators)}")
     found = measure_effects(model, inputs, study, metrics=metrics, predict=predict)
     ours = {(int(one.name), one.metric): one for one in found}
     return [

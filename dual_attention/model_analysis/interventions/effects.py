@@ -144,6 +144,8 @@ def check_metrics(metrics: Sequence[str], known: Iterable[str]) -> None:
             raise ValueError(f"metrics: expected some of {', '.join(known)}, got {metric!r}")
     if not metrics:
         raise ValueError("metrics: expected at least one, got none")
+    if len(set(metrics)) < len(metrics):
+        raise ValueError(f"metrics: expected each once, got {', '.join(metrics)}")
 
 
 def effects_from(values: Mapping[tuple[str, str], Sequence[float]]) -> list[Effect]:

@@ -62,6 +62,7 @@ test_bad_input = refused(
     (lambda pairs: BytePairTokenizer.train(["text"], 256), "vocab_size: expected at least 257"),
     (lambda pairs: Tokenizer.contents.fget(pairs), TypeError, "expected one of bytes or byte pairs"),
     (lambda pairs: TextStream([""]), "at least one character"),
+    (lambda pairs: TextStream("END"), TypeError, "stop: expected a sequence of texts, got 'END'"),
     by=lambda call, *, pairs: call(pairs),
 )
 
