@@ -113,8 +113,10 @@ def penalise_repetition(logits: Tensor, seen: Tensor, penalty: float) -> Tensor:
 
 
 def tokens_seen(tokens: Tensor, vocab_size: int, padding_mask: Tensor | None = None) -> Tensor:
-    """Mask ``(B, V)`` of the vocabulary's tokens that occur in each row of ``(B, L)``, others may; where the mask
-    ``(B, L)`` is given, only real tokens count.
+    """Mask ``(B, V)`` of the vocabulary's tokens that occur in each row of ``(B, L)``, which may hold others.
+
+    Args:
+        padding_mask: boolean ``(B, L)``; True = a real token, as all are by default.
 
     >>> tokens_seen(torch.tensor([[0, 2, 2]]), vocab_size=4)
     tensor([[ True, False,  True, False]])
