@@ -159,7 +159,7 @@ def grouped(times: Mapping[str, float]) -> dict[str, float]:
 
 
 def kind_of(queries: Sequence[int], setting: Setting) -> str:
-    """Whose queries ``(B, heads, N, width)`` these are; heads of symbolic attention are wider than sensory ones."""
+    """Name of the attention of queries ``(B, heads, N, width)``; symbolic heads are wider than sensory ones."""
     sizes = size(setting.dry_run)
     of_symbols = sizes.symbol_heads, sizes.d_model // sizes.symbol_heads
     return "symbolic" if (queries[1], queries[3]) == of_symbols else "sensory"

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 AT_THEIR_END: dict[str, Any] = {"eval_every": 0, "checkpoint_every": 0}
-"""Of the loops of cells: they are not evaluated before their end and write no checkpoints."""
+"""Options of loops that are not evaluated before their end and write no checkpoints, as those of cells."""
 
 SETTINGS = ("data", "optim", "loop", "device", "precision")
 """Keys of a grid, if it has them, that must be equal for all cells in one folder."""
