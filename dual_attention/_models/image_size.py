@@ -33,18 +33,23 @@ def like(old: Tensor, values: Tensor) -> nn.Parameter:
     return nn.Parameter(values.to(old), requires_grad=old.requires_grad)
 
 
-def check_resizable(model: nn.Module, old: Grid, new: Grid, prefix: int) -> None:
-    """Raise ``ValueError`` if a part knows tokens by a place in one row that they would not keep."""
-    tokens = prefix + math.prod(new)
+def check_resizable(model: nn.Module, old: Grid, new: Grid, prefix: int, *, resized: bool = True) -> None:
+    """Raise ``ValueError`` if a part knows tokens by a place in one row that they would not keep.
+
+    Args:
+        resized: whether learned symbols of places are resized; otherwise they are such a part, too.
+    """
+    tokens, given = prefix + math.prod(new), "img_size" if resized else "x"
     for name, module in model.named_modules():
         in_a_row = isinstance(module, RelativePositionalEncoding | PositionRelativeSymbolRetriever)
+        in_a_row |= isinstance(module, PositionalSymbolRetriever) and not resized
         if isinstance(module, PositionalSymbolRetriever) and module.sinusoidal:
             in_a_row, longest = True, module.max_length
             if tokens > longest:
-                raise ValueError(f"img_size: {tokens} tokens are more than max_length={longest} of {name}")
+                raise ValueError(f"{given}: {tokens} tokens are more than max_length={longest} of {name}")
         if in_a_row and new[1] != old[1]:
             raise ValueError(
-                f"img_size: {name} tells tokens by their place in one row, which {new[1]} columns of patches in the "
+                f"{given}: {name} tells tokens by their place in one row, which {new[1]} columns of patches in the "
                 f"place of {old[1]} would move; expected the same number, or position_relative_2d"
             )
 

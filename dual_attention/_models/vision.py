@@ -183,6 +183,8 @@ class VisionModel(StackModel):
         x = self.to_patch_embedding(x)
         x = torch.cat((self.cls_token.expand(x.shape[0], -1, -1), x), dim=1)
         x = self._add_positions(x, grid_size)
+        if grid_size != self.grid_size:
+            check_resizable(self, self.grid_size, grid_size, self.num_prefix_tokens, resized=False)
         if self.registers is not None:
             x = torch.cat((x[:, :1], self.registers.expand(x.shape[0], -1, -1), x[:, 1:]), dim=1)
         arguments: dict[str, Any] = {"attn_mask": MaskPattern(x.shape[1], x.shape[1])}

@@ -181,6 +181,17 @@ def test_a_model_of_another_size_computes_what_resized_positions_did(build, pos_
     assert model.grid_size == (size[0] // 2, size[1] // 4)
 
 
+@pytest.mark.parametrize("symbols", ["positional_symbols", "position_relative"])
+def test_symbols_of_places_in_a_row_are_of_one_width_of_images(symbols):
+    model = dual(symbols, pos_enc="interpolated")
+    rows, columns = model.grid_size
+    model(torch.randn(2, 3, 2 * (rows - 1), 4 * columns))
+    with pytest.raises(
+        ValueError, match=r"^x: symbol_retriever tells tokens by their place in one row, which \d column"
+    ):
+        model(torch.randn(2, 3, 2 * rows, 4 * (columns - 1)))
+
+
 @pytest.mark.parametrize("symbols", ["symbolic_attention", "positional_symbols", "position_relative_2d"])
 @pytest.mark.parametrize("size", SIZES)
 def test_every_parameter_of_another_size_gets_a_gradient(symbols, size):

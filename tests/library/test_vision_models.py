@@ -57,7 +57,9 @@ def test_steps_of_the_model(pool, final_norm):
     torch.testing.assert_close(model(images), model.final_out(x[:, 0] if pool == "cls" else x.mean(1)))
 
 
-@pytest.mark.parametrize("build", [lambda **k: VisionTransformer(**COMMON, n_heads=2, **k), lambda **k: dual(**k)])
+@pytest.mark.parametrize(
+    "build", [lambda **k: VisionTransformer(**COMMON, n_heads=2, **k), lambda **k: dual("symbolic_attention", **k)]
+)
 def test_image_sizes_other_than_the_models(build):
     larger, smaller = torch.randn(2, 3, 12, 16), torch.randn(2, 3, 4, 8)
     with pytest.raises(ValueError, match=r"grid of \(4, 3\) patches, .*got \(6, 4\)"):
