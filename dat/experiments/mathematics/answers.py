@@ -13,13 +13,17 @@ from .problem import Answered, PreparedQuestions, question_mask
 
 
 def free_accuracies(prepared: PreparedQuestions, name: str) -> dict[str, float]:
-    """Shares of the first questions of a set whose answer is right to the last character, greedily and by beams."""
+    """Shares of questions of a set whose answer is right to the last character, greedily and by beams.
+
+    They are the first of a set to test on. To validate on, levels follow each other, and questions are taken evenly.
+    """
     examples: Any = prepared.problem.evaluation[name]
     data, dtype = prepared.config.data, prepared.config.machine.autocast
     n, size = min(data.n_answered, len(examples)), prepared.config.loop.eval_batch_size
+    places = torch.arange(n) * (len(examples) // n if name == "val" else 1)
     model, right = prepared.problem.model, {1: 0, data.beams: 0}
     with torch.autocast(prepared.device.type, dtype=dtype, enabled=dtype is not None):
-        for indices in torch.arange(n).split(size):
+        for indices in places.split(size):
             for beams in right:
                 right[beams] += int(right_answers(model, examples, indices, beams=beams).sum())
     return {"greedy": right[1] / n, "beams": right[data.beams] / n}

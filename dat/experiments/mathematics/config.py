@@ -33,7 +33,7 @@ class QuestionsConfig:
     """Test questions for interpolation, and as many for extrapolation. The official files have 10,000 for
     interpolation, and none for extrapolation in the five modules."""
     n_answered: int = 200
-    """Questions of each set that are answered freely at the end, greedily and by beam search: the first ones."""
+    """Questions of each set that are answered freely at the end, greedily and by beam search."""
     beams: int = 4
     """Hypotheses of that beam search."""
     padding: Literal["masked", "attended"] = "masked"

@@ -5,12 +5,15 @@ import json
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 
 from dat.cli.main import main
 from dat.data.mathematics import END, MODULES, PAD, START, QuestionSets
+from dat.experiments.mathematics import answers
 from dat.experiments.mathematics.answers import right_answers
 from dat.experiments.mathematics.config import MathematicsConfig, QuestionsConfig
 from dat.experiments.mathematics.experiment import Mathematics
@@ -284,6 +287,21 @@ def test_published_numbers_stand_beside_measured_ones():
     row = {"module": MODULES[0], "model": "DAT-832K", "epochs": 100, "seed": 0, "interpolate": 70.0}
     text = comparison_text(MATHEMATICS.table, [row])
     assert f"| {MODULES[0]} | DAT-832K | 70.0 (66.3) |" in text
+
+
+def test_questions_of_all_levels_are_answered_freely(monkeypatch):
+    asked: list[int] = []
+    monkeypatch.setattr(answers, "right_answers", lambda _model, _set, places, beams: asked.extend(places) or places)
+    run: Any = SimpleNamespace(
+        device=torch.device("cpu"), problem=SimpleNamespace(model=None), config=SimpleNamespace()
+    )
+    run.problem.evaluation = dict.fromkeys(("val", "extrapolate"), range(9))  # of three levels
+    run.config.data, run.config.loop = SimpleNamespace(n_answered=3, beams=2), SimpleNamespace(eval_batch_size=3)
+    run.config.machine = SimpleNamespace(autocast=None)
+    for name, places in (("val", [0, 3, 6]), ("extrapolate", [0, 1, 2])):
+        asked.clear()
+        answers.free_accuracies(run, name)
+        assert asked == 2 * places
 
 
 @pytest.mark.slow
