@@ -127,6 +127,9 @@ def test_several_texts_and_files_of_tokens(tmp_path):
     (tmp_path / "v.txt").write_text("v" * 30)
     data = load(LanguageDataConfig(path=(str(tmp_path / "a.txt"),) * 2, val_path=str(tmp_path / "v.txt")), tmp_path)
     assert data.origin["train_tokens"] == 62 and set(data.val.batch(torch.tensor([0]))[1].flatten().tolist()) == {118}
+    assert "also trained on" not in data.about
+    data = load(LanguageDataConfig(path=str(tmp_path / "*.txt"), val_path=str(tmp_path / "v.txt")), tmp_path)
+    assert "validation: 1 of its 1 documents are also trained on" in data.about
 
     np.save(tmp_path / "t.npy", np.arange(100, dtype=np.uint32))
     np.arange(100, 200, dtype=np.uint16).tofile(tmp_path / "t.bin")
