@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -60,16 +60,21 @@ class PreparedText(Prepared):
         self.tokenizer.save(folder / FOLDER)
         super().write_files(folder)
 
-    @contextmanager
-    def arithmetic(self) -> Iterator[None]:
+    def arithmetic(self) -> AbstractContextManager[Any]:
         """The precision of float32 matrix products that the configuration asks for; then as it was."""
-        before = torch.get_float32_matmul_precision()
-        if self.device.type == "cuda":
-            torch.set_float32_matmul_precision("high" if self.tf32 else "highest")
-        try:
-            yield
-        finally:
-            torch.set_float32_matmul_precision(before)
+        return matmul_precision(self.device, tf32=self.tf32)
+
+
+@contextmanager
+def matmul_precision(device: torch.device, *, tf32: bool) -> Iterator[None]:
+    """The precision of float32 matrix products on a GPU within the block."""
+    before = torch.get_float32_matmul_precision()
+    if device.type == "cuda":
+        torch.set_float32_matmul_precision("high" if tf32 else "highest")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 def prepare_text(config: LanguageConfig, *, cache: Path, run: Path | None = None) -> PreparedText:
@@ -239,7 +244,8 @@ def share_of_peak(config: LanguageConfig, model: nn.Module, device: torch.device
     machine = config.machine
     peak: float | str | None = machine.peak_flops
     if peak == "measured":
-        peak = measured_peak(device, machine.autocast or torch.float32)
+        with matmul_precision(device, tf32=machine.tf32):
+            peak = measured_peak(device, machine.autocast or torch.float32)
     elif peak is None and device.type == "cuda":
         tf32 = "tf32" if machine.tf32 else "float32"
         peak = known_peak(torch.cuda.get_device_name(device), tf32 if machine.autocast is None else machine.precision)

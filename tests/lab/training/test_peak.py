@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from dat.estimate import estimate
+from dat.experiments.language import problem
 from dat.experiments.language.config import LanguageConfig, LanguageMachineConfig
 from dat.experiments.language.model_keys import LanguageModelKeys
 from dat.experiments.language.problem import build_language_model, derived_numbers, share_of_peak
@@ -68,6 +69,15 @@ def test_a_peak_that_is_not_known(monkeypatch):
     assert numbers["mfu"] is None
     monkeypatch.setattr("dat.experiments.language.problem.measured_peak", lambda *_: 1e9)
     assert share(peak_flops="measured")[0] == share(peak_flops=1e9)[0]
+
+
+def test_a_peak_is_measured_in_the_precision_of_training(monkeypatch):
+    seen = []
+    monkeypatch.setattr(problem, "measured_peak", lambda *_: seen.append(torch.get_float32_matmul_precision()))
+    for tf32 in (True, False):
+        config = LanguageConfig(machine=LanguageMachineConfig(peak_flops="measured", tf32=tf32))
+        assert problem.share_of_peak(config, torch.nn.Identity(), torch.device("cuda")) is None
+    assert seen == ["high", "highest"] and torch.get_float32_matmul_precision() == "highest"
 
 
 @pytest.mark.parametrize("value", [0.0, -1.0, float("inf"), float("nan")])
