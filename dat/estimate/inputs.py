@@ -106,7 +106,7 @@ def _given(inputs: Any, sizes: InputSizes) -> Example:
 
 def _images(model: Any, sizes: InputSizes) -> Example:
     rows, columns = model.grid_size
-    tokens = 1 + rows * columns
+    tokens = model.num_prefix_tokens + rows * columns
     if sizes.length not in (None, tokens):
         raise ValueError(
             f"length: images of this model have {tokens} tokens, got {sizes.length}; leave it out, or give other "

@@ -121,13 +121,14 @@ def seen_pairs(recording: Recording, view: View, first: Recording | None = None)
     relational = view.page == "relations"
     heads = heads_of(recording, view, relational=relational)
     title, values = pair_map(heads, view, relational=relational)
-    if first is not None:
-        name, less = pair_map(heads_of(first, view, relational=relational), view, relational=relational)
-        if title != name:
-            raise ValueError(f"view: expected a map of both models, got {title} and {name}")
-        title, values = f"B − A, {title}", values - less
     receivers, senders = recording.sequences[heads.receivers], recording.sequences[heads.senders]
     visible = heads.visible.rows(0, len(receivers))
+    if first is not None:
+        others = heads_of(first, view, relational=relational)
+        name, less = pair_map(others, view, relational=relational)
+        if title != name:
+            raise ValueError(f"view: expected a map of both models, got {title} and {name}")
+        title, values, visible = f"B − A, {title}", values - less, visible & others.visible.rows(0, len(receivers))
     count = int(visible.sum())
     if count > MOST_ROWS:
         raise ValueError(f"export: expected at most {MOST_ROWS:,} pairs, got {count:,}; export an .html")
@@ -135,7 +136,7 @@ def seen_pairs(recording: Recording, view: View, first: Recording | None = None)
         [i, receivers[i], j, senders[j], value]
         for (i, j), value in zip(visible.nonzero().tolist(), values[visible].tolist(), strict=True)
     ]
-    signed = bool((values < 0).any())
+    signed = bool((values[visible] < 0).any())
     draw = partial(draw_matrices, values, receivers, senders, titles=[title], visible=visible, signed=signed)
     return Seen(title, ["receiver", "receiver_token", "sender", "sender_token", "value"], rows, draw)
 

@@ -179,6 +179,11 @@ class _Theirs(Tokenizer):
         self.theirs, self.vocab_size = tokenizer, len(tokenizer)
         self.end = -1 if tokenizer.eos_token_id is None else tokenizer.eos_token_id
 
+    @property
+    def contents(self) -> Any:
+        """Identity of the tokenizer, by which two models are known to have the same."""
+        return id(self.theirs)
+
     def encode(self, text: str) -> list[int]:
         return list(self.theirs(text)["input_ids"])
 

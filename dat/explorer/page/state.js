@@ -46,7 +46,7 @@ export async function packedText(text) {
 export async function unpackedText(packed) {
   try {
     const bytes = Uint8Array.from(atob(packed.replace(/[-_]/g, (sign) => (sign === "-" ? "+" : "/"))), (letter) => letter.charCodeAt(0));
-    const reader = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw")).pipeThrough(new TextDecoderStream()).getReader();
+    const reader = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw")).pipeThrough(new TextDecoderStream("utf-8", { ignoreBOM: true })).getReader();
     for (let text = ""; text.length <= MOST_TEXT;) {
       const { done, value } = await reader.read();
       if (done) return text;

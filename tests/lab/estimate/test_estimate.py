@@ -47,6 +47,12 @@ class Reader(nn.Module):
         return x[x > 0]
 
 
+def test_registers_are_tokens():
+    for registers in (0, 3):
+        model = VisionTransformer((3, 8, 12), (4, 4), 5, 16, 1, 2, n_registers=registers)
+        assert estimate(model).tokens == 1 + registers + 6
+
+
 def test_a_module_of_ones_own():
     found = estimate(nn.Sequential(Bilinear()), inputs=torch.randn(2, 5, 16, requires_grad=True), device="cpu")
     assert {p.name: p.forward_flops for p in found.parts} == {"Bilinear": 100 * 16, "linear maps": 20 * 16 * 16}

@@ -16,7 +16,7 @@ from dat.explorer.opening import facts_of, with_beside
 from dat.explorer.session import Session, TextSession
 from dat.explorer.switches import predicted, switch_effects
 from dat.explorer.view_state import View
-from dual_attention import TransformerEncoder
+from dual_attention import TransformerEncoder, TransformerLM
 from dual_attention.generation.tokenizer import BytePairTokenizer, ByteTokenizer
 from tests.lab.explorer.conftest import TEXT, dat, rows_of, saved, transformer, vision
 from tests.support.refusals import refused
@@ -51,6 +51,15 @@ def test_a_difference_is_of_the_second_less_the_first_and_of_a_model_and_itself_
     found = values(both, f"{view}&model=2")
     assert found == {place: pytest.approx(b[place] - a[place], abs=1e-6) for place in a} and max(found.values()) > 0.01
     assert set(values(with_beside(first, first), f"{view}&model=2").values()) == {0.0}
+
+
+def test_a_difference_is_of_pairs_that_both_see():
+    options = {"block_kwargs": {"attn_kwargs": {"window": 2}}}
+    narrow, wide = (session_of(TransformerLM(257, 16, 1, 2, max_block_size=64, **own), "A") for own in (options, {}))
+    few, all_ = (values(one, "page=attention").keys() for one in (narrow, wide))
+    assert few < all_
+    for both in (with_beside(narrow, wide), with_beside(wide, narrow)):
+        assert values(both, "page=attention&model=2").keys() == few
 
 
 def test_predictions_are_those_of_both_models(pair):

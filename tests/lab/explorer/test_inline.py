@@ -74,6 +74,30 @@ def test_attention_of_transformers_is_what_they_return(build, opened):
         assert heads["relations"] is None and unpacked_array(heads["last"]).tolist() == [*range(1, TOKENS.shape[1] + 1)]
 
 
+class TheirBytes:
+    """A tokenizer with the interface of transformers'."""
+
+    eos_token_id = None
+
+    def __len__(self):
+        return 257
+
+    def __call__(self, text):
+        return {"input_ids": [*text.encode()]}
+
+    def decode(self, ids):
+        return bytes(ids).decode("latin-1")
+
+    def convert_ids_to_tokens(self, token):
+        return chr(token)
+
+
+def test_two_models_share_a_tokenizer_of_transformers():
+    models, tokenizers = [conftest.dat() for _ in "AB"], (TheirBytes(), ByteTokenizer())
+    own, ours = (dat.explore(models[0], TEXT, one, beside=models[1], show=False) for one in tokenizers)
+    assert data_of(own)["sequences"] == data_of(ours)["sequences"]
+
+
 def test_a_model_is_left_as_it_was():
     model = gpt2().train()
     model.transformer.h[0].eval()

@@ -8,7 +8,7 @@ import { fragmentOf, INITIAL, packedText, stateOf, unpackedText } from "../../..
 import { CASES } from "./cases.js";
 import { drawing } from "./drawn.js";
 
-const LETTERS = [..."ab09 &=#+%_.;/?", "é", "م", "語", "𝔘", "\n", "\u0000"];
+const LETTERS = [..."ab09 &=#+%_.;/?", "é", "م", "語", "𝔘", "\ufeff", "\n", "\u0000"];
 const { below, number, one, text } = drawing(1);
 
 function drawnState() {
