@@ -65,7 +65,8 @@ def table_of_accuracy() -> str:
     rows = rows[rows["seed"].isin(table.index)]
     for arm, words in NAMES.items():
         runs = rows[rows["arm"] == arm]
-        line: dict[str, Any] = {"model": words, "parameters": f"{runs['parameters'].iloc[0]:,}", "seeds": len(table)}
+        line: dict[str, Any] = {"model": words, "parameters": f"{runs['parameters'].iloc[0]:,}"}
+        line["seeds"] = f"{len(table)}"
         line |= {"own rate": f"{own[arm]:g}", "as in training": f"{runs['test'].mean():.1f}"}
         line |= {words: f"{runs[name].mean():.1f}" for name, words in FAMILY.sets.items()}
         line["mean of the three"] = interval(table[arm].tolist(), sign=False)
