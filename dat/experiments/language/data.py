@@ -244,7 +244,8 @@ def load_data(
     to_val = TextSequences(scored, context, name=val.name, **common)
     origin["val_tokens"] = len(to_val) * context
     about = [about_text("text", train, context), *([about_text("validation", val, context)] if given else [])]
-    if train.documents and val.documents and (seen := np.isin(val.documents.hashes, train.documents.hashes)).any():
+    ours, theirs = train.documents, given.documents if given else None
+    if ours and theirs and (seen := np.isin(theirs.hashes, ours.hashes)).any():
         about.append(f"validation: {seen.sum():,} of its {len(seen):,} documents are also trained on")
     about.append(about_tokens(to_train.size, len(to_train), context, origin["val_tokens"]))
     return LanguageData(to_train, to_val, count_bytes(to_val, tokenizer), origin, "\n".join(about))
