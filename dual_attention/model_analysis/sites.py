@@ -164,7 +164,7 @@ def is_tap(module: nn.Module) -> bool:
 
 
 def place_of(path: str) -> str:
-    """Path of what a layer calls as its heads: of heads of your own, what they are a part of."""
+    """Path of the module that a layer calls as its heads; heads of your own are its ``part``."""
     return path.removesuffix(".part")
 
 
