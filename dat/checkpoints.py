@@ -32,6 +32,7 @@ from .experiments import experiment_of_run
 from .training.checkpoint import WEIGHTS
 from .training.config_io import read_config
 from .training.configs import check_parts_given, model_parts
+from .training.experiment import Experiment
 from .training.run_folder import RunFolder
 from .training.saved_weights import load_by_name, weights_of_run, whose_weights
 
@@ -191,22 +192,34 @@ def _open_run(
     settings = read_config(experiment.Config, run.config)
     check_parts_given(settings, run.path)
     weights, state = weights_of_run(run, checkpoint, meta=torch.device(device).type == "meta")
-    if (run.path / CONFIG).is_file():  # the arguments of a language model, which know the size of its vocabulary
-        config = language_config(CheckpointFiles(run.path).config(), source=source)
-        if model_parts(settings):
-            config = settings.model.language_config(config.vocab_size)
-        model = empty_language_model(config, source=source, dtype=dtype)
-    else:
-        config = settings
-        model = experiment.model_of_run(config, run.path).to(dtype)
-        if isinstance(model, LanguageModel) and experiment.name != "language":
-            if not without_text:
-                raise ValueError(
-                    f"{source}: a run of {experiment.name}, no language model; dat evaluate, dat estimate and dat "
-                    "export take it"
-                )
-        elif isinstance(model, LanguageModel):
+    config, model = empty_model_of_run(run, experiment, settings, source=source, dtype=dtype)
+    if isinstance(model, LanguageModel) and not (run.path / CONFIG).is_file():
+        if experiment.name == "language":
             raise FileNotFoundError(f"{run.path / CONFIG}: missing, though a run of a language model has one")
+        if not without_text:
+            raise ValueError(
+                f"{source}: a run of {experiment.name}, no language model; dat evaluate, dat estimate and dat "
+                "export take it"
+            )
     filled(model, weights, source=str(weights.files[0]), device=device)
     kind = f"{experiment.name.replace('-', ' ')} run"
     return Checkpoint(source, kind, config, model.eval(), weights.files, weights.dtype, state, run, checkpoint)
+
+
+def empty_model_of_run(
+    run: RunFolder, experiment: Experiment, settings: Any, *, source: str, dtype: torch.dtype | None = None
+) -> tuple[Any, nn.Module]:
+    """The model of a run on the meta device, with its configuration as :class:`Checkpoint` has it.
+
+    Args:
+        settings: the run's ``config.yaml``, read.
+        source: of it, for errors.
+        dtype: of the model's parameters; by default torch's default.
+    """
+    if not (run.path / CONFIG).is_file():
+        return settings, experiment.model_of_run(settings, run.path).to(dtype)
+    # the arguments of a language model, which know the size of its vocabulary
+    config = language_config(CheckpointFiles(run.path).config(), source=source)
+    if model_parts(settings):
+        config = settings.model.language_config(config.vocab_size)
+    return config, empty_language_model(config, source=source, dtype=dtype)

@@ -12,6 +12,7 @@ from dual_attention._base.files import json_text, read_json
 from dual_attention._base.words import listed, printable, suggestion
 from dual_attention.language_presets import LANGUAGE_PRESETS
 
+from ..checkpoints import empty_model_of_run
 from ..estimate.estimation import estimate as estimate_costs
 from ..estimate.models import from_mapping
 from ..estimate.parallel import Sharding, parallel_estimate
@@ -23,6 +24,8 @@ from ..experiments.files import run_given, takes_file
 from ..experiments.model_keys import named_by_keys
 from ..training.config_data import read_mapping
 from ..training.config_io import OptionParser, option_parser, parse_options, read_config
+from ..training.configs import check_parts_given
+from ..training.run_folder import RunFolder
 
 LARGEST = 1_000_000_000
 """Examples, tokens of one, and devices."""
@@ -93,7 +96,8 @@ def find_model(name: str) -> tuple[str, nn.Module]:
         if name in experiment.presets:
             return name, experiment.empty_model(experiment.preset_config(name))
     path = Path(name)
-    path = next((inner for inner in (path / "config.json", path / "config.yaml") if inner.is_file()), path)
+    files = (RunFolder.at(path)[0].config, path / "config.json")
+    path = next((file for file in files if file.is_file()), path)
     if path.is_file():
         return read_model(path)
     if path.suffix in (".yaml", ".yml", ".json"):
@@ -131,7 +135,11 @@ def model_of(path: Path, values: Mapping[str, Any]) -> tuple[str, nn.Module]:
         return from_mapping(values)
     experiment = experiment_of(values, path)
     config = named_by_keys(read_config(experiment.Config, path), experiment.presets)
-    return getattr(getattr(config, "model", None), "name", experiment.name), experiment.empty_model(config)
+    run, name = RunFolder(path.parent), getattr(getattr(config, "model", None), "name", experiment.name)
+    if path != run.config:
+        return name, experiment.empty_model(config)
+    check_parts_given(config, run.path)
+    return name, empty_model_of_run(run, experiment, config, source=str(path))[1]
 
 
 def seconds(found: Estimate, options: argparse.Namespace) -> dict[str, float]:

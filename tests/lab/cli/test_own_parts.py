@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 from pathlib import Path
@@ -83,6 +84,19 @@ def test_relations_and_symbols_train_too(monkeypatch):
     assert "rel_score mine.py:Manhattan, symbols mine.py:SignSymbols" in name
     strange(monkeypatch)
     assert main(["evaluate", "runs/run", "--code", "mine.py"]) == 0
+
+
+def test_an_estimate_is_of_the_model_with_its_parts(capsys, monkeypatch):
+    assert main(words(**RELATION)) == 0
+    expected = RunFolder("runs/run").read_result()["parameters"]
+    checkpoint = RunFolder("runs/run").checkpoints.latest()
+    capsys.readouterr()
+    for name in ("runs/run", str(checkpoint)):
+        assert main(["estimate", name, "--json", "--device=cpu"]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert found["parameters"] == expected and "rel_score mine.py:Manhattan" in found["model"]
+    strange(monkeypatch)
+    assert "model.rel_score: mine.py:Manhattan is run only if you name it" in refused(capsys, "estimate", "runs/run")
 
 
 @pytest.mark.parametrize("part", ["Averaging", "SquaredRelu", "Manhattan"])
