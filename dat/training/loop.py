@@ -206,7 +206,7 @@ class Trainer:
             started = time.perf_counter()
             self.train_step(indices)
             self.seconds += time.perf_counter() - started
-            self.progress.step(epoch=self.epoch, numbers=self._running.means)
+            self.progress.step(epoch=self.epoch, numbers=self._means)
             if self.step < self.plan.first_step(self.epoch + 1):  # the last one has a row, which is yet to come
                 self._tell("on_step", None)
             if self._parts is not None:
@@ -275,7 +275,7 @@ class Trainer:
         span, plan = self.epoch, self.plan
         rate = learning_rate(self.config.optim, self.step - 1, plan.total_steps)
         row: Row = {plan.unit: span + 1, "step": self.step, "lr": rate}
-        means = self._running.means()
+        means = self._means()
         norm = {NORM: means.pop(NORM)} if NORM in means else {}
         row.update({f"train_{name}": value for name, value in means.items()} | norm)
         if self.config.loop.activation_stats:
@@ -328,8 +328,15 @@ class Trainer:
             return []
         return sorted((*self.watched, *self.measured), key=lambda row: row["step"])
 
+    def _means(self) -> dict[str, float]:
+        """This epoch's means so far; waiting for the device, which steps may not have done, is part of training."""
+        started = time.perf_counter()
+        means = self._running.means()
+        self.seconds += time.perf_counter() - started
+        return means
+
     def _check_loss(self) -> None:
-        loss = self._running.means().get("loss", 0.0)
+        loss = self._means().get("loss", 0.0)
         if not math.isfinite(loss):
             raise self._diverged(f"the loss became {loss}")
 

@@ -12,11 +12,12 @@ from torch import nn
 
 from dat.training.checkpoint import Checkpoints
 from dat.training.configs import LoopConfig, OptimConfig, StepLoopConfig
-from dat.training.loop import Diverged, Trainer
-from dat.training.measuring import mean_measures
+from dat.training.loop import CHECK_LOSS_EVERY, Diverged, Trainer
+from dat.training.measuring import RunningMeans, mean_measures
 from dat.training.metrics import MetricsLog, read_rows
 from dat.training.optim import learning_rate
 from dat.training.problem import Problem, TensorExamples
+from dat.training.progress import Progress
 from dat.training.seeding import derive_seed, epoch_order
 from tests.support.refusals import refused
 from tests.support.runs import failing_at, fit_until_stopped, without_time
@@ -51,7 +52,7 @@ def make_trainer(folder: Path | None = None, stop: Callable[[], bool] = lambda: 
     problem = Problem(model, Rows(N, 0), settings["loss"], {"val": Rows(20, 1), "test": Rows(30, 2)})
     checkpoints = Checkpoints(folder) if folder is not None else None
     config = SimpleNamespace(**{key: settings[key] for key in ("optim", "loop", "seed")})
-    return Trainer(problem, config, checkpoints=checkpoints, stop=stop)
+    return Trainer(problem, config, checkpoints=checkpoints, stop=stop, progress=changes.get("progress"))
 
 
 def stop_after(looks: int) -> Callable[[], bool]:
@@ -185,6 +186,28 @@ def test_nan_stops_training_with_one_line(tmp_path):
     with pytest.raises(Diverged, match=r"loss became nan in epoch 1 .*optim\.lr"):
         make_trainer(tmp_path / "checkpoints", loss=broken).fit()
     assert not (tmp_path / "checkpoints").exists()  # nothing broken is saved
+
+
+def test_waiting_for_the_device_counts_as_training_and_evaluation_does_not(monkeypatch):
+    """A device that works while the loop goes on is waited for where a number is read: at means, not in a step."""
+    clock = [0.0]
+
+    def passing(seconds, call):
+        def timed(*arguments):
+            clock[0] += seconds
+            return call(*arguments)
+
+        return timed
+
+    monkeypatch.setattr("dat.training.loop.time", SimpleNamespace(perf_counter=lambda: clock[0]))
+    monkeypatch.setattr(RunningMeans, "means", passing(10, RunningMeans.means))
+    shown = Progress()
+    shown.step = lambda *, epoch, numbers: numbers()  # a display of every step
+    trainer = make_trainer(loss=passing(1, squared_error), progress=shown)
+    trainer.fit()
+    reads = trainer.step + 2 * LOOP.epochs  # at the end of each epoch the loss is checked, and its row is made
+    reads += trainer.step // CHECK_LOSS_EVERY
+    assert (trainer.step, trainer.seconds) == (16, 16 + 10 * reads) and clock[0] > trainer.seconds
 
 
 @pytest.mark.parametrize("training", [True, False])
