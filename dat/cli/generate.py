@@ -69,11 +69,10 @@ def continuations(
             :func:`~dual_attention.generation.beam_search`, which yields the text in one piece.
     """
     text = TextStream(stop)
-    ids = tokenizer.encode(check_prompt(prompt))
+    ids = tokenizer.encode_alone(check_prompt(prompt))
     if not ids:
         raise ValueError("prompt: expected a text of which the tokenizer knows something, got none of its characters")
-    begin = [] if tokenizer.begin == tokenizer.end else [tokenizer.begin]  # a token of its own begins every text
-    idx = torch.tensor([begin + ids], device=device)
+    idx = torch.tensor([ids], device=device)
     beams = options.pop("num_beams", 1)
     if beams == 1:
         tokens = (int(token) for token in generate_stream(model, idx, stop_tokens=tokenizer.end, **options))

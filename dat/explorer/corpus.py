@@ -99,7 +99,7 @@ def read_corpus(session: Explored, name: str) -> list[CorpusText]:
         try:
             if not isinstance(session, Session):
                 session.check(one.source)
-            elif len(session.tokenizer.encode(one.source)) < 2:
+            elif len(session.tokenizer.encode_alone(one.source)) < 2:
                 raise ValueError("expected two tokens or more, of which one is predicted")
         except ValueError as error:
             raise ValueError(f"corpus: {one.name}: {error}") from error
@@ -224,7 +224,7 @@ class CorpusRun:
         """Seconds that a forward pass of each text takes, with a part taken away: by a few parts of the first."""
         first, sizes = self._pieces(self.left[0])[0], [1] * len(self.texts)
         if isinstance(self.session, Session):
-            sizes = [len(self.session.tokenizer.encode(one.source)) for one in self.texts]
+            sizes = [len(self.session.tokenizer.encode_alone(one.source)) for one in self.texts]
         some, begin = self.parts[:4], time.perf_counter()  # which tell it well enough
         passes = joined_batches(ablations(self.session, {"draws": 1}, some, first.subject))["passes"]
         cost = (time.perf_counter() - begin) / passes / first.tokens
@@ -263,7 +263,8 @@ class CorpusRun:
         """A text in windows of what the model reads, which are seldom more than one; a picture or question as it is."""
         session, source = self.session, one.source
         if isinstance(session, Session):
-            cut = [ids.tolist() for ids in windows(session.tokenizer.encode(source), session.context) if len(ids) > 1]
+            read = windows(session.tokenizer.encode_alone(source), session.context)
+            cut = [ids.tolist() for ids in read if len(ids) > 1]
             return [
                 _Piece(len(ids), subject_of_tokens(session, ids), partial(session.record_tokens, ids[:MOST_TOKENS]))
                 for ids in cut

@@ -175,7 +175,7 @@ def made_dictionary(session: Session, request: Mapping[str, Any]) -> Iterator[Js
         top=integer_of(request, "pairs", 1, MOST_PAIRS, 10), ends=("high", "low"), counterexamples=2, context=6
     )
     try:
-        tokens = session.tokenizer.encode(text)
+        tokens = session.tokenizer.encode_alone(text)
     except UnicodeEncodeError as error:
         raise ValueError(f"text: expected UTF-8 text ({error})") from error
     if not 2 <= len(tokens) <= MOST_TOKENS:

@@ -94,7 +94,7 @@ class TextSession(ModelSession):
     def default(self) -> str:
         """Text to show first, if nothing else is asked for: as much of one as the model reads."""
         words, most = DEFAULT_TEXT.split(" "), min(self.context, (self.beside or self).context)
-        while len(words) > 1 and len(self.tokenizer.encode(" ".join(words))) > most:
+        while len(words) > 1 and len(self.tokenizer.encode_alone(" ".join(words))) > most:
             words.pop()
         return " ".join(words)
 
@@ -119,7 +119,7 @@ class TextSession(ModelSession):
         """
         if not text:
             raise ValueError("text: expected at least one character, got an empty text")
-        tokens = self.tokenizer.encode(text)
+        tokens = self.tokenizer.encode_alone(text)
         if not tokens:
             raise ValueError("text: expected one of which the tokenizer knows something, got none of its characters")
         for reader in (self, self.beside or self):

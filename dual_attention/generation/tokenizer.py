@@ -56,6 +56,11 @@ class Tokenizer(ABC):
     def encode(self, text: str) -> list[int]:
         """The tokens of a text, never :attr:`end`, whatever the text says; ``ValueError`` for half a surrogate pair."""
 
+    def encode_alone(self, text: str) -> list[int]:
+        """The tokens of a text that stands alone: after :attr:`begin`, if that is a token of its own."""
+        ids = self.encode(text)
+        return [self.begin] * bool(ids and self.begin != self.end) + ids
+
     @abstractmethod
     def token_bytes(self, token: int) -> bytes:
         """Bytes of a token; none for :attr:`end` and for ids outside the vocabulary."""

@@ -11,6 +11,8 @@ from torch import Tensor
 
 from dat.checkpoints import open_checkpoint
 from dat.cli.generate import continuations
+from dat.explorer.opening import open_session
+from dual_attention.model_analysis.views.tokens import token_labels
 from tests.lab.cli.commands import dat, fails
 from tests.library.hf.test_babylm import BASE, documents, written
 
@@ -87,6 +89,13 @@ def test_a_prompt_begins_with_the_token_that_begins_their_texts(theirs: Path):
     idx = torch.tensor([[1, *tokenizer.encode("The child")]])
     tokens = model.generate(idx, 4, temperature=0, stop_tokens=2)[0, idx.shape[1] :]
     assert found == tokenizer.decode(tokens.tolist())
+
+
+def test_the_explorer_reads_a_text_as_they_train_on_it(theirs: Path):
+    session: Any = open_session("theirs")
+    tokens = [1, *session.tokenizer.encode("The child")]
+    assert session.tokens("The child") == tokens
+    assert session.record("The child").sequences["tokens"] == ["⟨begin⟩", *token_labels(session.tokenizer, tokens[1:])]
 
 
 def test_a_text_is_scored_document_by_document(theirs: Path, capsys):

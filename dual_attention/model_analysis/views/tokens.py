@@ -16,7 +16,7 @@ def token_labels(tokenizer: Tokenizer, tokens: Iterable[int]) -> list[str]:
 
     A space is ``␣``, a line break ``↵``, a tab ``⇥``. Of a character whose bytes lie in several tokens, each shows the
     whole character and its part: ``猫¹⁄₂``, ``猫²⁄₂``. Bytes that are no character, and control characters, are
-    escapes (``\\xff``); a token without text is ``⟨end⟩`` or its number, ``⟨7⟩``.
+    escapes (``\\xff``); a token without text is ``⟨begin⟩``, ``⟨end⟩`` or its number, ``⟨7⟩``.
 
     >>> from dual_attention.generation.tokenizer import ByteTokenizer
     >>> token_labels(ByteTokenizer(), [97, 32, 10])
@@ -32,7 +32,8 @@ def token_labels(tokenizer: Tokenizer, tokens: Iterable[int]) -> list[str]:
         for number, place in enumerate(places, 1):
             labels[place] += text + (_fraction(number, len(places)) if len(places) > 1 else "")
         start += size
-    names = [f"⟨{'end' if token == tokenizer.end else token}⟩" for token in ids]
+    special = {tokenizer.begin: "begin", tokenizer.end: "end"}
+    names = [f"⟨{special.get(token, token)}⟩" for token in ids]
     return [label or name for label, name in zip(labels, names, strict=True)]
 
 
