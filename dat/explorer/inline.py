@@ -1,6 +1,7 @@
 """The explorer's page of a model in memory: of this library, or attention of one of transformers."""
 
 import io
+import re
 import sys
 import tempfile
 import webbrowser
@@ -13,7 +14,7 @@ from torch import Tensor, nn
 
 from dual_attention._base.extras import require
 from dual_attention.generation import evaluating
-from dual_attention.generation.tokenizer import ByteTokenizer, Tokenizer, load_tokenizer
+from dual_attention.generation.tokenizer import ByteTokenizer, Tokenizer, characters_of_bytes, load_tokenizer
 from dual_attention.language_models import LanguageModel
 from dual_attention.model_analysis.sites import find_sites
 from dual_attention.model_analysis.views.tokens import token_labels
@@ -190,8 +191,14 @@ class _Theirs(Tokenizer):
     def token_bytes(self, token: int) -> bytes:
         if token == self.end:
             return b""
-        text = self.theirs.decode([token])
-        begins = str(self.theirs.convert_ids_to_tokens(token)).startswith("▁") and not text.startswith(" ")
+        text, name = self.theirs.decode([token]), str(self.theirs.convert_ids_to_tokens(token))
+        if "\ufffd" in text:  # a part of a character, whose bytes the vocabulary names in one of two ways
+            if byte := re.fullmatch("<0x([0-9A-F]{2})>", name):
+                return bytes.fromhex(byte[1])
+            byte_of = {character: byte for byte, character in characters_of_bytes().items()}
+            if byte_of.keys() >= set(name):
+                return bytes(byte_of[character] for character in name)
+        begins = name.startswith("▁") and not text.startswith(" ")
         return (" " * begins + text).encode()
 
 

@@ -102,7 +102,10 @@ export class Explorer {
   // Let go of answers to another text.
   forget() {
     const ofModel = ["model", "dictionary", "notes", "corpus", "fires"]; // whatever the text
-    for (const kept of this.keeps) for (const name of Object.keys(kept)) if (!ofModel.includes(name)) delete kept[name];
+    for (const kept of this.keeps) {
+      for (const name of Object.keys(kept)) if (!ofModel.includes(name)) delete kept[name];
+      if (kept.dictionary && kept.dictionary.source === "the text") kept.dictionary.source = "an earlier text";
+    }
   }
 
   // Number of the recording that is seen.

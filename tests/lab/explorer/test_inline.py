@@ -15,7 +15,7 @@ import dat
 from dat.explorer.html import Page
 from dat.explorer.packing import unpacked_array
 from dual_attention import TransformerEncoder
-from dual_attention.generation.tokenizer import ByteTokenizer
+from dual_attention.generation.tokenizer import ByteTokenizer, characters_of_bytes
 from tests.support.browser import Visit, launched
 
 from . import conftest
@@ -96,6 +96,19 @@ def test_two_models_share_a_tokenizer_of_transformers():
     models, tokenizers = [conftest.dat() for _ in "AB"], (TheirBytes(), ByteTokenizer())
     own, ours = (dat.explore(models[0], TEXT, one, beside=models[1], show=False) for one in tokenizers)
     assert data_of(own)["sequences"] == data_of(ours)["sequences"]
+
+
+@pytest.mark.parametrize("name", [characters_of_bytes().get, "<0x{:02X}>".format])
+def test_parts_of_a_character_are_told_by_their_bytes(name):
+    class TheirParts(TheirBytes):
+        def decode(self, ids):
+            return bytes(ids).decode("utf-8", "replace")
+
+        def convert_ids_to_tokens(self, token):
+            return name(token)
+
+    pages = [dat.explore(conftest.dat(), "é猫", one, show=False) for one in (TheirParts(), ByteTokenizer())]
+    assert data_of(pages[0])["sequences"] == data_of(pages[1])["sequences"]
 
 
 def test_a_model_is_left_as_it_was():

@@ -65,6 +65,14 @@ def test_a_link_does_not_promise_the_dictionary_of_a_file(visit, serve):
     page.wait_for_function("() => !location.hash.includes('dictionary=1')")
 
 
+def test_a_dictionary_of_the_text_is_of_an_earlier_one_when_that_changes(visit, serve):
+    page = visit().open(f"{serve().address}#page=dictionary&dictionary=1")
+    page.locator("#dictionary-note", has_text="Of the text").wait_for()
+    page.fill("#prompt", "other words")
+    page.click("#ask button")
+    page.locator("#dictionary-note", has_text="Of an earlier text").wait_for()
+
+
 def test_making_is_stopped(visit, serve, monkeypatch):
     monkeypatch.setattr(dictionaries, "_BATCH", 1)
     page = visit().open(f"{serve(text=TEXT[:60]).address}#page=dictionary")
