@@ -245,7 +245,7 @@ class Call:
         if self.relative:
             dsymbols = self.backward_table(tails)
         elif len(self.table) != self.batch:
-            dsymbols = dsymbols.sum(0, keepdim=True)
+            dsymbols = dsymbols.transpose(1, 2).sum(0, keepdim=True).transpose(1, 2)  # with heads still side by side
         return dq, dk, du, dw, dsymbols.to(self.like.dtype)
 
     def backward_q(self) -> tuple[Tensor, Tensor]:

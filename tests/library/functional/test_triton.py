@@ -255,6 +255,21 @@ def test_registered_operation(symbols):
     torch.library.opcheck(operation, arguments, test_utils=("test_autograd_registration", *tests))
 
 
+@pytest.mark.parametrize("symbols", ["shared", "one batch", "offsets"])
+def test_gradients_lie_as_a_compiled_graph_expects(symbols, monkeypatch):
+    """Views of them, which a graph takes, fit no other strides."""
+    operation, arguments = call_of_operation(symbols)
+    registered = importlib.import_module("dual_attention.functional.triton.operation")
+    calls, real = [], launch.Call.backward
+    monkeypatch.setattr(launch.Call, "backward", lambda *given: calls.append((given, real(*given))) or calls[-1][1])
+    torch.autograd.grad(sum(result.sum() for result in operation(*arguments)[:2]), arguments[:5])
+    ((_, *saved), found) = calls[0]
+    expected = registered._empty_of_backward(*saved, *arguments)
+    for one, other in zip(found, expected, strict=True):
+        strides = [[step for step, size in zip(x.stride(), x.shape, strict=True) if size > 1] for x in (one, other)]
+        assert one.shape == other.shape and strides[0] == strides[1]
+
+
 class Module(torch.nn.Module):
     def forward(self, q, k, u, w, s, w_r):
         pattern = MaskPattern(q.shape[2], k.shape[2], causal=True)
