@@ -218,8 +218,7 @@ def test_any_number_of_processes(tmp_path, stages, endless):
     assert began == 4 and [path.name for path in (tmp_path / "branch").iterdir()] == ["report-00001-step-00000004"]
     _, expected, whole = together(1, run, COPIED, "whole", replace(LOOP, steps=5))[0]
     assert final == pytest.approx(expected, rel=1e-11)
-    for name, tensor in whole.items():
-        torch.testing.assert_close(weights[name], tensor, rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(weights, whole, rtol=1e-9, atol=1e-9)
 
 
 def test_warm_up_stable_decay():

@@ -133,8 +133,7 @@ def test_parts_are_opened_as_well(tmp_path, monkeypatch):
     for step in (3, 12):
         assert (Path(checkpoint(shared, step)) / "shards").is_dir()
         found, expected = (open_checkpoint(checkpoint(run, step)).model.state_dict() for run in (shared, alone))
-        for name, tensor in expected.items():
-            torch.testing.assert_close(found[name], tensor, rtol=1e-3, atol=1e-5)
+        torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-5)
     end, last = (open_checkpoint(source).model.state_dict() for source in (shared.path, checkpoint(shared, 12)))
     assert all(torch.equal(end[name], tensor) for name, tensor in last.items())
     assert open_checkpoint(checkpoint(shared, 3), device="meta").weights_dtype == torch.float32

@@ -190,8 +190,7 @@ def test_processes_begin_alike(tmp_path, machine, endless):
     expected, whole = losses()
     found, weights = together(2, losses)[0]
     assert found == pytest.approx(expected, rel=1e-11)
-    for name, tensor in whole.items():
-        torch.testing.assert_close(weights[name], tensor, rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(weights, whole, rtol=1e-9, atol=1e-9)
 
 
 def test_an_output_layer_of_its_own(tmp_path):

@@ -56,8 +56,7 @@ def test_outputs_and_gradients_are_those_of_the_layers(options, rotary):
         output = one(given, symbols, is_causal=True, **tables).output
         output.square().sum().backward()
         results.append([output, given.grad, *(weight.grad for weight in one.parameters())])
-    for found, expected in zip(*results, strict=True):
-        torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(*results)
 
 
 @torch.no_grad()

@@ -46,8 +46,8 @@ def test_fused_is_the_reference(seed, batch, groups, repeat, n, m, key_dim, widt
     assert weights is None
     torch.testing.assert_close(fused, wanted, atol=1e-12, rtol=1e-12)
     cotangent = torch.randn_like(wanted)
-    for ours, theirs in zip(*(torch.autograd.grad(x, inputs, cotangent) for x in (fused, wanted)), strict=True):
-        torch.testing.assert_close(ours, theirs, atol=1e-12, rtol=1e-12)
+    gradients = [torch.autograd.grad(x, inputs, cotangent) for x in (fused, wanted)]
+    torch.testing.assert_close(*gradients, atol=1e-12, rtol=1e-12)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
@@ -139,8 +139,8 @@ def test_blocks_of_long_sequences_are_the_reference(
             assert torch.equal(attention(*inputs, mask=pattern, **arguments)[0], ours)
     torch.testing.assert_close(ours, wanted, atol=1e-12, rtol=1e-12)
     cotangent = torch.randn_like(wanted)
-    for a, b in zip(*(torch.autograd.grad(x, inputs, cotangent) for x in (ours, wanted)), strict=True):
-        torch.testing.assert_close(a, b, atol=1e-12, rtol=1e-12)
+    gradients = [torch.autograd.grad(x, inputs, cotangent) for x in (ours, wanted)]
+    torch.testing.assert_close(*gradients, atol=1e-12, rtol=1e-12)
 
 
 @pytest.mark.slow
@@ -193,8 +193,7 @@ def test_minus_infinity_hides_as_a_mask_does(shape, largest, monkeypatch):
     assert (ours[:, :, 1:3] == 0).all()
     wanted, _ = reference.attention(*inputs, scale=0.7, mask=mask & (bias != -torch.inf), bias=finite)
     torch.testing.assert_close(ours, wanted)
-    for a, b in zip(*(torch.autograd.grad(x.square().sum(), leaves) for x in (ours, wanted)), strict=True):
-        torch.testing.assert_close(a, b)
+    torch.testing.assert_close(*(torch.autograd.grad(x.square().sum(), leaves) for x in (ours, wanted)))
 
 
 def test_a_bias_below_the_range_of_the_type_masks():

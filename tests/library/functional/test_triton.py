@@ -172,8 +172,7 @@ def test_second_derivatives_are_those_of_dense(arguments):
         loss = problem.run(leaves, impl).square().sum()
         (first,) = torch.autograd.grad(loss, leaves[0], create_graph=True)
         seconds.append(torch.autograd.grad(first.square().sum(), leaves))
-    for fused, dense in zip(*seconds, strict=True):
-        torch.testing.assert_close(fused, dense, atol=1e-3, rtol=1e-3)
+    torch.testing.assert_close(*seconds, atol=1e-3, rtol=1e-3)
 
 
 def test_what_is_kept_for_the_backward_pass(monkeypatch):

@@ -169,14 +169,12 @@ def test_inputs_of_any_strides():
     flipped = [torch.empty(x.shape[::-1]).permute(*range(x.dim())[::-1]).copy_(x.detach()) for x in leaves]
     for x in flipped:
         x.requires_grad_()
-    for a, b in zip(gradients(flipped, make), gradients(leaves, make), strict=True):
-        torch.testing.assert_close(a, b)
+    torch.testing.assert_close(gradients(flipped, make), gradients(leaves, make))
     q, k, u, w, s, w_r = leaves
     out = relational_attention(q, k, u, w, make(s), w_r, impl="native", **SCALES).output
     expanded = torch.autograd.grad(out.sum(), leaves, retain_graph=True)  # a gradient of strides zero
     whole = torch.autograd.grad(out, leaves, torch.ones_like(out))
-    for a, b in zip(expanded, whole, strict=True):
-        torch.testing.assert_close(a, b)
+    torch.testing.assert_close(expanded, whole)
 
 
 @pytest.mark.parametrize("symbols", ["shared", "offsets"])
@@ -189,8 +187,7 @@ def test_dropout_is_the_same_in_every_derivative(symbols):
     g = torch.randn(out.shape)
     direct = torch.autograd.grad(out, leaves, g, retain_graph=True)
     with_graph = torch.autograd.grad(out, leaves, g, create_graph=True)
-    for a, b in zip(direct, with_graph, strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(direct, with_graph, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.sweep(4)

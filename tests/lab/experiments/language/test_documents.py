@@ -44,8 +44,7 @@ def test_the_loss_is_that_of_one_document_at_a_time(symbols, positions):
     each = torch.stack([language_loss()(lm, document)[0] * document[0].numel() for document in alone]).sum() / 16
     torch.testing.assert_close(together, each, rtol=1e-12, atol=1e-12)
     gradients = [torch.autograd.grad(x, [p for p in lm.parameters() if p.requires_grad]) for x in (together, each)]
-    for found, wanted in zip(*gradients, strict=True):
-        torch.testing.assert_close(found, wanted, rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(*gradients, rtol=1e-9, atol=1e-12)
     assert (language_loss()(lm, row)[0] - together).abs() > 1e-4
 
 

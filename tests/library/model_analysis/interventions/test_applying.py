@@ -54,8 +54,7 @@ def test_cached_decoding_and_recomputed_blocks():
         with intervene(model, interventions):
             model(x, x, loss_only=True).loss.backward()
         grads.append([parameter.grad.clone() for parameter in model.parameters()])
-    for one, other in zip(*grads, strict=True):
-        close(one, other, 1e-12)
+    close(*grads, 1e-12)
 
 
 def test_cross_attention():
