@@ -134,11 +134,12 @@ def pad(examples, side, width):
 @pytest.mark.parametrize("pos_enc_type", POSITIONS)
 @pytest.mark.parametrize("shaw", [None, 2])
 def test_padded_and_packed_are_as_one_by_one(kind, pos_enc_type, shaw):
+    """Packed rows may be longer than the context."""
     model = lm(kind, pos_enc_type=pos_enc_type, **with_attention(kind, shaw_max_rel_pos=shaw))
-    examples = [tokens(n) for n in (3, 7, 1)]
+    examples = [tokens(n) for n in (3, CONTEXT, 1)]
     alone = [model(example[None]).logits[0] for example in examples]
     for side in ("left", "right"):
-        x, real = pad(examples, side, 9)
+        x, real = pad(examples, side, CONTEXT)
         logits = model(x, padding_mask=real).logits
         assert torch.isfinite(logits).all()
         close(logits[real], torch.cat(alone))
@@ -146,7 +147,7 @@ def test_padded_and_packed_are_as_one_by_one(kind, pos_enc_type, shaw):
     x, segments = pack(examples, batch=2)
     for rows in (segments, segments.expand(2, -1)):
         close(model(x, segments=rows).logits, torch.cat(alone).expand(2, -1, -1))
-    x, real = pad([torch.cat(examples)], "left", 14)
+    x, real = pad([torch.cat(examples)], "left", CONTEXT + 7)
     rows = nn.functional.pad(segments, (3, 0))
     close(model(x, padding_mask=real, segments=rows).logits[real], torch.cat(alone))
 
@@ -171,16 +172,6 @@ def test_gradients_padded_and_packed_are_as_one_by_one(kind):
         gradients(model.loss(packed, pack(targets)[0], segments=segments)),
     ):
         close(found, wanted)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("pos_enc_type", POSITIONS)
-def test_packed_rows_may_be_longer_than_the_context(kind, pos_enc_type):
-    model = lm(kind, pos_enc_type=pos_enc_type)
-    examples = [tokens(CONTEXT), tokens(5)]
-    x, segments = pack(examples)
-    alone = torch.cat([model(example[None]).logits[0] for example in examples])
-    close(model(x, segments=segments).logits[0], alone)
 
 
 @pytest.mark.parametrize("kind", KINDS)

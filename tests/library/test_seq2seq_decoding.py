@@ -299,9 +299,3 @@ def test_learns_to_reverse(kind):
     for num_beams in (1, 3):
         got = model.generate(x, 7, start_token=0, stop_token=5, num_beams=num_beams)
         assert torch.equal(got[:, :6], targets)
-
-
-def test_prefixes_of_other_sources_are_refused_by_name():
-    model, (x, y) = build(), words()
-    with pytest.raises(ValueError, match="start_token: expected a prefix for each of"):
-        model.generate(x, 2, start_token=y[:1, :1].expand(len(x) + 1, 1))
