@@ -5,34 +5,25 @@ import pytest
 from tests.support import chromium, page_tools
 from tests.support.browser import launched
 
+BROWSER = (chromium, lambda: launched().__enter__(), "No browser, so pages are not tested", "pages are tested with")
+CHECKERS = (page_tools, lambda: page_tools.tool("oxlint/bin/oxlint"), "Scripts of pages are not checked", "`make test`")
+
 
 @pytest.mark.parametrize("in_ci", [False, True])
-def test_only_ci_insists_on_a_browser(in_ci, monkeypatch, capsys):
+@pytest.mark.parametrize(("module", "use", "said", "left_out"), [BROWSER, CHECKERS], ids=["browser", "checkers"])
+def test_only_ci_insists(module, use, said, left_out, in_ci, monkeypatch, capsys, tmp_path):
     def fetch():
         raise OSError("no network")
 
-    monkeypatch.setattr(chromium, "IN_CI", in_ci)
+    for one in (chromium, module):
+        monkeypatch.setattr(one, "IN_CI", in_ci)
     monkeypatch.setattr(chromium, "find_browser", lambda: None)
-    monkeypatch.setattr(chromium, "fetch", fetch)
-    assert chromium.main() == int(in_ci)
-    assert capsys.readouterr().err == "No browser, so pages are not tested: no network\n"
-    with pytest.raises(pytest.fail.Exception if in_ci else pytest.skip.Exception, match="pages are tested with"):
-        launched().__enter__()
-
-
-@pytest.mark.parametrize("in_ci", [False, True])
-def test_only_ci_insists_on_checkers_of_scripts(in_ci, monkeypatch, capsys, tmp_path):
-    def fetch():
-        raise OSError("no network")
-
-    monkeypatch.setattr(chromium, "IN_CI", in_ci)
-    monkeypatch.setattr(page_tools, "IN_CI", in_ci)
     monkeypatch.setattr(page_tools, "FOLDER", tmp_path / "none")
-    monkeypatch.setattr(page_tools, "fetch", fetch)
-    assert page_tools.main() == int(in_ci)
-    assert capsys.readouterr().err == "Scripts of pages are not checked: no network\n"
-    with pytest.raises(pytest.fail.Exception if in_ci else pytest.skip.Exception, match="which `make test` fetches"):
-        page_tools.tool("oxlint/bin/oxlint")
+    monkeypatch.setattr(module, "fetch", fetch)
+    assert module.main() == int(in_ci)
+    assert capsys.readouterr().err == f"{said}: no network\n"
+    with pytest.raises(pytest.fail.Exception if in_ci else pytest.skip.Exception, match=left_out):
+        use()
 
 
 def test_another_file_of_the_registry_is_refused(tmp_path):

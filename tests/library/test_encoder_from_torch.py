@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from dual_attention.encoder_models import DualAttnTransformerEncoder, TransformerEncoder
 from tests.support.refusals import refused
+from tests.support.tensors import moved
 
 SIZES: dict[str, Any] = {"vocab_size": 5, "max_block_size": 12}
 
@@ -16,11 +17,7 @@ SIZES: dict[str, Any] = {"vocab_size": 5, "max_block_size": 12}
 def torch_encoder(*, final: bool = False, dtype: torch.dtype = torch.float64, **options: Any) -> nn.TransformerEncoder:
     layer = nn.TransformerEncoderLayer(12, 3, 20, **{"dropout": 0.1, "batch_first": True, **options})
     norm = nn.LayerNorm(12, bias=options.get("bias", True)) if final else None
-    encoder = nn.TransformerEncoder(layer, 2, norm, enable_nested_tensor=False).to(dtype).eval()
-    with torch.no_grad():
-        for parameter in encoder.parameters():
-            parameter.add_(0.2 * torch.randn_like(parameter))
-    return encoder
+    return moved(nn.TransformerEncoder(layer, 2, norm, enable_nested_tensor=False).to(dtype), 0.2)
 
 
 @pytest.mark.parametrize("norm_first", [False, True])

@@ -3,7 +3,7 @@
 import torch
 
 from dual_attention import DualAttnTransformerLM, TransformerLM
-from tests.support.tensors import float64
+from tests.support.tensors import float64, moved
 
 VOCAB, WIDTH, LAYERS, CONTEXT = 11, 16, 2, 24
 
@@ -46,11 +46,7 @@ def build(kind, *, ra_kwargs=None, **more):
 
 def lm(kind, **more):
     """The same in float64, all parameters drawn larger than they are initialised, so that nothing is near zero."""
-    model = build(kind, **more)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.2 * torch.randn_like(parameter))
-    return float64(model)
+    return float64(moved(build(kind, **more), 0.2))
 
 
 def tokens(*shape):

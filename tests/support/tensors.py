@@ -1,5 +1,7 @@
 """Random tensors, modules for exact comparisons, and comparisons that tests of all kinds share."""
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -13,13 +15,17 @@ def close(got: Tensor, wanted: Tensor, atol: float = 1e-12) -> None:
     torch.testing.assert_close(got, wanted, atol=atol, rtol=0)
 
 
-def float64(module: nn.Module) -> nn.Module:
-    """The module in float64 and evaluation mode, its parameters moved off special values such as zero biases."""
-    module = module.double().eval()
+def moved(module: Any, by: float) -> Any:
+    """The module in evaluation mode, its parameters moved at random, off zero and other special values."""
     with torch.no_grad():
         for parameter in module.parameters():
-            parameter.add_(0.1 * torch.randn_like(parameter))
-    return module
+            parameter.add_(by * torch.randn_like(parameter))
+    return module.eval()
+
+
+def float64(module: nn.Module) -> nn.Module:
+    """The module in float64 and evaluation mode, its parameters moved off special values such as zero biases."""
+    return moved(module.double(), 0.1)
 
 
 def assert_later_tokens_do_not_matter(function, x: Tensor, at: int) -> None:

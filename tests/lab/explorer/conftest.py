@@ -21,6 +21,7 @@ from dat.explorer.session import Session
 from dual_attention import DualAttnTransformerLM, TransformerLM, VisionDualAttnTransformer, VisionTransformer
 from dual_attention.generation.tokenizer import ByteTokenizer
 from dual_attention.vision_models import VisionModel
+from tests.support.tensors import moved
 
 TEXT = "the cat sat on the mat"
 ACTIVATIONS = ("softmax", "relu", "sigmoid", "tanh", "gelu", "gelu_erf", "silu")
@@ -34,15 +35,7 @@ def dat(seed: int = 0, context: int = 64, **options: Any) -> DualAttnTransformer
     symbols = {"d_model": 32, "n_heads": 2, "n_symbols": 12}
     heads = {"n_heads_sa": 2, "n_heads_ra": 2, "ra_kwargs": {"n_relations": 4}}
     sizes = {"n_layers": 2, "max_block_size": context, "symbol_retrieval_kwargs": symbols}
-    return moved(DualAttnTransformerLM(**{**COMMON, **heads, **sizes, **options}))
-
-
-def moved(model: Any) -> Any:
-    """The model with parameters that matter, in evaluation mode."""
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.15 * torch.randn_like(parameter))
-    return model.eval()
+    return moved(DualAttnTransformerLM(**{**COMMON, **heads, **sizes, **options}), 0.15)
 
 
 def transformer(context: int = 64) -> TransformerLM:
@@ -59,7 +52,7 @@ def vision(dual: bool = True) -> VisionDualAttnTransformer | VisionTransformer:
     symbols: dict[str, Any] = {"d_model": 32, "n_heads": 2, "n_symbols": 12}
     heads = {"n_heads_sa": 2, "n_heads_ra": 2, "ra_kwargs": {"n_relations": 3}}
     retrieval = {"symbol_retrieval": "symbolic_attention", "symbol_retrieval_kwargs": symbols}
-    return moved(VisionDualAttnTransformer(**common, **heads, **retrieval, n_layers=2))
+    return moved(VisionDualAttnTransformer(**common, **heads, **retrieval, n_layers=2), 0.15)
 
 
 @pytest.fixture(scope="module")

@@ -17,6 +17,7 @@ from dat.explorer.packing import unpacked_array
 from dual_attention import TransformerEncoder
 from dual_attention.generation.tokenizer import ByteTokenizer, characters_of_bytes
 from tests.support.browser import Visit, launched
+from tests.support.tensors import moved
 
 from . import conftest
 from .conftest import TEXT
@@ -36,9 +37,8 @@ def opened(monkeypatch):
 
 def gpt2() -> nn.Module:
     torch.manual_seed(0)
-    return conftest.moved(
-        transformers.GPT2LMHeadModel(transformers.GPT2Config(**SIZES, n_embd=32, n_layer=2, n_head=4))
-    )
+    config = transformers.GPT2Config(**SIZES, n_embd=32, n_layer=2, n_head=4)
+    return moved(transformers.GPT2LMHeadModel(config), 0.15)
 
 
 def llama() -> nn.Module:
@@ -46,7 +46,7 @@ def llama() -> nn.Module:
     config = transformers.LlamaConfig(
         **SIZES, hidden_size=32, intermediate_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2
     )
-    return conftest.moved(transformers.LlamaForCausalLM(config))
+    return moved(transformers.LlamaForCausalLM(config), 0.15)
 
 
 def data_of(page: str) -> dict:

@@ -18,17 +18,13 @@ from dual_attention.functional import (
 )
 from tests.support.refusals import refused
 
-from .attention_space import HIDDEN, KEY_SCORES, LONGEST, MULTIDIM_SCORES, SCORES, WIDTH
+from .attention_space import HIDDEN, KEY_SCORES, LONGEST, MULTIDIM_SCORES, SCORES, WIDTH, close
 
 L, S = 3, 5
 
 
 def inputs(*lead, dtype=torch.float64, length=S):
     return torch.randn(*lead, L, WIDTH, dtype=dtype), torch.randn(*lead, length, WIDTH, dtype=dtype)
-
-
-def close(a, b, atol=1e-12):
-    torch.testing.assert_close(a, b, atol=atol, rtol=0)
 
 
 @pytest.mark.parametrize("name", SCORES)

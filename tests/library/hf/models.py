@@ -22,6 +22,7 @@ from dual_attention.hf import (
     DualAttnVisionConfig,
 )
 from tests.support.language import COMMON, SYMBOLS, VOCAB, WIDTH
+from tests.support.tensors import moved
 
 KINDS = (*SYMBOLS, "transformer")
 
@@ -40,10 +41,7 @@ def config(kind: str = "symbolic_attention", **more) -> DualAttnConfig:
 
 def matters(model):
     """The model in evaluation mode, with parameters larger than they are drawn, so that nothing is near zero."""
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.2 * torch.randn_like(parameter))
-    return model.eval()
+    return moved(model, 0.2)
 
 
 def causal(kind: str = "symbolic_attention", **more) -> DualAttnForCausalLM:

@@ -11,7 +11,7 @@ from dual_attention import (
 )
 from dual_attention.mechanisms import Euclidean
 from tests.support import language, seq2seq
-from tests.support.tensors import float64
+from tests.support.tensors import float64, moved
 
 COMMON = {"vocab_size": 11, "d_model": 16, "n_layers": 2, "dff": 20, "dropout_rate": 0.0, "activation": "gelu"}
 HEADS = {"n_heads_sa": 2, "n_heads_ra": 2}
@@ -22,10 +22,7 @@ IMAGES |= {"dropout_rate": 0.0, "activation": "gelu", "norm_first": True, "norm_
 
 def drawn(model):
     """In float64, with parameters far from zero."""
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.2 * torch.randn_like(parameter))
-    return float64(model)
+    return float64(moved(model, 0.2))
 
 
 def encoder(dual=True):
