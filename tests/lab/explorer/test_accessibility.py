@@ -59,8 +59,7 @@ def test_axe_finds_no_barrier(browser, scheme, serve):
 
 @pytest.mark.slow
 def test_tokens_are_chosen_with_keys(visit, serve):
-    visitor = visit()
-    page = visitor.open(serve().address + "#page=symbols")
+    page = visit().open(serve().address + "#page=symbols")
     page.focus("#symbol-text")
     for key in ("ArrowRight", "ArrowRight", "ArrowRight", "ArrowLeft"):
         page.keyboard.press(key)

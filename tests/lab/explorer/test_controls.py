@@ -138,8 +138,7 @@ def test_buttons_of_the_head(visitor):
 
 
 def test_options_of_generation(visit, serve):
-    visitor = visit()
-    page = visitor.open(serve().address)
+    page = visit().open(serve().address)
     page.click("#tab-generate")
 
     def written(**options):

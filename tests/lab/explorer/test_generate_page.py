@@ -51,8 +51,7 @@ def test_tokens_steps_and_maps(visit, serve, tmp_path):
 
 
 def test_a_link_with_other_numbers_does_not_promise_the_continuation(visit, serve):
-    visitor = visit()
-    page = visitor.open(f"{serve().address}#page=generate&tokens=3")
+    page = visit().open(f"{serve().address}#page=generate&tokens=3")
     page.click("#generate")
     page.wait_for_function(NOTE, arg="3 of at most 3 tokens")
     page.wait_for_function("() => location.hash.includes('generated=1')")
@@ -73,8 +72,7 @@ def test_stop(visit, serve, monkeypatch):
 
     monkeypatch.setattr(streaming.LastRows, "packed", slowly)
     server = serve(dat(context=512))
-    visitor = visit()
-    page = visitor.open(f"{server.address}#page=generate&tokens=400")
+    page = visit().open(f"{server.address}#page=generate&tokens=400")
     assert page.locator("#stop").is_disabled()
     page.click("#generate")
     page.wait_for_function("() => document.querySelectorAll('#generated bdi.new').length > 3")

@@ -15,8 +15,7 @@ pytestmark = pytest.mark.slow
 
 def test_a_dictionary_is_made(visit, serve, tmp_path):
     server = serve()
-    visitor = visit()
-    page = visitor.open(f"{server.address}#page=dictionary")
+    page = visit().open(f"{server.address}#page=dictionary")
     assert "Make a dictionary of the text above" in page.inner_text("#dictionary-note")
     (tmp_path / "corpus.txt").write_text(TEXT, encoding="utf-8")
     page.set_input_files("#corpus", str(tmp_path / "corpus.txt"))

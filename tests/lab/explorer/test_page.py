@@ -83,8 +83,7 @@ def test_pictures(visit, exported):
 
 def test_a_picture_of_a_long_text(visit, exported):
     """Pixels in the place of squares, with few labels and a word on what a pixel is."""
-    visitor = visit()
-    page = visitor.open(exported(dat(context=2048), text=(TEXT + " ") * 60) + "#view=attended")
+    page = visit().open(exported(dat(context=2048), text=(TEXT + " ") * 60) + "#view=attended")
     page.wait_for_function("() => document.querySelector('#main-map .scale .bar')")
     drawing = saved(page, "svg").read_text(encoding="utf-8")
     assert "Each pixel is the strongest of 2 × 2 pairs." in drawing and drawing.count("<image") == 1
@@ -157,8 +156,7 @@ def test_a_script_that_got_into_the_page_is_refused(visit, tmp_path):
 
 def test_text_in_any_script(visit, exported):
     text = "naïve 猫 says سلام دنيا and 👍"
-    visitor = visit()
-    page = visitor.open(exported(text=text))
+    page = visit().open(exported(text=text))
     shown = page.locator("#links bdi").all_text_contents()
     assert "猫¹⁄₃猫²⁄₃猫³⁄₃" in "".join(shown) and "س¹⁄₂س²⁄₂" in "".join(shown)
     runs = page.locator("#links span[dir=rtl]")
@@ -224,8 +222,7 @@ def test_a_phone(browser, exported):
 
 
 def test_a_text_that_is_not_yet_shown(visit, serve):
-    visitor = visit()
-    page = visitor.open(serve().address)
+    page = visit().open(serve().address)
     assert "tokens 11 of 64" in page.inner_text("#facts")
     page.fill("#prompt", "another")
     assert page.inner_text("#ask button") == "Show this text"
@@ -267,8 +264,7 @@ def test_keys(visit, exported):
 def test_a_row_of_the_table_for_readers_of_the_screen(visit, exported):
     model = dat()
     r = maps_of(model)["blocks.0"].relational.relations[0, :, :, 3]
-    visitor = visit()
-    page = visitor.open(exported(model) + "#relation=3&i=9&j=2")
+    page = visit().open(exported(model) + "#relation=3&i=9&j=2")
     caption = page.inner_text("#row-table caption")
     assert caption == "Senders of which receiver 9 “a” gets most, blocks.0 · relation 3"
     best = int(r[9, :10].abs().argmax())
@@ -298,8 +294,7 @@ def test_comparison(visit, exported):
 def test_symbols(visit, exported):
     model = dat()
     assignment = maps_of(model)["blocks.1"].relational.assignment[0, 1]  # (L, K)
-    visitor = visit()
-    page = visitor.open(exported(model) + "#page=symbols&layer=1&part=1&symbol=5")
+    page = visit().open(exported(model) + "#page=symbols&layer=1&part=1&symbol=5")
     nearest = page.locator("#symbol-tokens tbody th").all_inner_texts()
     assert [int(place) for place in nearest] == assignment[:, 5].sort(descending=True, stable=True).indices[
         :20
@@ -374,8 +369,7 @@ def test_a_wrong_text_gets_a_message(visit, serve):
 def test_two_thousand_tokens_stay_fluid(visit, exported):
     """Frames follow each other at the pace of a screen, whatever is done to a map of 4 million pairs."""
     model = dat(context=2048)
-    visitor = visit()
-    page = visitor.open(exported(model, text=(TEXT + " ") * 89))
+    page = visit().open(exported(model, text=(TEXT + " ") * 89))
     page.evaluate("""() => {
         window.gaps = [];
         let last = performance.now();
