@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dat.cli.main import main as dat
 from dual_attention._base.checksums import check_checksums
+from tests.lab.cli.commands import printed
 from tests.support.documents import ROOT
 
 sys.path.append(str(ROOT / "docs"))
@@ -26,9 +26,7 @@ def test_a_pair_answers_and_gives_its_reasons(tmp_path: Path, capsys: pytest.Cap
     for name, reason in (("between-dat", "relation"), ("between-transformer", "sensory head")):
         folder = tmp_path / "unpacked" / name
         check_checksums(folder)
-        capsys.readouterr()
-        assert dat(["predict", str(folder)]) == 0
-        said = capsys.readouterr().out
+        said = printed(capsys, "predict", folder)
         assert "answer: " in said and f"  {reason} " in said
     with pytest.raises(SystemExit, match="exists"):
         make_checkpoints.main(["--out", str(out)])

@@ -29,13 +29,13 @@ from studies.kinship.data import (
     steps_of,
 )
 from studies.kinship.experiment import Kinship, story_text
+from tests.lab.cli.commands import QUIET, printed, refusal
 from tests.support.documents import ROOT
 from tests.support.processes import fork_workers
 from tests.support.refusals import refused
 
 KINSHIP = Kinship()
 FILE = f"{ROOT}/studies/kinship/experiment.py:Kinship"
-QUIET = ["--output.progress=false", "--output.tensorboard=false", "--machine.threads=1"]
 SMALL = ["--data.n_val=8", "--data.n_test=12", "--loop.steps=2", "--loop.batch_size=4"]
 ALONG = {
     "sibling-in-law": [("spouse", "sibling"), ("sibling", "spouse")],
@@ -285,9 +285,8 @@ def test_a_model_is_trained_and_evaluated(tmp_path, monkeypatch, capsys):
     row = KINSHIP.row(result)
     assert row["beyond"] == pytest.approx(100 * result["accuracy"]["6"], abs=1e-2)
     assert row["rule_within"] == pytest.approx(50 * (result["rule"]["3"] + result["rule"]["4"]), abs=1e-2)
-    capsys.readouterr()
-    assert main(["evaluate", "runs/run", "--experiment", FILE, "--json", "--machine.threads=1"]) == 0
-    assert json.loads(capsys.readouterr().out)["names"]["accuracy"] == pytest.approx(result["accuracy"]["names"])
+    found = json.loads(printed(capsys, "evaluate", "runs/run", "--experiment", FILE, "--json", "--machine.threads=1"))
+    assert found["names"]["accuracy"] == pytest.approx(result["accuracy"]["names"])
 
 
 @pytest.mark.parametrize(
@@ -305,8 +304,7 @@ def test_a_model_is_trained_and_evaluated(tmp_path, monkeypatch, capsys):
 )
 def test_wrong_settings(tmp_path, monkeypatch, capsys, words, message):
     monkeypatch.chdir(tmp_path)
-    assert main(["train", FILE, *words.split(), *QUIET]) == 2
-    assert message in capsys.readouterr().err and not Path("runs").exists()
+    assert message in refusal(capsys, "train", FILE, *words.split(), *QUIET) and not Path("runs").exists()
 
 
 def test_grids_that_come_with_it_can_be_run(tmp_path, monkeypatch):

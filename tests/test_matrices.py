@@ -25,6 +25,7 @@ from studies.matrices.data import (
 )
 from studies.matrices.experiment import ProgressiveMatrices
 from studies.matrices.model import PRESETS
+from tests.lab.cli.commands import QUIET, printed, refusal
 from tests.support.documents import ROOT
 from tests.support.processes import fork_workers
 
@@ -32,7 +33,6 @@ pytestmark = pytest.mark.sweep(3)
 
 MATRICES = ProgressiveMatrices()
 FILE = f"{ROOT}/studies/matrices/experiment.py:ProgressiveMatrices"
-QUIET = ["--output.progress=false", "--output.tensorboard=false", "--machine.threads=1"]
 QUICK = ["--data.n_val=8", "--data.n_test=12", "--loop.batch_size=4"]
 SMALL = MatrixRules(attributes=4, values=6, ruled=2, noise=1, more_noise=2, answers=4, held_out_values=2)
 SETS = ("train", "values", "pairs", "noise")
@@ -250,11 +250,9 @@ def test_a_model_with_heads_of_the_users_own_is_trained_and_evaluated(tmp_path, 
     assert main(["train", FILE, *words]) == 0
     result = json.loads(Path("runs/run/result.json").read_text())
     assert {*result["accuracy"]} == {*result["rule"]} == {"val", "test", "values", "pairs", "noise"}
-    capsys.readouterr()
-    assert main(["evaluate", "runs/run", "--experiment", FILE, "--json", "--machine.threads=1"]) == 0
-    assert json.loads(capsys.readouterr().out)["noise"]["accuracy"] == pytest.approx(result["accuracy"]["noise"])
-    assert main(["info", "runs/run"]) == 0
-    assert f"{result['parameters']:,}" in capsys.readouterr().out
+    found = json.loads(printed(capsys, "evaluate", "runs/run", "--experiment", FILE, "--json", "--machine.threads=1"))
+    assert found["noise"]["accuracy"] == pytest.approx(result["accuracy"]["noise"])
+    assert f"{result['parameters']:,}" in printed(capsys, "info", "runs/run")
 
 
 @pytest.mark.parametrize(
@@ -276,8 +274,7 @@ def test_a_model_with_heads_of_the_users_own_is_trained_and_evaluated(tmp_path, 
 def test_wrong_settings(tmp_path, monkeypatch, capsys, words, message):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(MatricesConfig, "draw", lambda *_: pytest.fail("drawn"))
-    assert main(["train", FILE, *words.split(), *QUIET]) == 2
-    assert message in capsys.readouterr().err
+    assert message in refusal(capsys, "train", FILE, *words.split(), *QUIET)
 
 
 def test_grids_that_come_with_it_can_be_run(tmp_path, monkeypatch):

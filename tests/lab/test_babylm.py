@@ -13,7 +13,7 @@ from dat.checkpoints import open_checkpoint
 from dat.cli.generate import continuations
 from dat.explorer.opening import open_session
 from dual_attention.model_analysis.views.tokens import token_labels
-from tests.lab.cli.commands import dat, fails
+from tests.lab.cli.commands import dat, fails, printed
 from tests.library.hf.test_babylm import BASE, documents, written
 
 pytest.importorskip("tokenizers")
@@ -104,8 +104,7 @@ def test_a_text_is_scored_document_by_document(theirs: Path, capsys):
     tokens = torch.randint(4, 290, (25,))
     tokens[7] = tokens[15] = end
     np.save("tokens.npy", tokens.numpy().astype(np.uint16))
-    assert dat("evaluate", "theirs", "--text=tokens.npy", "--json") == 0
-    loss = json.loads(capsys.readouterr().out)["text"]["loss"]
+    loss = json.loads(printed(capsys, "evaluate", "theirs", "--text=tokens.npy", "--json"))["text"]["loss"]
     model: Any = open_checkpoint(theirs).model
     x = tokens[None, :24]
 

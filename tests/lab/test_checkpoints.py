@@ -13,12 +13,12 @@ import torch
 from safetensors.torch import load_file, save_file, save_model
 
 from dat.checkpoints import open_checkpoint
-from dat.cli import main as cli
 from dat.experiments.language.config import LanguageConfig
 from dat.training.config_io import commented_yaml
 from dat.training.run_folder import RunFolder
 from dual_attention import LanguageModelConfig
 from dual_attention.language_models import DualAttnTransformerLM
+from tests.lab.cli.commands import refusal
 from tests.support.language import KINDS, build, tokens
 from tests.support.refusals import refusals, refused
 
@@ -254,8 +254,7 @@ def test_what_is_no_checkpoint(folder, monkeypatch, name, error, message):
 def test_a_name_on_the_hub_without_network(capsys):
     """How soon it is said: tests/library/hf/test_files.py."""
     pytest.importorskip("huggingface_hub")
-    assert cli.main(["info", "somebody/no-such-model"]) == 2
-    error = capsys.readouterr().err
+    error = refusal(capsys, "info", "somebody/no-such-model")
     assert error.startswith("dat: error: somebody/no-such-model: there is no such folder here, no copy of its config")
     assert "and the hub cannot be reached (" in error
     assert error.count("\n") == 1

@@ -4,14 +4,37 @@ import pytest
 
 from dat.cli import main as cli
 
+QUIET = ["--output.progress=false", "--output.tensorboard=false", "--machine.threads=1"]
+
 
 def dat(*arguments: str) -> int:
     return cli.main(list(arguments))
 
 
-def fails(capsys, *arguments: str) -> str:
-    """The one line that a wrong command prints."""
-    assert dat(*arguments) == 2
+def games(n_train: int = 8, others: int = 4, epochs: int = 1) -> list[str]:
+    """Options of a small run of Relational Games."""
+    sizes = {"n_train": n_train, **dict.fromkeys(("n_val", "n_test", "n_heldout"), others)}
+    return ["--task=same", f"--loop.epochs={epochs}", *(f"--data.{name}={size}" for name, size in sizes.items())]
+
+
+def printed(capsys, *arguments: object) -> str:
+    """The output of a command that goes well; earlier output is dropped."""
+    capsys.readouterr()
+    assert dat(*map(str, arguments)) == 0, capsys.readouterr().err
+    return capsys.readouterr().out
+
+
+def refusal(capsys, *arguments: object) -> str:
+    """The error of a wrong command, which may say before what it has read; earlier output is dropped."""
+    capsys.readouterr()
+    assert dat(*map(str, arguments)) == 2
+    return capsys.readouterr().err
+
+
+def fails(capsys, *arguments: object) -> str:
+    """The one line that is all that a wrong command prints."""
+    capsys.readouterr()
+    assert dat(*map(str, arguments)) == 2
     out, err = capsys.readouterr()
     assert out == ""
     assert err.startswith("dat: error: ") and err.count("\n") == 1

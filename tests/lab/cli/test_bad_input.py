@@ -190,6 +190,5 @@ def test_a_folder_with_a_grid_of_another_experiment(capsys):
     for words in (["reproduce", "mathematics", "--out=grid"], ["plot", "mathematics", "grid", "--out=figures"]):
         assert fails(capsys, *words) == "dat: error: grid: a grid of images, not of mathematics; name another folder\n"
     assert dat("reproduce", "images", "--scale=tiny", "--out=grid", "--dry_run") == 0
-    capsys.readouterr()
     Path("grid/grid.yaml").write_text("nonsense: 1\n")
     assert "grid.yaml: nonsense: there is no such key" in fails(capsys, "reproduce", "mathematics", "--out=grid")

@@ -8,7 +8,6 @@ import pytest
 import torch
 import yaml
 
-from dat.cli import main as cli
 from dat.cli.estimate import find_model
 from dat.estimate import estimate, parallel_estimate
 from dat.experiments.language.config import LanguageConfig, LanguageDataConfig
@@ -17,6 +16,7 @@ from dat.experiments.relational_games.model import build_games_model
 from dat.experiments.relational_games.presets import PRESETS
 from dat.training.config_io import commented_yaml
 from dual_attention import LANGUAGE_PRESETS
+from tests.lab.cli.commands import fails, printed
 from tests.support.documents import PAGES, ROOT
 
 pytestmark = pytest.mark.sweep(3)
@@ -35,13 +35,8 @@ MODEL = {
 }
 
 
-def dat(*arguments: str) -> int:
-    return cli.main(["estimate", *arguments])
-
-
-def figures(capsys, *arguments: str) -> dict:
-    assert dat(*arguments, "--json") == 0
-    return json.loads(capsys.readouterr().out)
+def figures(capsys, *arguments: object) -> dict:
+    return json.loads(printed(capsys, "estimate", *arguments, "--json"))
 
 
 def test_a_language_model_by_name(capsys):
@@ -69,8 +64,7 @@ def test_models_of_images_and_mathematics_by_name(capsys, name, parameters):
 
 
 def test_table_and_times(capsys):
-    assert dat("T-tiny", "--rate=1e12", "--mfu=0.5", "--tokens=1e9", "--devices=2") == 0
-    out = capsys.readouterr().out
+    out = printed(capsys, "estimate", "T-tiny", "--rate=1e12", "--mfu=0.5", "--tokens=1e9", "--devices=2")
     assert "T-tiny: 1 x 256 tokens, training, float32, cuda" in out
     step = re.search(r"time of a batch +(\S+) ms at 50% of 1\.00 TFLOP/s on 2 devices, ([\d,]+) tokens/s", out)
     expected = estimate("T-tiny")
@@ -90,8 +84,7 @@ def test_costs_on_several_devices(capsys):
     assert found["parallel"] == json.loads(json.dumps(expected.to_dict())) and found["batch"] == 2
     alone = figures(capsys, "T-tiny", "--rate=1e12", "--batch=16", "--devices=4", "--device=cpu")
     assert found["step_seconds"] == pytest.approx(alone["step_seconds"], rel=1e-9)
-    assert dat(*words) == 0
-    out = capsys.readouterr().out
+    out = printed(capsys, "estimate", *words)
     assert "on 4 devices, sharded in groups of 2, replicated" in out and "2 passes of 2 per device and step" in out
     for name in ("memory per device", "sent per device and step", "gradients, reduce-scattered", "checkpoint"):
         assert name in out
@@ -102,22 +95,6 @@ def test_the_planned_model():
     name, model = find_model(str(ROOT / "examples" / "DAT-7B.yaml"))
     assert sum(parameter.numel() for parameter in model.parameters()) == 6_435_778_560
     assert name == "DualAttnTransformerLM" and "6.44 B" in PAGES["docs/costs.md"]
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--shard=ddp", "--devices=3", "--batch=4"], "--batch: expected a multiple of the 3 devices, got 4"),
-        (["--shard=hsdp", "--devices=4", "--batch=4"], "--shard hsdp: needs --shard_size"),
-        (["--shard=hsdp", "--devices=4", "--batch=4", "--shard_size=3"], "shard_size: expected a divisor of 4 devices"),
-        (["--shard=fsdp", "--inference"], "--shard: expected training, got --inference"),
-        (["--micro_batch=2"], "--micro_batch: needs --shard"),
-        (["--shard=some"], "shard: expected one of 'ddp', 'fsdp', 'hsdp', got some"),
-    ],
-)
-def test_wrong_ways_to_share(words, message, capsys):
-    assert dat("T-tiny", *words) == 2
-    assert message in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -179,8 +156,8 @@ def test_a_run_of_relational_games(capsys, tmp_path: Path):
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is traced where there is one")
 def test_without_a_gpu_a_cpu_is_traced_and_named(capsys):
-    assert dat("T-tiny", "--device=cuda", "--length=8") == 0
-    assert "8 tokens, training, float32, cuda" in (out := capsys.readouterr().out)
+    out = printed(capsys, "estimate", "T-tiny", "--device=cuda", "--length=8")
+    assert "8 tokens, training, float32, cuda" in out
     assert "No GPU here: traced with the kernels of a CPU." in out and "are approximate" in out
     found, on_cpu = (figures(capsys, "T-tiny", f"--device={device}", "--length=8") for device in ("cuda", "cpu"))
     assert (found["device"], found["traced_on"], on_cpu["notes"]) == ("cuda", "cpu", [])
@@ -194,9 +171,11 @@ def test_every_preset_is_known():
 
 
 def test_a_wrong_name_gets_the_next_one_and_a_few_others(capsys):
-    assert dat("DAT-34M") == 2
-    err = capsys.readouterr().err
+    err = fails(capsys, "estimate", "DAT-34M")
     assert "'DAT-34M'; did you mean DAT-734M? (presets known by name: T-tiny, T-353M," in err and len(err) < 500
+
+
+HYBRID = ("--shard=hsdp", "--devices=4", "--batch=4")
 
 
 @pytest.mark.parametrize(
@@ -218,6 +197,13 @@ def test_a_wrong_name_gets_the_next_one_and_a_few_others(capsys):
         (["list.yaml"], r"list\.yaml: expected a mapping, got list"),
         (["other.yaml"], r"other\.yaml: model: expected the name of a class"),
         (["run.yaml"], r"run\.yaml.*chess"),
+        # Several devices
+        (["T-tiny", "--shard=ddp", "--devices=3", "--batch=4"], "--batch: expected a multiple of the 3 devices, got 4"),
+        (["T-tiny", *HYBRID], "--shard hsdp: needs --shard_size"),
+        (["T-tiny", *HYBRID, "--shard_size=3"], "shard_size: expected a divisor of 4 devices"),
+        (["T-tiny", "--shard=fsdp", "--inference"], "--shard: expected training, got --inference"),
+        (["T-tiny", "--micro_batch=2"], "--micro_batch: needs --shard"),
+        (["T-tiny", "--shard=some"], "shard: expected one of 'ddp', 'fsdp', 'hsdp', got some"),
     ],
 )
 def test_errors_are_one_line(arguments, message, capsys, tmp_path: Path, monkeypatch):
@@ -226,7 +212,4 @@ def test_errors_are_one_line(arguments, message, capsys, tmp_path: Path, monkeyp
     Path("list.yaml").write_text("- 1", encoding="utf-8")
     Path("other.yaml").write_text("model: ResNet", encoding="utf-8")
     Path("run.yaml").write_text("task: chess\nmodel: {}", encoding="utf-8")
-    assert dat(*arguments) == 2
-    out, err = capsys.readouterr()
-    assert out == "" and err.startswith("dat: error: ") and err.count("\n") == 1
-    assert re.search(message, err)
+    assert re.search(message, fails(capsys, "estimate", *arguments))

@@ -10,7 +10,7 @@ import torch
 
 from dat.checkpoints import open_checkpoint
 from dual_attention._base.checksums import read_checksums, write_checksums
-from tests.lab.cli.commands import dat, fails
+from tests.lab.cli.commands import dat, fails, printed
 from tests.lab.test_old_runs import KEPT
 
 QUIET = ("--machine.threads=1", "--machine.device=cpu")
@@ -26,9 +26,7 @@ def place(here) -> None:
 @pytest.fixture
 def evaluated(capsys):
     def run(*words: Any) -> dict[str, dict[str, float]]:
-        capsys.readouterr()
-        assert dat("evaluate", *map(str, words), "--json", *QUIET) == 0, capsys.readouterr().err
-        return json.loads(capsys.readouterr().out)
+        return json.loads(printed(capsys, "evaluate", *map(str, words), "--json", *QUIET))
 
     return run
 
@@ -43,7 +41,6 @@ def test_a_text_has_the_numbers_that_validation_has(capsys, evaluated):
     assert expected["tokens"] == 160
     for to in ("hub", "transformers"):
         assert dat("export", "runs/run", f"--to={to}", f"--out={to}") == 0
-    capsys.readouterr()
     for folder in ("runs/run", "hub", "transformers"):
         found = evaluated(folder, "--text=text.txt", "--tokens=160", "--batch_size=3")["text"]
         assert found == pytest.approx(expected, rel=1e-5)
@@ -83,8 +80,7 @@ def test_a_checkpoint_of_a_run_of_images(evaluated, capsys):
     assert dat("train", "images", "--data.dataset=digits", *words.split(), "--output.progress=false", *QUIET) == 0
     [checkpoint] = Path("runs/digits/checkpoints").iterdir()
     assert evaluated(checkpoint) == evaluated("runs/digits")
-    assert dat("evaluate", str(checkpoint), *QUIET) == 0
-    assert str(checkpoint) in capsys.readouterr().out
+    assert str(checkpoint) in printed(capsys, "evaluate", checkpoint, *QUIET)
 
 
 @pytest.mark.parametrize("to", ["hub", "transformers"])
@@ -135,7 +131,6 @@ def test_an_adapter(run, evaluated, capsys):
         logits = open_checkpoint(f"adapter-{base}").model(x)[0]
         torch.testing.assert_close(logits, adapted.eval()(input_ids=x).logits, atol=1e-5, rtol=1e-5)
         found[base] = evaluated(f"adapter-{base}", "--text=text.txt")["text"]
-    capsys.readouterr()
     assert found["hub"] == found["transformers"] != evaluated("hub", "--text=text.txt")["text"]
     assert dat("info", "adapter-hub") == 0 and dat("export", "adapter-hub", "--out=merged") == 0
     assert evaluated("merged", "--text=text.txt")["text"] == pytest.approx(found["hub"], rel=1e-6)
@@ -161,7 +156,6 @@ def test_adapters_of_other_models(run, about, message, capsys):
     adapted.save_pretrained("adapter")
     path = Path("adapter/adapter_config.json")
     path.write_text(json.dumps({**json.loads(path.read_text()), **about}))
-    capsys.readouterr()
     assert message in fails(capsys, "evaluate", "adapter", "--text=text.txt")
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from dat.checkpoints import open_checkpoint
-from tests.lab.cli.commands import dat, fails
+from tests.lab.cli.commands import dat, fails, printed
 
 QUIET = ("--machine.threads=1", "--machine.device=cpu")
 PAIRS = {
@@ -49,8 +49,7 @@ def by_hand(run: Path) -> dict[str, tuple[float, int]]:
 @pytest.mark.parametrize("size", [1, 3, 16])
 def test_accuracy_is_that_of_sums_by_hand(run: Path, size: int, capsys: pytest.CaptureFixture[str]):
     sums = by_hand(run)
-    assert dat("evaluate", str(run), "--pairs=pairs", f"--batch_size={size}", "--json", *QUIET) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = json.loads(printed(capsys, "evaluate", run, "--pairs=pairs", f"--batch_size={size}", "--json", *QUIET))
     for name, pairs in PAIRS.items():
         right = [sums[a][0] > sums[b][0] for a, b, _ in pairs]
         by_token = [sums[a][0] / sums[a][1] > sums[b][0] / sums[b][1] for a, b, _ in pairs]

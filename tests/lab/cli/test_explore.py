@@ -11,14 +11,20 @@ import sys
 import urllib.error
 import urllib.request
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
 from dat.explorer.command import run_app, waiting
-from tests.lab.cli.commands import dat, fails
+from tests.lab.cli.commands import dat, fails, games, printed
 from tests.support.questions import write_official
 
 pytestmark = pytest.mark.usefixtures("here")
+
+
+def page(name="page.html"):
+    """The data of an exported page."""
+    return data_of(Path(name).read_text(encoding="utf-8"))
 
 
 def data_of(html):
@@ -30,8 +36,7 @@ def data_of(html):
 def test_a_page_is_exported(run, capsys, monkeypatch):
     assert dat("explore", str(run), "--text", "1 ünd 2", "--export", "page.html") == 0
     assert re.fullmatch(r"page\.html \(\d+ KiB\)\n", re.sub(r"\.\d", "", capsys.readouterr().out))
-    with open("page.html", encoding="utf-8") as file:
-        html = file.read()
+    html = Path("page.html").read_text(encoding="utf-8")
     data = data_of(html)
     assert data["server"] is None
     assert data["recording"]["sequences"]["tokens"] == ["1", "␣", "ü¹⁄₂", "ü²⁄₂", "n", "d", "␣", "2"]
@@ -42,8 +47,7 @@ def test_a_page_is_exported(run, capsys, monkeypatch):
     assert "export: page.html is there already, and is not overwritten" in fails(capsys, "explore", str(run), *written)
     written[3] = "other.html"
     assert dat("explore", str(run), *written) == 0
-    with open("other.html", encoding="utf-8") as file:
-        data = data_of(file.read())
+    data = page("other.html")
     assert len(data["recording"]["sequences"]["tokens"]) == len("1 and 2")
     assert {heads["weights"]["bits"] for heads in data["recording"]["heads"]} == {16}
 
@@ -56,8 +60,7 @@ def test_what_matters_over_a_corpus(run, capsys, tmp_path):
     assert dat(*words, "--export", "page.html") == 0
     told = " ".join(capsys.readouterr().err.split())
     assert re.search(r"corpus: 2 texts, 2 to be measured: \d+ forward passes each, about \d", told), told
-    with open("page.html", encoding="utf-8") as file:
-        data = data_of(file.read())
+    data = page()
     assert data["state"] == "page=effects&corpus=1" and data["kept"]["corpus"]["texts"] == 2
     assert dat(*words, "--view", "page=effects&corpus=1", "--export", "effects.csv") == 0
     assert "2 texts, 0 to be measured" in " ".join(capsys.readouterr().err.split())
@@ -65,7 +68,7 @@ def test_what_matters_over_a_corpus(run, capsys, tmp_path):
     assert "got none in texts.txt:1" in fails(capsys, *words, "--export", "other.html")
     assert "later: a page starts it over a corpus" in fails(capsys, *words, "--later", "--export", "other.html")
     assert "results: they are of a corpus; give --corpus, too" in fails(
-        capsys, "explore", str(run), "--results", "x", "--export", "other.html"
+        capsys, "explore", run, "--results", "x", "--export", "other.html"
     )
 
 
@@ -75,12 +78,10 @@ def test_a_folder_of_the_hub(hub_folder):
 
 def test_runs_of_baselines():
     """A run before DATs, whose page has relations and no attention."""
-    sizes = ["--data.n_train=16", "--data.n_val=4", "--data.n_test=4", "--data.n_heldout=4", "--loop.epochs=1"]
-    words = ["--task=same", "--preset=corelnet", "--output.name=run", "--output.progress=false", *sizes]
+    words = [*games(16), "--preset=corelnet", "--output.name=run", "--output.progress=false"]
     assert dat("train", "relational-games", *words) == 0
     assert dat("explore", "runs/run", "--export", "page.html") == 0
-    with open("page.html", encoding="utf-8") as file:
-        data = data_of(file.read())
+    data = page()
     (heads,) = data["recording"]["heads"]
     assert heads["weights"] is None and heads["relations"]["queries"]["values"]["shape"] == [1, 9, 9]
     assert data["state"] == "page=vision" and data["recording"]["facts"][""] == "VisionCoRelNet"
@@ -92,12 +93,9 @@ def test_runs_of_mathematics(tmp_path, capsys):
     sizes = ["--data.n_train=9", "--data.n_val=3", "--data.n_test=3", "--data.n_answered=3", "--loop.epochs=1"]
     words = ["--data.official_folder=data", "--output.name=run", "--output.progress=false", *sizes]
     assert dat("train", "mathematics", *words) == 0
-    capsys.readouterr()
     assert dat("explore", "runs/run", "--text", "What is 2 + 3?", "--export", "page.html") == 0
-    with open("page.html", encoding="utf-8") as file:
-        recording = data_of(file.read())["recording"]
+    recording = page()["recording"]
     assert "".join(recording["sequences"]["question"]) == "What␣is␣2␣+␣3?⟨end⟩" and "answer" in recording["facts"]
-    capsys.readouterr()
     assert "this model reads texts; give --text" in fails(capsys, "explore", "runs/run", "--image", "x.png")
     assert "this is no language model" in fails(capsys, "explore", "runs/run", "--dictionary", "x")
 
@@ -107,20 +105,15 @@ def test_views_are_exported(run, capsys):
     address = "http://127.0.0.1:1234/?token=x#page=attention&layer=1&i=3"
     for name, view in (("a.csv", address), ("a.svg", "relations"), ("b.csv", "model"), ("a.html", "page=dictionary")):
         text = "1 and 2 and 3 and 4"
-        assert dat("explore", str(run), "--text", text, "--view", view, "--export", name) == 0
-        assert capsys.readouterr().out.startswith(f"{name} (")
-    with open("a.csv", encoding="utf-8") as file:
-        assert len(file.readlines()) == 1 + 19 * 20 // 2
-    with open("b.csv", encoding="utf-8") as file:
-        assert "configuration,d_model,16," in file.read().splitlines()
-    with open("a.html", encoding="utf-8") as file:
-        assert data_of(file.read())["kept"]["dictionary"]["tokens"] == 19
+        assert printed(capsys, "explore", run, "--text", text, "--view", view, "--export", name).startswith(f"{name} (")
+    assert len(Path("a.csv").read_text(encoding="utf-8").splitlines()) == 1 + 19 * 20 // 2
+    assert "configuration,d_model,16," in Path("b.csv").read_text(encoding="utf-8").splitlines()
+    assert page("a.html")["kept"]["dictionary"]["tokens"] == 19
 
 
 def test_chosen_layers(run):
     assert dat("explore", str(run), "--text", "1 and 2", "--layers", "1", "--export", "page.html") == 0
-    with open("page.html", encoding="utf-8") as file:
-        assert {heads["layer"] for heads in data_of(file.read())["recording"]["heads"]} == {"blocks.1"}
+    assert {heads["layer"] for heads in page()["recording"]["heads"]} == {"blocks.1"}
 
 
 def test_a_dictionary_of_a_file(run):
@@ -133,8 +126,7 @@ def test_a_dictionary_of_a_file(run):
     build_dictionary(open_checkpoint(run).model, [document]).save("relations.jsonl")
     view = ("--text", "1 and 2", "--view", "dictionary", "--export", "page.html")
     assert dat("explore", str(run), "--dictionary", ".", *view) == 0
-    with open("page.html", encoding="utf-8") as file:
-        kept = data_of(file.read())["kept"]["dictionary"]
+    kept = page()["kept"]["dictionary"]
     assert kept["source"] == "relations.jsonl" and kept["note"] == "" and kept["entries"]
 
 
@@ -145,8 +137,7 @@ def test_a_run_that_is_being_trained(run, tmp_path, capsys, monkeypatch):
     for name in ("result.json", "model.safetensors"):
         (unfinished / name).unlink()
     assert dat("explore", str(unfinished), "--text", "1 and 2", "--export", "page.html") == 0
-    with open("page.html", encoding="utf-8") as file:
-        assert data_of(file.read())["recording"]["facts"]["state"] == "unfinished, weights of step 20"
+    assert page()["recording"]["facts"]["state"] == "unfinished, weights of step 20"
     # The checkpoint that was the latest makes way for a later one while it is opened.
     from dat.explorer import opening
 
@@ -160,7 +151,6 @@ def test_a_run_that_is_being_trained(run, tmp_path, capsys, monkeypatch):
 
     monkeypatch.setattr(opening, "open_checkpoint", late)
     assert dat("explore", str(unfinished), "--text", "1 and 2", "--export", "later.html") == 0 and len(calls) == 2
-    capsys.readouterr()
     for folder in unfinished.iterdir():
         if folder.is_dir() and any(folder.rglob("model.safetensors")):
             shutil.rmtree(folder)
@@ -198,15 +188,7 @@ def test_the_default_text_fits(run):
     ],
 )
 def test_bad_input(run, capsys, arguments, message):
-    arguments = [str(run) if word == "RUN" else word for word in arguments]
-    assert re.search(message, fails(capsys, "explore", *arguments))
-
-
-def test_a_port_in_use(run, capsys):
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        port = other.getsockname()[1]
-        error = fails(capsys, "explore", str(run), "--text", "x", "--port", str(port))
-    assert f"port {port} of 127.0.0.1 is in use" in error and "--port" in error
+    assert re.search(message, fails(capsys, "explore", *[run if word == "RUN" else word for word in arguments]))
 
 
 def test_a_run_that_reads_no_text(tmp_path, capsys, monkeypatch):

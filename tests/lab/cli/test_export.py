@@ -23,17 +23,10 @@ from dat.experiments.relational_games.config import RelationalGamesConfig
 from dat.experiments.relational_games.experiment import RelationalGames
 from dat.experiments.relational_games.presets import PRESETS as GAMES
 from dual_attention.generation import generate
+from tests.lab.cli.commands import printed, refusal
 from tests.lab.test_old_runs import KEPT
 
-
-@pytest.fixture(autouse=True)
-def here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-
-
-def printed(capsys, *arguments) -> str:
-    assert main([str(argument) for argument in arguments]) == 0
-    return capsys.readouterr().out
+pytestmark = pytest.mark.usefixtures("here")
 
 
 @pytest.mark.parametrize("to", ["transformers", "hub"])
@@ -43,8 +36,7 @@ def test_the_folder_writes_what_the_run_writes(run, to, capsys):
     assert printed(capsys, "generate", "folder", *words) == printed(capsys, "generate", run, *words)
     ids = printed(capsys, "generate", run, *words, "--tokenizer=folder/tokenizer.json")
     assert ids == printed(capsys, "generate", run, *words)
-    assert main(["export", str(run), "--out=folder"]) == 2
-    assert "exists already and is not overwritten" in capsys.readouterr().err
+    assert "exists already and is not overwritten" in refusal(capsys, "export", run, "--out=folder")
 
 
 def test_transformers_takes_model_and_tokenizer(run, capsys):
@@ -89,8 +81,7 @@ def test_large_weights_in_several_files(run, capsys):
     ],
 )
 def test_wrong_sizes_of_files(run, words, message, capsys):
-    assert main(["export", str(run), "--out=folder", *words]) == 2
-    assert message in capsys.readouterr().err and not Path("folder").exists()
+    assert message in refusal(capsys, "export", run, "--out=folder", *words) and not Path("folder").exists()
 
 
 def test_a_learned_tokenizer_goes_from_text_to_folder(capsys, tmp_path):
@@ -99,7 +90,6 @@ def test_a_learned_tokenizer_goes_from_text_to_folder(capsys, tmp_path):
     sizes = ["--model.context=8", "--model.d_model=16", "--loop.steps=2", "--loop.batch_size=2", "--machine.threads=1"]
     quiet = ["--output.progress=false", "--output.tensorboard=false", "--output.name=one"]
     assert main(["train", "language", *words, *sizes, *quiet]) == 0
-    capsys.readouterr()
     assert json.loads(Path("runs/one/result.json").read_text())["tokenizer"] == "bpe"
     assert printed(capsys, "evaluate", "runs/one", "--machine.threads=1")
     printed(capsys, "export", "runs/one", "--out=folder")
@@ -109,10 +99,8 @@ def test_a_learned_tokenizer_goes_from_text_to_folder(capsys, tmp_path):
 
 
 def test_what_is_not_exported(capsys, tmp_path):
-    assert main(["export", "none", "--out=folder"]) == 2
-    assert main(["export", "none"]) == 2
-    assert not Path("folder").exists()
-    assert "required: --out" in capsys.readouterr().err
+    assert refusal(capsys, "export", "none", "--out=folder")
+    assert "required: --out" in refusal(capsys, "export", "none") and not Path("folder").exists()
 
 
 @pytest.mark.parametrize(
@@ -134,11 +122,10 @@ def test_runs_of_other_experiments(name, auto, inputs, capsys):
     torch.testing.assert_close(found, expected[0] if isinstance(expected, tuple) else expected)
     assert not Path("folder", "tokenizer.json").exists()
     for words, message in ((["--to=hub"], "--to: expected transformers"), (["--tokenizer=bytes"], "expected none")):
-        assert main(["export", name, "--out=other", *words]) == 2
-        assert f"{message} for a run of {name}, got" in capsys.readouterr().err and not Path("other").exists()
-    assert main(["export", "folder", "--out=other"]) == 2
+        assert f"{message} for a run of {name}, got" in refusal(capsys, "export", name, "--out=other", *words)
+        assert not Path("other").exists()
     reason = "does not say which tokenizer" if name == "recall" else "in the format of transformers already"
-    assert reason in capsys.readouterr().err
+    assert reason in refusal(capsys, "export", "folder", "--out=other")
 
 
 def test_images_become_inputs_as_in_training(capsys):
@@ -196,8 +183,7 @@ def files_of_at_most(size: int):
 def test_a_full_disk_is_named_and_leaves_nothing(run, to, size, capsys):
     """Whether safetensors finds it, with an error of its own, or Python does; and the next call goes through."""
     with files_of_at_most(size):
-        assert main(["export", str(run), f"--to={to}", "--out=folder"]) == 2
-    error = capsys.readouterr().err
+        error = refusal(capsys, "export", run, f"--to={to}", "--out=folder")
     assert "File too large" in error and "folder" in error and ".tmp" not in error
     assert not list(Path().iterdir())
     printed(capsys, "export", run, f"--to={to}", "--out=folder")

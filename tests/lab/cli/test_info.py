@@ -14,29 +14,12 @@ from dat.experiments.relational_games.model import build_games_model
 from dat.experiments.relational_games.presets import PRESETS
 from dat.training.experiment import count_parameters
 from dual_attention import LANGUAGE_PRESETS
-
-GAMES = [
-    "--task=same",
-    "--data.n_train=8",
-    "--data.n_val=4",
-    "--data.n_test=4",
-    "--data.n_heldout=4",
-    "--loop.epochs=1",
-    "--machine.threads=1",
-    "--output.tensorboard=false",
-    "--output.progress=false",
-    "--output.name=games",
-]
-
-
-def told(capsys, *words) -> str:
-    assert cli.main(["info", *map(str, words)]) == 0
-    return capsys.readouterr().out
+from tests.lab.cli.commands import QUIET, fails, games, printed, refusal
 
 
 @pytest.mark.slow
 def test_a_language_run(run, capsys):
-    found = json.loads(told(capsys, run, "--json"))
+    found = json.loads(printed(capsys, "info", run, "--json"))
     model = open_checkpoint(run).model
     assert found["parameters"] == sum(p.numel() for p in model.parameters())
     assert found["trained_parameters"] == found["parameters"] - 4 * 16  # the symbol library is frozen
@@ -59,7 +42,7 @@ def test_a_language_run(run, capsys):
     with torch.no_grad():
         model(torch.zeros(1, 24, dtype=torch.long), cache=cache)
     assert found["memory"]["cache"] == 4 * cache.numbers_per_token * 24
-    half = json.loads(told(capsys, run, "--json", "--dtype=bfloat16"))
+    half = json.loads(printed(capsys, "info", run, "--json", "--dtype=bfloat16"))
     for name in ("weights", "cache"):
         assert half["memory"][name] == found["memory"][name] // 2
     assert half["memory"]["activations"] == estimate(model, dtype="bfloat16", training=False).inference_bytes
@@ -67,12 +50,12 @@ def test_a_language_run(run, capsys):
 
 @pytest.mark.slow
 def test_what_a_reader_sees(run, hub_folder, capsys):
-    out = told(capsys, run)
+    out = printed(capsys, "info", run)
     for text in ("DualAttnTransformerLM, language run (finished)", "n_heads_ra", "relational attention", "of them 64"):
         assert text in out
     approximate = "" if torch.cuda.is_available() else " (approximate: traced on a CPU)"
     assert f"memory, estimated for one text of 24 tokens on a GPU{approximate}\n" in out and "bits per byte" in out
-    out = told(capsys, hub_folder)
+    out = printed(capsys, "info", hub_folder)
     assert "hub format" in out and "result" not in out
 
 
@@ -84,8 +67,7 @@ def test_folders_of_transformers(architecture, tmp_path, capsys):
 
     model = getattr(models, architecture)()
     model.save_pretrained(tmp_path)
-    capsys.readouterr()
-    found = json.loads(told(capsys, tmp_path, "--json"))
+    found = json.loads(printed(capsys, "info", tmp_path, "--json"))
     assert found["kind"] == "transformers format" and found["model"] == type(model.model).__name__
     assert found["parameters"] == sum(p.numel() for p in model.parameters())
     assert found["parameters"] == sum(part["parameters"] for part in found["parts"].values())
@@ -93,22 +75,21 @@ def test_folders_of_transformers(architecture, tmp_path, capsys):
     assert found["weights"]["files"] == [str(tmp_path / "model.safetensors")]
     if architecture != "vision":
         assert found["config"]["vocab_size"] == model.config.vocab_size
-    assert cli.main(["estimate", str(tmp_path), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["training_bytes"] == found["memory"]["training"]["in_all"]
+    costs = json.loads(printed(capsys, "estimate", tmp_path, "--json"))
+    assert costs["training_bytes"] == found["memory"]["training"]["in_all"]
 
 
 @pytest.mark.slow
 def test_a_run_of_relational_games(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    assert cli.main(["train", "relational-games", "--preset=dat-1+1-sym", *GAMES]) == 0
-    found = json.loads(told(capsys, "runs/games", "--json"))
+    assert cli.main(["train", "relational-games", "--preset=dat-1+1-sym", *games(), *QUIET, "--output.name=games"]) == 0
+    found = json.loads(printed(capsys, "info", "runs/games", "--json"))
     expected = count_parameters(build_games_model(PRESETS["dat-1+1-sym"], 2, seed=0))
     assert found["parameters"] == expected == sum(part["parameters"] for part in found["parts"].values())
     assert {"relational attention", "self-attention", "feed-forward", "symbols"} <= set(found["parts"])
     assert found["config"]["task"] == "same" and "cache" not in found["memory"]
-    assert "accuracy" in told(capsys, "runs/games")
-    assert cli.main(["generate", "runs/games", "x"]) == 2
-    assert "a run of Relational Games, whose model writes no text" in capsys.readouterr().err
+    assert "accuracy" in printed(capsys, "info", "runs/games")
+    assert "a run of Relational Games, whose model writes no text" in refusal(capsys, "generate", "runs/games", "x")
 
 
 @pytest.mark.parametrize("name", ["T-353M", "DAT-343M-nr8"])
@@ -130,5 +111,4 @@ def test_bad_input_is_one_line(run, tmp_path, capsys):
         (["info", tmp_path], f"{tmp_path}: expected a model of this library, got model_type='gpt2'"),
         (["estimate", tmp_path], f"{tmp_path}/config.json: expected a model of this library, got model_type='gpt2'"),
     ):
-        assert cli.main([*map(str, words)]) == 2
-        assert capsys.readouterr() == ("", f"dat: error: {message}\n")
+        assert fails(capsys, *words) == f"dat: error: {message}\n"

@@ -12,15 +12,14 @@ import pytest
 import dual_attention
 from dat.cli import demo
 from dat.cli import main as cli
-from tests.lab.cli.commands import dat, fails, shown
+from tests.lab.cli.commands import dat, fails, printed, shown
 
 pytestmark = pytest.mark.usefixtures("here")
 
 
 def test_help_lists_every_command(capsys):
     for arguments in ([], ["--help"], ["-h"]):
-        assert dat(*arguments) == 0
-        out = capsys.readouterr().out
+        out = printed(capsys, *arguments)
         listed = [line.split()[0] for line in out.splitlines() if line.startswith("  ")]
         commands = cli.every_command()
         for word in {word for command in commands for word in command.words}:
@@ -31,8 +30,7 @@ def test_help_lists_every_command(capsys):
 
 
 def test_help_of_a_command_lists_its_experiments(capsys):
-    assert dat("reproduce", "--help") == 0
-    out = capsys.readouterr().out
+    out = printed(capsys, "reproduce", "--help")
     commands = [command for command in cli.every_command() if command.words[0] == "reproduce"]
     assert len(commands) > 5 and all(f"  {' '.join(c.words)} " in out and c.summary in out for c in commands)
 
@@ -54,8 +52,7 @@ def test_help_is_a_word_too(words, capsys):
 
 @pytest.mark.parametrize("word", ["--version", "-v", "-V"])
 def test_version(word, capsys):
-    assert dat(word) == 0
-    assert capsys.readouterr().out == f"relational-attention {dual_attention.__version__}\n"
+    assert printed(capsys, word) == f"relational-attention {dual_attention.__version__}\n"
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is always full")

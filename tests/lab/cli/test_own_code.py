@@ -10,11 +10,12 @@ from safetensors.torch import load_file
 from dat import _own_code
 from dat.cli.main import main
 from dat.training.metrics import read_rows
+from tests.lab.cli.commands import refusal
 from tests.support.documents import ROOT
 from tests.support.processes import dat_together
 from tests.support.runs import stopping
 
-from .text_runs import losses, one_line, words
+from .text_runs import RESUME, losses, one_line, words
 
 EXAMPLES = ROOT / "examples" / "objectives.py"
 OBJECTIVE = "mine.py:NextLatent"
@@ -39,14 +40,12 @@ def test_it_is_trained_resumed_and_opened(capsys, monkeypatch):
     assert Path("runs/run/mine.py").read_bytes() == EXAMPLES.read_bytes()
     monkeypatch.setattr(_own_code, "_given", [])
     Path("mine.py").write_text("open('ran', 'w')")
-    assert main([*hint.split()[1:4], "runs/run"]) == 2
-    message = "mine.py:NextLatent is run only if you name it (read it first): --code runs/run/mine.py:NextLatent"
-    assert f"loop.objective: {message}" in capsys.readouterr().err
+    message = "(read it first): --code runs/run/mine.py:NextLatent"
+    assert f"loop.objective: mine.py:NextLatent is run only if you name it {message}" in refusal(capsys, *RESUME)
     Path("mine.py").unlink()
-    assert main(["train", "language", "--config=runs/run/config.yaml", "--output.name=other"]) == 2
-    assert "read it first" in capsys.readouterr().err and not Path("ran").exists()
-    assert main(["train", "language", "--resume", "runs/run"]) == 2
-    assert "(read it first): --code runs/run/mine.py:NextLatent" in capsys.readouterr().err
+    again = ["train", "language", "--config=runs/run/config.yaml", "--output.name=other"]
+    assert "read it first" in refusal(capsys, *again) and not Path("ran").exists()
+    assert message in refusal(capsys, *RESUME)
     assert main(["train", "language", "--resume=runs/run", "--code", "runs/run/mine.py"]) == 0
     weights = [Path("runs", name, "model.safetensors").read_bytes() for name in ("whole", "run")]
     assert weights[0] == weights[1]
@@ -70,8 +69,8 @@ def test_callbacks_are_named_alike(capsys, monkeypatch):
     assert "step 4 of 8" in said.out
     assert (Path("runs/run/mine_too.py").read_bytes()) == Path("mine_too.py").read_bytes()
     monkeypatch.setattr(_own_code, "_given", [])
-    assert main(["train", "language", "--resume=runs/run", "--code=mine.py"]) == 2
-    assert "output.callbacks: mine_too.py:Samples is run only if you name it" in capsys.readouterr().err
+    message = "output.callbacks: mine_too.py:Samples is run only if you name it"
+    assert message in refusal(capsys, *RESUME, "--code=mine.py")
     assert main(["train", "language", "--resume=runs/run", "--code=mine.py", "--code", "mine_too.py"]) == 0
     assert "failed" not in capsys.readouterr().err
     weights = [Path("runs", name, "model.safetensors").read_bytes() for name in ("plain", "run")]
@@ -84,8 +83,7 @@ def test_files_of_the_same_name(capsys):
     Path("other").mkdir()
     shutil.copy(ROOT / "examples" / "callbacks.py", "other/mine.py")
     command = [*words(loop__objective="mine.py:NextToken"), "--output.callbacks=[other/mine.py:Samples]"]
-    assert main(command) == 2
-    assert "expected a name other than that of" in capsys.readouterr().err and not Path("runs/run").exists()
+    assert "expected a name other than that of" in refusal(capsys, *command) and not Path("runs/run").exists()
 
 
 @pytest.mark.parametrize("form", ["--key={}", "{}", "[{}, b.py:B]", "{{KEY: '{}'}}"])
@@ -101,10 +99,11 @@ def test_the_same_command_again(capsys):
     with stopping(5):
         assert main([*words(loop__objective=OBJECTIVE), "--resume", "auto"]) == 130
     assert main([*words(loop__objective=OBJECTIVE), "--resume", "auto"]) == 0
-    assert main(words(loop__objective="mine.py:Nothing", output__name="other")) == 2
-    assert "mine.py: expected one of its objectives NextToken, NextLatent, " in capsys.readouterr().err
-    assert main(words(loop__objective="other.py:A", output__name="other")) == 2
-    assert "loop.objective: other.py: no such file" in capsys.readouterr().err
+    for objective, message in (
+        ("mine.py:Nothing", "mine.py: expected one of its objectives NextToken, NextLatent, "),
+        ("other.py:A", "loop.objective: other.py: no such file"),
+    ):
+        assert message in refusal(capsys, *words(loop__objective=objective, output__name="other"))
     assert not Path("runs/other").exists()
 
 

@@ -12,6 +12,7 @@ import pytest
 from dat import _own_code
 from dat.cli.main import main
 from dat.training.run_folder import RunFolder
+from tests.lab.cli.commands import printed, refusal
 from tests.support.documents import ROOT
 from tests.support.runs import stopping
 
@@ -45,11 +46,6 @@ def strange(monkeypatch):
     monkeypatch.setattr(_own_code, "_given", [])
 
 
-def refused(capsys, *command):
-    assert main([*command]) == 2
-    return capsys.readouterr().err
-
-
 @pytest.mark.slow
 def test_heads_train_and_are_run_only_on_the_users_word(capsys, monkeypatch):
     assert main(words(**HEADS, output__name="whole")) == 0
@@ -61,20 +57,20 @@ def test_heads_train_and_are_run_only_on_the_users_word(capsys, monkeypatch):
     strange(monkeypatch)
     resume = ["train", "language", "--resume", "runs/run"]
     message = "model.heads: mine.py:Averaging is run only if you name it (read it first): --code"
-    assert f"{message} mine.py:Averaging" in refused(capsys, *resume)
+    assert f"{message} mine.py:Averaging" in refusal(capsys, *resume)
     Path("mine.py").write_text("open('ran', 'w')")
     message += " runs/run/mine.py:Averaging"
     for command in (resume, ["evaluate", "runs/run"], ["info", "runs/run"], ["generate", "runs/run", "3 times"]):
-        assert message in refused(capsys, *command)
+        assert message in refusal(capsys, *command)
     Path("mine.py").unlink()
-    assert "(read it first): --code runs/run/mine.py:Averaging" in refused(capsys, *resume)
+    assert "(read it first): --code runs/run/mine.py:Averaging" in refusal(capsys, *resume)
     assert main([*resume, "--code", "runs/run/mine.py"]) == 0
     weights = [Path("runs", name, "model.safetensors").read_bytes() for name in ("whole", "run")]
     assert weights[0] == weights[1] and not Path("ran").exists()
     strange(monkeypatch)
     for command in (["evaluate", "runs/run"], ["info", "runs/run"], ["generate", "runs/run", "3 times"]):
         assert main([*command, "--code=runs/run/mine.py"]) == 0
-    said = refused(capsys, "export", "runs/run", "--out", "exported", "--code", "runs/run/mine.py")
+    said = refusal(capsys, "export", "runs/run", "--out", "exported", "--code", "runs/run/mine.py")
     assert "runs/run: a model with parts of your own has no form but that of a run folder" in said
 
 
@@ -90,13 +86,11 @@ def test_an_estimate_is_of_the_model_with_its_parts(capsys, monkeypatch):
     assert main(words(**RELATION)) == 0
     expected = RunFolder("runs/run").read_result()["parameters"]
     checkpoint = RunFolder("runs/run").checkpoints.latest()
-    capsys.readouterr()
-    for name in ("runs/run", str(checkpoint)):
-        assert main(["estimate", name, "--json", "--device=cpu"]) == 0
-        found = json.loads(capsys.readouterr().out)
+    for name in ("runs/run", checkpoint):
+        found = json.loads(printed(capsys, "estimate", name, "--json", "--device=cpu"))
         assert found["parameters"] == expected and "rel_score mine.py:Manhattan" in found["model"]
     strange(monkeypatch)
-    assert "model.rel_score: mine.py:Manhattan is run only if you name it" in refused(capsys, "estimate", "runs/run")
+    assert "model.rel_score: mine.py:Manhattan is run only if you name it" in refusal(capsys, "estimate", "runs/run")
 
 
 @pytest.mark.parametrize("part", ["Averaging", "SquaredRelu", "Manhattan"])
@@ -111,7 +105,7 @@ def test_images_take_parts(capsys):
     options |= {"loop.epochs": 1, "output.name": "run", "output.tensorboard": "false", "data.n_train": 32}
     command = ["train", "images", *(f"--{key}={value}" for key, value in options.items())]
     assert main(command) == 0
-    said = refused(capsys, *command, "--model.pos_enc=RoPE")
+    said = refusal(capsys, *command, "--model.pos_enc=RoPE")
     assert "model.pos_enc: expected learned or none with model.heads" in said
 
 
@@ -131,7 +125,7 @@ BAD = [
 
 @pytest.mark.parametrize(("options", "message"), BAD)
 def test_what_does_not_fit_is_named_before_anything_is_written(options, message, capsys):
-    assert message in refused(capsys, *words(**options))
+    assert message in refusal(capsys, *words(**options))
     assert not Path("runs/run").exists()
 
 
@@ -139,6 +133,6 @@ def test_an_error_in_a_part_is_told_with_its_line(capsys):
     text = EXAMPLES.read_text().replace("self.values(x)), weights", "self.values(x)[0]), weights")
     text = text.replace("        weights = mask / ", "        raise KeyError('colour')\n        weights = mask / ")
     Path("mine.py").write_text(text)
-    said = refused(capsys, *words(**HEADS))
+    said = refusal(capsys, *words(**HEADS))
     line = next(number for number, line in enumerate(Path("mine.py").read_text().splitlines(), 1) if "KeyError" in line)
     assert "KeyError: 'colour'" in said and f"(line {line})" in said and "(2, 3, 16)" in said

@@ -13,7 +13,7 @@ from dat.experiments.relational_games.experiment import RelationalGames
 from dat.experiments.relational_games.presets import ORDER, PRESETS
 from dat.sweeps.experiment import swept
 from dat.training.config_io import parse_config
-from tests.lab.cli.commands import dat, shown
+from tests.lab.cli.commands import QUIET, dat, games, shown
 
 pytestmark = pytest.mark.usefixtures("here")
 
@@ -24,9 +24,7 @@ GAMES = RelationalGames()
 @pytest.mark.parametrize("name", ORDER)
 def test_every_model_of_the_comparison_trains(name):
     """A step of each model at its full size."""
-    small = ["--data.n_train=8", "--data.n_val=4", "--data.n_test=4", "--data.n_heldout=4", "--loop.epochs=1"]
-    quiet = ["--output.progress=false", "--output.tensorboard=false", "--machine.threads=1", "--output.name=run"]
-    assert dat("train", "relational-games", "--preset", name, *small, *quiet) == 0
+    assert dat("train", "relational-games", "--preset", name, *games(), *QUIET, "--output.name=run") == 0
     assert json.loads(Path("runs/run/result.json").read_text())["model"] == name
 
 

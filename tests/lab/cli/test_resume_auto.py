@@ -46,7 +46,6 @@ def test_begun_continued_and_finished(inside, monkeypatch, capsys, name):
 def test_other_settings(inside, capsys):
     """Without a name, they have a folder of their own; under the name of another run they are refused."""
     assert dat(*words(output__progress="false"), *AUTO) == 0
-    capsys.readouterr()
     other = words(output__progress="false", optim__lr=0.02)
     error = fails(capsys, *other, *AUTO)
     assert "optim.lr: expected 0.01, as in runs/run/config.yaml, or another output.name, got 0.02" in error
@@ -59,9 +58,7 @@ def test_other_settings(inside, capsys):
 def test_a_folder_of_that_name(inside, capsys):
     """``./auto`` is a run, as any other that stands alone."""
     assert dat(*words(output__folder=".", output__name="auto", output__progress="false")) == 0
-    capsys.readouterr()
-    error = fails(capsys, "train", "language", "--resume", "./auto")
-    assert "the run is finished" in error
+    assert "the run is finished" in fails(capsys, "train", "language", "--resume", "./auto")
     assert "stands alone" in fails(capsys, "train", "language", "--resume", "./auto", "--seed=1")
 
 

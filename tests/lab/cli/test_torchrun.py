@@ -16,6 +16,7 @@ from dat.training.configs import RunConfig
 from dat.training.experiment import AnyExperiment
 from dat.training.metrics import read_rows
 from dat.training.run_folder import RunFolder
+from tests.lab.cli.commands import games
 from tests.support.processes import dat_alone, dat_together
 from tests.support.runs import stopping, without_time
 
@@ -167,9 +168,8 @@ def test_one_writer_at_a_time(folder):
 
 SMALL = {
     "relational-games": [
-        *("--task=same", "--data.n_train=25", "--data.n_val=8", "--data.n_test=8", "--data.n_heldout=8"),
+        *(*games(25, 8, epochs=3), "--model.dropout_rate=0", "--loop.batch_size=8", "--loop.eval_every=1"),
         *("--model.d_model=16", "--model.dff=16", "--model.n_layers=1", "--model.rel_proj_dim=4"),
-        *("--model.dropout_rate=0", "--loop.epochs=3", "--loop.batch_size=8", "--loop.eval_every=1"),
     ],
     "length": [  # whose examples have different numbers of scored tokens
         *("--task=argsort", "--data.longest=4", "--data.lengths=[4,5]", "--data.n_val=9", "--data.n_test=9"),

@@ -5,25 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab.cli.commands import dat, fails
+from tests.lab.cli.commands import dat, fails, games, printed
 from tests.support.runs import stopping
 
 pytestmark = pytest.mark.usefixtures("here")
 
 TINY = [
-    "--task=same",
-    "--data.n_train=24",
-    "--data.n_val=8",
-    "--data.n_test=8",
-    "--data.n_heldout=8",
-    "--model.d_model=16",
-    "--model.dff=16",
-    "--model.n_layers=1",
-    "--model.rel_proj_dim=4",
-    "--loop.epochs=2",
-    "--loop.batch_size=16",
-    "--machine.threads=1",
-    "--output.tensorboard=false",
+    *(*games(24, 8, epochs=2), "--loop.batch_size=16", "--machine.threads=1", "--output.tensorboard=false"),
+    *("--model.d_model=16", "--model.dff=16", "--model.n_layers=1", "--model.rel_proj_dim=4"),
 ]
 
 
@@ -64,15 +53,12 @@ def test_a_context_longer_than_the_text_is_refused_before_the_model_is_built(cap
 
 
 def test_train_and_evaluate(capsys):
-    assert dat("train", "relational-games", *TINY, "--output.name=one") == 0
-    out = capsys.readouterr().out
+    out = printed(capsys, "train", "relational-games", *TINY, "--output.name=one")
     assert "stripes, never trained on" in out and "run folder: runs/one" in out
-    assert dat("evaluate", "runs/one", "--json", "--machine.threads=1") == 0
-    numbers = json.loads(capsys.readouterr().out)
+    numbers = json.loads(printed(capsys, "evaluate", "runs/one", "--json", "--machine.threads=1"))
     expected = json.loads(Path("runs/one/result.json").read_text())["accuracy"]
     assert {name: value["accuracy"] for name, value in numbers.items()} == expected
-    assert dat("evaluate", "runs/one", "--machine.threads=1") == 0
-    assert f"{100 * expected['test']:.1f} %" in capsys.readouterr().out
+    assert f"{100 * expected['test']:.1f} %" in printed(capsys, "evaluate", "runs/one", "--machine.threads=1")
 
 
 def test_interruption_says_how_to_continue(capsys):
@@ -89,10 +75,8 @@ def test_quiet_training_prints_nothing(capsys):
 def test_an_architecture_by_its_keys(capsys):
     words = ["--model.architecture=corelnet", "--model.corelnet.activation=tanh", "--model.name=mine"]
     assert dat("train", "relational-games", *TINY, *words, "--output.name=one") == 0
-    capsys.readouterr()
     assert "activation: tanh" in Path("runs/one/config.yaml").read_text()
-    assert dat("evaluate", "runs/one", "--json", "--machine.threads=1") == 0
-    numbers = json.loads(capsys.readouterr().out)
+    numbers = json.loads(printed(capsys, "evaluate", "runs/one", "--json", "--machine.threads=1"))
     result = json.loads(Path("runs/one/result.json").read_text())
     assert {name: value["accuracy"] for name, value in numbers.items()} == result["accuracy"]
     message = "model.corelnet: expected null with model.architecture=dat"
@@ -103,16 +87,12 @@ def test_train_a_language_model_and_let_it_write(capsys, tmp_path):
     (tmp_path / "text.txt").write_text("one two three\n" * 40)
     words = ["--data.path=text.txt", "--preset=T-tiny", "--model.d_model=16", "--model.context=8", "--loop.steps=3"]
     quick = ["--loop.batch_size=2", "--machine.threads=1", "--output.tensorboard=false", "--output.name=one"]
-    assert dat("train", "language", *words, *quick) == 0
-    out = capsys.readouterr().out
+    out = printed(capsys, "train", "language", *words, *quick)
     assert "Transformer (2 layers, width 16, context 8), 48 tokens: validation loss " in out and "bits per byte" in out
     assert 'dat generate runs/one "..."' in out
-    assert dat("evaluate", "runs/one", "--json", "--machine.threads=1") == 0
-    numbers = json.loads(capsys.readouterr().out)["val"]
+    numbers = json.loads(printed(capsys, "evaluate", "runs/one", "--json", "--machine.threads=1"))["val"]
     assert numbers["loss"] == json.loads(Path("runs/one/result.json").read_text())["loss"]["val"]
-    assert dat("evaluate", "runs/one", "--machine.threads=1") == 0
-    assert f"perplexity {numbers['perplexity']:.2f}" in capsys.readouterr().out
+    assert f"perplexity {numbers['perplexity']:.2f}" in printed(capsys, "evaluate", "runs/one", "--machine.threads=1")
     assert dat("generate", "runs/one", "one", "--max_new_tokens=5", "--seed=0", "--threads=1") == 0
     assert capsys.readouterr().out.startswith("one")
-    assert dat("info", "runs/one") == 0
-    assert "TransformerLM, language run (finished)" in capsys.readouterr().out
+    assert "TransformerLM, language run (finished)" in printed(capsys, "info", "runs/one")

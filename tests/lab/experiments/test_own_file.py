@@ -12,10 +12,10 @@ import pytest
 import torch
 
 from dat.checkpoints import open_checkpoint
-from dat.cli.main import main
 from dat.experiments import EXPERIMENTS, experiment_named, experiment_of, files
 from dat.sweeps.experiment import swept
 from dat.training.problem import TensorExamples
+from tests.lab.cli.commands import dat, printed, refusal
 from tests.support.refusals import refusals, refused
 from tests.support.runs import stopping
 
@@ -34,10 +34,6 @@ def beside(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "path", [*sys.path])
 
 
-def dat(*words: str) -> int:
-    return main(list(words))
-
-
 def result(run: str) -> dict:
     return json.loads(Path(run, "result.json").read_text())
 
@@ -48,8 +44,7 @@ def test_the_example_is_small():
 
 
 def test_it_is_trained_resumed_and_evaluated(capsys):
-    assert dat("train", "mine.py", *QUICK, "--output.folder=whole") == 0
-    assert "linear, 16 examples" in capsys.readouterr().out
+    assert "linear, 16 examples" in printed(capsys, "train", "mine.py", *QUICK, "--output.folder=whole")
     with stopping(3):
         assert dat("train", "mine.py", *QUICK, "--output.folder=parts") == 130
     assert "dat: interrupted; continue with: dat train mine.py --resume parts/a" in capsys.readouterr().err
@@ -59,18 +54,14 @@ def test_it_is_trained_resumed_and_evaluated(capsys):
     assert dat("train", "mine.py:Sums", "--resume", "parts/a") == 0
     assert Path("parts/a/model.safetensors").read_bytes() == Path("whole/a/model.safetensors").read_bytes()
     assert result("parts/a")["loss"] == result("whole/a")["loss"]
-    capsys.readouterr()
-    assert dat("evaluate", "parts/a", "--json", "--machine.threads=1", "--experiment=mine.py") == 0
-    numbers = json.loads(capsys.readouterr().out)["val"]
+    words = ["evaluate", "parts/a", "--json", "--machine.threads=1", "--experiment=mine.py"]
+    numbers = json.loads(printed(capsys, *words))["val"]
     assert numbers == {"loss": result("parts/a")["loss"]["val"], **numbers} and numbers["examples"] == 32
     assert open_checkpoint("parts/a").kind == "sums run"
-    assert dat("info", "parts/a", "--experiment", "parts/a/mine.py") == 0
-    assert "sums run" in capsys.readouterr().out
-    assert dat("estimate", "parts/a", "--experiment", "mine.py") == 2
-    assert "those of Linear are unknown" in capsys.readouterr().err
+    assert "sums run" in printed(capsys, "info", "parts/a", "--experiment", "parts/a/mine.py")
+    assert "those of Linear are unknown" in refusal(capsys, "estimate", "parts/a", "--experiment", "mine.py")
     assert dat("train", "mine.py", "--config=parts/a/config.yaml", "--output.name=b") == 0
-    assert dat("data", "mine.py", "--out=x.png") == 2
-    assert "expected an experiment with a picture of its data" in capsys.readouterr().err
+    assert "expected an experiment with a picture of its data" in refusal(capsys, "data", "mine.py", "--out=x.png")
 
 
 def test_what_a_run_names_is_not_run_unless_the_user_names_it(capsys, monkeypatch):
@@ -78,36 +69,33 @@ def test_what_a_run_names_is_not_run_unless_the_user_names_it(capsys, monkeypatc
     monkeypatch.setattr(files, "_named", {})
     Path("mine.py").write_text("open('ran', 'w')")
     Path("runs/a/mine.py").write_text("open('ran', 'w')")
-    capsys.readouterr()
-    assert dat("train", "language", "--config=runs/a/config.yaml") == 2
+    assert refusal(capsys, "train", "language", "--config=runs/a/config.yaml")
     said = "of the experiment mine.py:Sums, a Python file, which is run only if you name it (read it first): "
     for command in ("evaluate", "info", "explore", "estimate"):
-        assert dat(command, "runs/a") == 2
-        error = capsys.readouterr().err
+        error = refusal(capsys, command, "runs/a")
         assert said in error and "--experiment mine.py:Sums" in error
     with pytest.raises(ValueError, match="which is run only if you name it"):
         open_checkpoint("runs/a")
     assert not Path("ran").exists()
     Path("mine.py").unlink()
-    assert dat("evaluate", "runs/a") == 2
-    assert "name it (read it first): --experiment runs/a/mine.py:Sums" in capsys.readouterr().err
+    assert "name it (read it first): --experiment runs/a/mine.py:Sums" in refusal(capsys, "evaluate", "runs/a")
     Path("runs/a/mine.py").unlink()
-    assert dat("evaluate", "runs/a") == 2
-    assert "but there is no mine.py here; name its file: --experiment FILE.py" in capsys.readouterr().err
+    assert "but there is no mine.py here; name its file: --experiment FILE.py" in refusal(capsys, "evaluate", "runs/a")
 
 
 @pytest.mark.slow
 def test_it_is_swept_and_plotted(capsys):
-    assert dat("reproduce", "mine.py", "--dry_run", "--out=grid", "--workers=1") == 0
-    assert "4 cells, 0 done, 4 to run" in capsys.readouterr().out and not Path("grid").exists()
-    assert dat("reproduce", "mine.py", "--out=grid", "--workers=2", "--seeds=2") == 0
-    assert "8 to run on 2 processes" in (out := capsys.readouterr().out) and "8/8" in out
+    command = ["reproduce", "mine.py", "--out=grid"]
+    assert "4 cells, 0 done, 4 to run" in printed(capsys, *command, "--dry_run", "--workers=1")
+    assert not Path("grid").exists()
+    out = printed(capsys, *command, "--workers=2", "--seeds=2")
+    assert "8 to run on 2 processes" in out and "8/8" in out
     names = {".lock", "cells", "checksums.json", "comparison.md", "figures", "grid.yaml", "results.csv"}
     assert {path.name for path in Path("grid").iterdir()} == names
     table = Path("grid/comparison.md").read_text()
     assert table.startswith("# Measured\n") and "| kind | 8 | 16 |" in table and "of 2 trials." in table
-    assert dat("plot", "mine.py", "grid", "--out=plots", "--kinds=[deep]") == 0
-    assert capsys.readouterr().out.split() == ["plots/results.csv", "plots/comparison.md", "plots/curves.png"]
+    written = printed(capsys, "plot", "mine.py", "grid", "--out=plots", "--kinds=[deep]").split()
+    assert written == ["plots/results.csv", "plots/comparison.md", "plots/curves.png"]
     assert "linear" not in Path("plots/results.csv").read_text()
 
 
@@ -121,10 +109,9 @@ def test_processes_of_torchrun_load_it():
 
 def test_a_scale_is_a_grid_that_comes_with_it(capsys):
     """What precedes it is overridden, what follows it counts."""
-    assert dat("reproduce", "mine.py", "--dry_run", "--seeds=5", "--scale", "tiny", "--workers=1") == 0
-    assert "tiny: 2 trials of each point" in capsys.readouterr().out
-    assert dat("reproduce", "mine.py", "--scale=tiny", "--dry_run", "--seeds=3", "--workers=1") == 0
-    assert "tiny: 3 trials of each point" in capsys.readouterr().out
+    for words, trials in ((["--seeds=5", "--scale", "tiny"], 2), (["--scale=tiny", "--seeds=3"], 3)):
+        out = printed(capsys, "reproduce", "mine.py", "--dry_run", *words, "--workers=1")
+        assert f"tiny: {trials} trials of each point" in out
 
 
 def test_installed_packages_bring_experiments(capsys, monkeypatch):
@@ -134,8 +121,7 @@ def test_installed_packages_bring_experiments(capsys, monkeypatch):
     points = "[dat.experiments]\nsums = mine:Sums\nlanguage = os:system\n"
     (package / "entry_points.txt").write_text(points)
     sys.path.insert(0, str(Path.cwd()))
-    assert dat("--help") == 0
-    out = capsys.readouterr().out
+    out = printed(capsys, "--help")
     assert re.search(r"^  sums +of the package sums$", out, re.MULTILINE) and "FILE.py" in out
     assert "mine" not in sys.modules
     assert experiment_named("language").name == "language"
@@ -147,14 +133,13 @@ def test_installed_packages_bring_experiments(capsys, monkeypatch):
 
 def test_a_run_says_which_experiment_it_is_of(capsys):
     assert dat("train", "mine.py", *QUICK) == 0
-    capsys.readouterr()
-    assert dat("train", "language", "--resume", "runs/a") == 2
-    assert "runs/a/config.yaml: a run of mine.py:Sums, not of language" in capsys.readouterr().err
-    assert dat("train", "relational-games", "--config", "runs/a/config.yaml") == 2
-    assert "experiment: expected one of 'relational-games', got mine.py:Sums" in capsys.readouterr().err
     shutil.copy("mine.py", "other.py")
-    assert dat("train", "other.py", "--config", "runs/a/config.yaml") == 2
-    assert "experiment: expected other.py:Sums, got 'mine.py:Sums'" in capsys.readouterr().err
+    for words, message in (
+        (["language", "--resume", "runs/a"], "runs/a/config.yaml: a run of mine.py:Sums, not of language"),
+        (["relational-games", "--config=runs/a/config.yaml"], "expected one of 'relational-games', got mine.py:Sums"),
+        (["other.py", "--config=runs/a/config.yaml"], "experiment: expected other.py:Sums, got 'mine.py:Sums'"),
+    ):
+        assert message in refusal(capsys, "train", *words)
 
 
 BASE = "from examples.my_experiment import Sums\n"
@@ -211,8 +196,8 @@ test_what_is_refused = refused(
 
 
 def test_moved_experiments_say_where_they_are(capsys):
-    assert "theorem-1" not in EXPERIMENTS and dat("train", "theorem-1") == 2
-    assert "theorem-1 is the file studies/theorem_1/experiment.py of the repository now" in capsys.readouterr().err
+    message = "theorem-1 is the file studies/theorem_1/experiment.py of the repository now"
+    assert "theorem-1" not in EXPERIMENTS and message in refusal(capsys, "train", "theorem-1")
 
 
 def test_examples_of_tensors():

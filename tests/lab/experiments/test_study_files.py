@@ -8,6 +8,7 @@ import pytest
 
 from dat.cli.main import main
 from dat.experiments import MOVED, files
+from tests.lab.cli.commands import printed
 from tests.support.processes import fork_workers
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -39,9 +40,7 @@ def test_one_is_trained_and_opened_also_where_it_was_built_in(name, tmp_path, mo
     config.write_text(re.sub("(?m)^experiment: .*$", f"experiment: {name}", config.read_text()))
     kept = json.loads(checksums.read_text())
     checksums.write_text(json.dumps({key: value for key, value in kept.items() if key != "config.yaml"}))
-    capsys.readouterr()
-    assert main(["evaluate", "runs/a", "--experiment", file, "--json", "--machine.threads=1"]) == 0
-    numbers = json.loads(capsys.readouterr().out)
+    numbers = json.loads(printed(capsys, "evaluate", "runs/a", "--experiment", file, "--json", "--machine.threads=1"))
     assert numbers["test"]["loss"] == pytest.approx(measured["loss"]["test"])
     monkeypatch.setattr(files, "_named", {})
     assert main(["evaluate", "runs/a"]) == 2

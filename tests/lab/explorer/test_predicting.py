@@ -5,7 +5,6 @@ import copy
 import pytest
 import torch
 
-from dat.cli.main import main
 from dat.explorer.images import ImageSession
 from dat.explorer.predicting import answer_to, reasons_for, reasons_in_words
 from dat.explorer.questions import QuestionSession
@@ -13,6 +12,7 @@ from dat.explorer.session import Session, TextSession
 from dual_attention.encoder_models import TransformerEncoder
 from dual_attention.generation.tokenizer import ByteTokenizer
 from dual_attention.relational_attention import RelationalAttention
+from tests.lab.cli.commands import printed, refusal
 from tests.lab.explorer.conftest import TEXT, dat, transformer, vision
 from tests.lab.explorer.test_questions import QUESTION, model_of
 
@@ -71,8 +71,7 @@ def test_a_model_that_has_diverged():
 
 def test_the_command(capsys):
     """The example of games is right about a picture because of one relation."""
-    assert main(["predict", "games"]) == 0
-    said = capsys.readouterr().out.splitlines()
+    said = printed(capsys, "predict", "games").splitlines()
     assert said[0].endswith("whose answer is “same”") and said[1].startswith("answer: same 9") and len(said) == 7
     assert said[4].startswith("  relation 3 of blocks.0: ") and "largest at row" in said[4]
 
@@ -88,8 +87,7 @@ def test_the_command(capsys):
     ],
 )
 def test_bad_input(words, error, capsys):
-    assert main(["predict", *words]) == 2
-    assert error in capsys.readouterr().err
+    assert error in refusal(capsys, "predict", *words)
 
 
 def test_a_model_that_predicts_nothing():

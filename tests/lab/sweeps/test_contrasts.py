@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from dat.cli.main import main
 from dat.experiments.relational_games.experiment import RelationalGames
 from dat.sweeps.grid import GridFolder, cells
 from dat.sweeps.report import comparison_text, contrasts_text, differences, digits_for, draw_contrasts
@@ -15,6 +14,7 @@ from dat.sweeps.table import Axis, ResultTable
 from dat.training.config_io import read_config
 from examples.my_experiment import Sums, SumsGrid
 from studies.theorem_1.experiment import Theorem1
+from tests.lab.cli.commands import printed, refusal
 from tests.support.refusals import refused
 
 GAMES, THEOREM, SUMS = RelationalGames(), Theorem1(), Sums()
@@ -75,12 +75,11 @@ def test_nothing_is_drawn_without_pairs(tmp_path):
 def test_the_command_writes_it(tmp_path, capsys):
     table, out = tmp_path / "results.csv", tmp_path / "out"
     table.write_text(to_csv([{**row, "hexominoes": row["test"], "stripes": row["test"]} for row in ROWS]))
-    assert main(["plot", "relational-games", str(table), "--out", str(out), "--against", "dat-0+2-sym"]) == 0
-    written = capsys.readouterr().out.split()
+    written = printed(capsys, "plot", "relational-games", table, "--out", out, "--against", "dat-0+2-sym").split()
     assert str(out / "contrasts.md") in written and str(out / "contrasts.png") in written
     assert (out / "contrasts.png").read_bytes().startswith(b"\x89PNG")
-    assert main(["plot", "relational-games", str(table), "--out", str(tmp_path / "b"), "--against=x"]) == 2
-    assert "against: expected one of" in capsys.readouterr().err and not (tmp_path / "b").exists()
+    error = refusal(capsys, "plot", "relational-games", table, "--out", tmp_path / "b", "--against=x")
+    assert "against: expected one of" in error and not (tmp_path / "b").exists()
 
 
 # Learning rates of arms -----------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from dat.sweeps.reproduce import reproduce
 from dat.sweeps.study import load_study, with_study
 from dat.training.config_io import commented_yaml, read_config
 from examples.my_experiment import Sums, SumsGrid
+from tests.lab.cli.commands import printed, refusal
 from tests.support.processes import fork_workers
 
 STUDY = """
@@ -40,12 +41,12 @@ def test_a_study_is_run_and_drawn(file, capsys, monkeypatch):
     Path("text.txt").write_text("the quick brown fox jumps over the lazy dog\n" * 400)
     small = ["--data.path=text.txt", "--data.val_tokens=256", "--loop.batch_size=2", "--workers=1"]
     words = ["language", "--study", str(file)]
-    assert main(["reproduce", *words, "--scale=narrow", "--out=grid", *small]) == 0
-    assert "2/2" in capsys.readouterr().out and Path("grid/figures/rows.txt").read_text() == "2"
+    assert "2/2" in printed(capsys, "reproduce", *words, "--scale=narrow", "--out=grid", *small)
+    assert Path("grid/figures/rows.txt").read_text() == "2"
     assert main(["plot", *words, "grid", "--out=figures"]) == 0
     assert Path("figures/rows.txt").is_file()
-    assert main(["plot", "language", "grid", "--out=others"]) == 2
-    assert "(others are of a study: --study FILE), got 'DAT-narrow'" in capsys.readouterr().err
+    error = refusal(capsys, "plot", "language", "grid", "--out=others")
+    assert "(others are of a study: --study FILE), got 'DAT-narrow'" in error
 
 
 def test_it_is_for_one_command_and_not_for_workers(file):
@@ -69,14 +70,12 @@ def test_it_is_for_one_command_and_not_for_workers(file):
 )
 def test_wrong_studies(file, capsys, text, message):
     file.write_text(text)
-    assert main(["reproduce", "language", "--study", str(file), "--dry_run"]) == 2
-    assert message in capsys.readouterr().err
+    assert message in refusal(capsys, "reproduce", "language", "--study", file, "--dry_run")
 
 
 def test_files_that_are_none(file, capsys):
     for name, message in (("none.py", "none.py: no such file"), ("study.md", "study.md: expected a Python file")):
-        assert main(["plot", "language", f"--study={name}", "grid", "--out=out"]) == 2
-        assert message in capsys.readouterr().err
+        assert message in refusal(capsys, "plot", "language", f"--study={name}", "grid", "--out=out")
 
 
 # Folders of earlier versions ------------------------------------------------------------------------------------------
@@ -114,7 +113,5 @@ def test_a_file_of_settings_may_hold_them(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     grid = LanguageModelling.Grid()
     Path("old.yaml").write_text(commented_yaml(grid) + GONE.format(lrs="null", match="null"))
-    assert main(["reproduce", "language", "--config=old.yaml", "--dry_run", "--device=cuda"]) == 0
-    assert "12 cells" in capsys.readouterr().out
-    assert main(["reproduce", "language", "--match=time", "--dry_run"]) == 2
-    assert "--match: there is no such option" in capsys.readouterr().err
+    assert "12 cells" in printed(capsys, "reproduce", "language", "--config=old.yaml", "--dry_run", "--device=cuda")
+    assert "--match: there is no such option" in refusal(capsys, "reproduce", "language", "--match=time", "--dry_run")

@@ -25,6 +25,7 @@ from dat.sweeps.grid import cells
 from dat.training.config_io import build_parser, parse_config
 from dat.training.experiment import count_parameters
 from dat.training.optim import learning_rate
+from tests.lab.cli.commands import QUIET, printed, refusal
 from tests.support.cifar_archives import make_official
 from tests.support.processes import fork_workers
 from tests.support.runs import stopping
@@ -32,7 +33,6 @@ from tests.support.runs import stopping
 IMAGES = ImageClassification()
 RECIPE = Path(__file__).parents[4] / "examples" / "cifar.yaml"
 SMALL = ["--data.n_train=24", "--data.n_val=8", "--data.n_test=16", "--loop.epochs=2", "--loop.batch_size=8"]
-QUIET = ["--output.progress=false", "--output.tensorboard=false", "--machine.threads=1"]
 NARROW = ["--model.n_layers=1", "--model.d_model=16", "--model.rel_proj_dim=null", "--model.patch_size=[4,4]"]
 
 PARAMETERS = {
@@ -144,9 +144,7 @@ def test_a_run_is_trained_resumed_and_evaluated(capsys):
     assert Path("runs/parts/model.safetensors").read_bytes() == Path("runs/whole/model.safetensors").read_bytes()
     result = json.loads(Path("runs/whole/result.json").read_text())
     assert set(result["accuracy"]) == set(result["top5"]) == {"val", "test"} and result["n_train"] == 24
-    capsys.readouterr()
-    assert main(["evaluate", "runs/whole", "--json", "--machine.threads=1"]) == 0
-    numbers = json.loads(capsys.readouterr().out)
+    numbers = json.loads(printed(capsys, "evaluate", "runs/whole", "--json", "--machine.threads=1"))
     assert numbers["test"] == {"loss": result["loss"]["test"], **numbers["test"]} and numbers["test"]["images"] == 16
 
 
@@ -166,8 +164,7 @@ def test_a_run_on_an_archive_of_cifar(monkeypatch, capsys):
 def test_the_tiny_scale_leaves_a_table_and_a_figure(capsys, monkeypatch):
     """The grid of --scale tiny with fewer and shorter runs."""
     fork_workers(monkeypatch)
-    assert main(["reproduce", "images", "--scale", "tiny", "--dry_run"]) == 0
-    assert "12 cells, 0 done, 12 to run" in capsys.readouterr().out
+    assert "12 cells, 0 done, 12 to run" in printed(capsys, "reproduce", "images", "--scale", "tiny", "--dry_run")
     fewer = ["--sizes=[16,24]", "--seeds=1", "--workers=2", "--loop.epochs=1", "--data.n_test=20"]
     assert main(["reproduce", "images", "--scale", "tiny", "--out=grid", "--quiet", *fewer]) == 0
     assert len(Path("grid/results.csv").read_text().splitlines()) == 5
@@ -206,8 +203,7 @@ def test_runs_made_otherwise_are_not_merged(capsys):
     head = "benchmark,model,n_train,seed,parameters,epochs,n_test,test,test_top5,steps,seconds"
     for epochs in (10, 20):
         Path(f"{epochs}.csv").write_text(f"{head}\ndigits-shift,ViT-digits,250,{epochs},9,{epochs},359,80,99,5,1\n")
-    assert main(["plot", "images", "10.csv", "20.csv", "--out=out"]) == 2
-    assert "they were not made alike" in capsys.readouterr().err
+    assert "they were not made alike" in refusal(capsys, "plot", "images", "10.csv", "20.csv", "--out=out")
 
 
 def test_cells_are_the_runs_of_the_tables():
@@ -239,19 +235,16 @@ def test_cells_are_the_runs_of_the_tables():
     ],
 )
 def test_wrong_settings(capsys, words, message):
-    assert main(["train", "images", *words]) == 2
-    assert message in capsys.readouterr().err and not Path("runs").exists()
+    assert message in refusal(capsys, "train", "images", *words) and not Path("runs").exists()
 
 
 def test_a_grid_with_too_large_a_size(capsys):
-    assert main(["reproduce", "images", "--sizes=[1500]"]) == 2
-    assert "data.n_train: expected from 1 to 1," in capsys.readouterr().err
+    assert "data.n_train: expected from 1 to 1," in refusal(capsys, "reproduce", "images", "--sizes=[1500]")
 
 
 def test_images_that_do_not_fit_are_refused(capsys, monkeypatch):
     monkeypatch.setattr("dat.training.device.memory_of", lambda device: 2**24)
-    assert main(["train", "images", "--data.dataset=cifar10", "--data.folder=x"]) == 2
-    assert "data: its images take" in capsys.readouterr().err
+    assert "data: its images take" in refusal(capsys, "train", "images", "--data.dataset=cifar10", "--data.folder=x")
 
 
 def test_colour_images_of_any_preset():

@@ -7,6 +7,7 @@ import pytest
 
 from dat.cli.main import main
 from dat.data.text.corpus import clean_text
+from tests.lab.cli.commands import refusal
 
 
 def lines(path) -> list[dict]:
@@ -50,10 +51,9 @@ def test_a_file_of_documents(tmp_path, capsys):
 def test_what_is_no_text(tmp_path, capsys, name, content, message):
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / name).write_bytes(content)
-    assert main(["data", "language", "--out", str(tmp_path / "o.jsonl"), "--path", f"[{tmp_path / 'in'}]"]) == 2
-    assert message in capsys.readouterr().err and not (tmp_path / "o.jsonl").exists()
-    assert main(["data", "language", "--out", str(tmp_path / "o.jsonl"), "--path", f"[{tmp_path / 'none'}]"]) == 2
-    assert "path: expected folders, got" in capsys.readouterr().err
+    command = ["data", "language", "--out", tmp_path / "o.jsonl", "--path"]
+    assert message in refusal(capsys, *command, f"[{tmp_path / 'in'}]") and not (tmp_path / "o.jsonl").exists()
+    assert "path: expected folders, got" in refusal(capsys, *command, f"[{tmp_path / 'none'}]")
 
 
 def test_a_corpus_of_babylm(tmp_path, capsys):

@@ -10,7 +10,7 @@ from dat.experiments.language.config import LanguageDataConfig
 from dat.experiments.language.experiment import LanguageModelling
 from dat.experiments.language.problem import DocumentMask, build_language_model, language_loss
 from dat.training.runs import evaluate_run, resume_run, start_run
-from tests.lab.cli.commands import dat
+from tests.lab.cli.commands import printed
 from tests.support.refusals import refused
 from tests.support.runs import interrupted
 
@@ -89,14 +89,11 @@ def test_runs_keep_documents_apart_and_go_on(documents, capsys):
     mixed = replace(documents.data, document_mask=False)
     unmasked = start_run(LanguageModelling(), replace(other, data=mixed, output=replace(other.output, name="mixed")))
     assert unmasked.weights.read_bytes() != weights
-    capsys.readouterr()
-    dat("evaluate", str(run), "--text", documents.data.path)
-    masked = capsys.readouterr().out
+    masked = printed(capsys, "evaluate", run, "--text", documents.data.path)
     config = (run / "config.yaml").read_text()
     (run / "config.yaml").write_text(config.replace("document_mask: true", "document_mask: false"))
     (run / "checksums.json").unlink()
-    dat("evaluate", str(run), "--text", documents.data.path)
-    assert masked != capsys.readouterr().out
+    assert masked != printed(capsys, "evaluate", run, "--text", documents.data.path)
 
 
 test_positions_need_the_mask = refused(

@@ -16,6 +16,7 @@ from dat.sweeps.grid import GridFolder, cells
 from dat.sweeps.results import to_csv
 from dat.sweeps.workers import run_cell
 from dat.training.experiment import count_parameters
+from tests.lab.cli.commands import printed
 from tests.support.processes import fork_workers
 from tests.support.refusals import refused
 
@@ -40,8 +41,8 @@ def test_cells_are_runs_of_every_length():
 
 def test_milestones_do_not_hinder_an_estimate(tmp_path, capsys):
     words = ["--models=[T-tiny]", "--steps=[4]", "--seeds=1", "--loop.milestone_tokens=[512]", "--loop.batch_size=1"]
-    assert main(["reproduce", "language", "--dry_run", f"--out={tmp_path / 'grid'}", *words]) == 0
-    assert "1 cell, 0 done, 1 to run" in capsys.readouterr().out
+    out = printed(capsys, "reproduce", "language", "--dry_run", f"--out={tmp_path / 'grid'}", *words)
+    assert "1 cell, 0 done, 1 to run" in out
 
 
 test_impossible_grids = refused(
@@ -83,9 +84,8 @@ def test_a_table_and_a_figure_of_models_that_are_not_published(tmp_path, capsys)
         for seed in (0, 1)
     ]
     (tmp_path / "results.csv").write_text(to_csv(rows))
-    assert main(["plot", "language", str(tmp_path / "results.csv"), "--out", str(tmp_path / "out")]) == 0
-    names = [line.rpartition("/")[2] for line in capsys.readouterr().out.split()]
-    assert names == ["results.csv", "comparison.md", "perplexity.png"]
+    out = printed(capsys, "plot", "language", tmp_path / "results.csv", "--out", tmp_path / "out")
+    assert [Path(line).name for line in out.split()] == ["results.csv", "comparison.md", "perplexity.png"]
     lines = (tmp_path / "out" / "comparison.md").read_text().splitlines()
     assert lines[:3] == [
         "# Measured",
@@ -137,8 +137,6 @@ def test_the_tiny_scale_smaller(tmp_path, monkeypatch, capsys):
     assert table.startswith("# Measured\n") and "## Perplexity" in table and "## Bits per byte" in table
     assert Path("grid/figures/perplexity.png").stat().st_size > 10_000
     before = Path("grid/results.csv").read_text()
-    assert main(words) == 0
-    assert "4 cells, 4 done, 0 to run" in capsys.readouterr().out and Path("grid/results.csv").read_text() == before
-    assert main([*words, "--seeds=2", "--models=[T-tiny]", "--steps=[2]"]) == 0
-    assert "2 cells, 1 done, 1 to run" in capsys.readouterr().out
+    assert "4 cells, 4 done, 0 to run" in printed(capsys, *words) and Path("grid/results.csv").read_text() == before
+    assert "2 cells, 1 done, 1 to run" in printed(capsys, *words, "--seeds=2", "--models=[T-tiny]", "--steps=[2]")
     assert len(Path("grid/results.csv").read_text().splitlines()) == 6

@@ -36,6 +36,7 @@ from dat.sweeps.report import comparison_text
 from dat.training.config_io import build_parser, parse_config
 from dat.training.configs import MachineConfig, PrecisionMachineConfig
 from dat.training.experiment import count_parameters
+from tests.lab.cli.commands import QUIET, printed, refusal
 from tests.support.processes import fork_workers
 from tests.support.questions import write_official
 from tests.support.refusals import refused
@@ -61,7 +62,6 @@ PARAMETERS = {
 }
 SMALL = replace(PRESETS["DAT-tiny"], d_model=16, dff=32)
 PAIRS = [(f"What is {i} + {j}?", str(i + j)) for i in range(-3, 9) for j in (5, 700)]
-QUIET = ["--output.progress=false", "--output.tensorboard=false", "--machine.threads=1"]
 SETS = ["--data.official_folder=data", "--data.n_train=30", "--data.n_val=6", "--data.n_test=8", "--data.n_answered=8"]
 MODEL = ["--model.d_model=16", "--model.dff=32"]
 
@@ -204,13 +204,10 @@ def test_a_model_is_trained_and_evaluated(here, capsys):
     assert result["greedy"]["interpolate"] == result["answers"]["interpolate"]
     assert result["data"] == json.loads(Path("runs/run/data.json").read_text())
     assert result["data"]["questions"]["train"] == 30
-    capsys.readouterr()
-    assert main(["evaluate", "runs/run", "--json", "--machine.threads=1"]) == 0
-    numbers = json.loads(capsys.readouterr().out)
+    numbers = json.loads(printed(capsys, "evaluate", "runs/run", "--json", "--machine.threads=1"))
     for metric in MATHEMATICS.table.metrics:
         assert numbers["extrapolate"][metric] == pytest.approx(result[metric]["extrapolate"], rel=1e-6)
-    assert main(["evaluate", "runs/run", "--machine.threads=1"]) == 0
-    table = capsys.readouterr().out
+    table = printed(capsys, "evaluate", "runs/run", "--machine.threads=1")
     assert "extrapolation" in table and "beams" in table and "linear 1d, 30 questions: DAT (1 layer, width 16" in table
 
 
@@ -250,14 +247,12 @@ def test_without_validation_questions_interpolation_is_looked_at(here):
     ],
 )
 def test_wrong_settings(here, capsys, words, message):
-    assert main(["train", "mathematics", *words, *QUIET]) == 2
-    assert message in capsys.readouterr().err and not Path("runs").exists()
+    assert message in refusal(capsys, "train", "mathematics", *words, *QUIET) and not Path("runs").exists()
 
 
 def test_without_the_generator_both_ways_out_are_named(here, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "mathematics_dataset", None)  # as if it were not installed
-    assert main(["train", "mathematics", *QUIET]) == 2
-    error = capsys.readouterr().err
+    error = refusal(capsys, "train", "mathematics", *QUIET)
     assert "relational-attention[mathematics]" in error and "data.official_folder" in error
 
 

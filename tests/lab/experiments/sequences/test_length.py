@@ -13,6 +13,7 @@ from dat.experiments.sequences.experiment import Length
 from dat.experiments.sequences.presets import PRESETS
 from dat.sweeps.grid import cells
 from dat.training.experiment import count_parameters
+from tests.lab.cli.commands import QUIET, printed, refusal
 from tests.support.processes import fork_workers
 from tests.support.refusals import refused
 
@@ -25,7 +26,6 @@ PARAMETERS = {  # in all, and trained, with 98 tokens
     "DAT-clipped-sym": (116_480, 116_480),
     "DAT-clipped-8": (116_456, 116_456),
 }
-QUIET = ["--output.progress=false", "--output.tensorboard=false", "--machine.threads=1"]
 SMALL = ["--data.n_val=8", "--data.n_test=12", "--loop.steps=2", "--loop.batch_size=4"]
 
 
@@ -64,14 +64,10 @@ def test_a_model_is_trained_and_evaluated(tmp_path, monkeypatch, capsys):
     assert row["beyond"] == pytest.approx(100 * result["accuracy"]["6"], abs=1e-2)
     assert row["within"] == pytest.approx(50 * (result["accuracy"]["2"] + result["accuracy"]["4"]), abs=1e-2)
     assert "whole_at_6" in row and "at_val" not in row
-    capsys.readouterr()
-    assert main(["evaluate", "runs/run", "--json", "--machine.threads=1"]) == 0
-    numbers = json.loads(capsys.readouterr().out)
+    numbers = json.loads(printed(capsys, "evaluate", "runs/run", "--json", "--machine.threads=1"))
     assert numbers["6"]["accuracy"] == pytest.approx(result["accuracy"]["6"])
-    assert main(["evaluate", "runs/run", "--machine.threads=1"]) == 0
-    assert "argsort, trained on lengths to 4" in capsys.readouterr().out
-    assert main(["info", "runs/run"]) == 2
-    assert "runs/run: a run of length, no language model" in capsys.readouterr().err
+    assert "argsort, trained on lengths to 4" in printed(capsys, "evaluate", "runs/run", "--machine.threads=1")
+    assert "runs/run: a run of length, no language model" in refusal(capsys, "info", "runs/run")
 
 
 @pytest.mark.slow
@@ -100,8 +96,7 @@ def test_the_numbers_do_not_depend_on_the_batches_of_an_evaluation(tmp_path, mon
 )
 def test_wrong_settings(tmp_path, monkeypatch, capsys, words, message):
     monkeypatch.chdir(tmp_path)
-    assert main(["train", "length", *words, *QUIET]) == 2
-    assert message in capsys.readouterr().err and not Path("runs").exists()
+    assert message in refusal(capsys, "train", "length", *words, *QUIET) and not Path("runs").exists()
 
 
 @pytest.mark.parametrize("grid", LENGTH.scales.values(), ids=LENGTH.scales)

@@ -23,6 +23,7 @@ from dat.sweeps.reproduce import reproduce
 from dat.sweeps.workers import run_cell
 from dat.training.experiment import count_parameters
 from dual_attention.dual_attention import DualAttentionOutput
+from tests.lab.cli.commands import QUIET, printed, refusal
 from tests.support.processes import fork_workers
 from tests.support.refusals import refused
 
@@ -35,7 +36,6 @@ PARAMETERS = {  # in all, and trained
     "RCA": (116_354, 114_306),
     "T-positions": (114_304, 114_304),
 }
-QUIET = ["--output.progress=false", "--output.tensorboard=false", "--machine.threads=1"]
 SMALL = ["--data.n_val=16", "--data.n_test=24", "--model.d_model=16", "--model.dff=16", "--loop.batch_size=8"]
 Traced = namedtuple("Traced", "maps")
 
@@ -156,9 +156,7 @@ def test_a_model_is_trained_and_evaluated(tmp_path, monkeypatch, capsys):
     assert result["matching"]["test"] == max(v for k, v in result["heads"].items() if k.startswith("matching/"))
     rows = [json.loads(line) for line in Path("runs/run/metrics.jsonl").read_text().splitlines()]
     assert [row["val_matching"] for row in rows] == [found["matching"] for found in result["course"].values()]
-    capsys.readouterr()
-    assert main(["evaluate", "runs/run", "--json", "--machine.threads=1"]) == 0
-    numbers = json.loads(capsys.readouterr().out)
+    numbers = json.loads(printed(capsys, "evaluate", "runs/run", "--json", "--machine.threads=1"))
     for metric in RECALL.table.metrics:
         assert numbers["test"][metric] == pytest.approx(result[metric]["test"], rel=1e-5)
     row = RECALL.row(result)
@@ -169,8 +167,7 @@ def test_a_task_without_sources_has_no_such_columns(tmp_path, monkeypatch, capsy
     monkeypatch.chdir(tmp_path)
     words = ["--task=s3", "--data.size=4", "--loop.steps=2", "--loop.eval_every=1", *SMALL, *QUIET]
     assert main(["train", "recall", "--preset=RCA", "--output.name=run", *words]) == 0
-    assert main(["evaluate", "runs/run", "--machine.threads=1"]) == 0
-    table = capsys.readouterr().out
+    table = printed(capsys, "evaluate", "runs/run", "--machine.threads=1")
     assert "previous" in table and "matching" not in table
     row = RECALL.row(json.loads(Path("runs/run/result.json").read_text()))
     assert "matching_step" not in row and "previous" in row
@@ -190,8 +187,7 @@ def test_a_task_without_sources_has_no_such_columns(tmp_path, monkeypatch, capsy
 )
 def test_wrong_settings(tmp_path, monkeypatch, capsys, words, message):
     monkeypatch.chdir(tmp_path)
-    assert main(["train", "recall", *words, *QUIET]) == 2
-    assert message in capsys.readouterr().err and not Path("runs").exists()
+    assert message in refusal(capsys, "train", "recall", *words, *QUIET) and not Path("runs").exists()
 
 
 # Grids --------------------------------------------------------------------------------------------------------------
