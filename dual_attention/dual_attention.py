@@ -251,7 +251,9 @@ class DualAttention(TypedModule):
         compared = theirs.n_relations * theirs.rel_proj_dim
         widths = [sum(heads) * ours.key_dim, ours.wv.out_features, *(compared for _ in comparing)]
         selected, v, *factors = packed.split(widths, dim=-1)
-        qk = rotate(split_heads(selected, sum(heads)), freqs_cos, freqs_sin, past.position).split(heads, dim=1)
+        turned = rotate(split_heads(selected, sum(heads)), freqs_cos, freqs_sin, past.position)
+        parts = turned.transpose(1, 2).split(heads, dim=2)  # where heads lie side by side, so gradients are joined once
+        qk = [part.transpose(1, 2) for part in parts]
         return (qk[0], qk[1], split_heads(v, ours.n_kv_heads)), (qk[-2], qk[-1], factors[0], factors[-1])
 
     def _pattern(self, x: Tensor, given: Given, cache: Cache | None) -> MaskPattern:

@@ -147,12 +147,11 @@ class SymbolicAttention(_CountsTokens):
         check_sequence("x", x, self.d_model, layer=self.q_proj)
         rate = self.dropout if self.training else 0.0
         # alpha^h_ik = softmax_k(scale <(W x_i + b)^h, template_k^h>)
-        q, observe = self._queries(x), observer_of(self)
-        templates = split_heads(self.template_features[None], self.n_heads)
-        library = split_heads(self.symbol_library[None], self.n_heads)
+        q, observe, libraries = self._queries(x), observer_of(self), 1
         if observe is None and spreads_over_examples(x):
-            q = q.unflatten(2, x.shape[:2]).squeeze(0).transpose(0, 1)
-            templates, library = (rows.expand(len(x), -1, -1, -1) for rows in (templates, library))
+            q, libraries = q.unflatten(2, x.shape[:2]).squeeze(0).transpose(0, 1), len(x)
+        templates = split_heads(self.template_features.expand(libraries, -1, -1), self.n_heads)
+        library = split_heads(self.symbol_library.expand(libraries, -1, -1), self.n_heads)
         # s_i = concat_h(sum_k alpha^h_ik symbol_k^h)
         if observe is not None:
             assignment = observe("assignment", self._assignment(q, templates, x))
