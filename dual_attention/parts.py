@@ -6,6 +6,7 @@ Shapes: B batch, N length, H heads, R relations, d width of the model, d_h width
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -75,24 +76,25 @@ class OwnHeads(_Standing):
             ``attn_mask``. Or a :class:`~.mechanisms.Score` or an :class:`~.mechanisms.Align`, for a
             :class:`~.mechanisms.MultiHead` around it.
         d_model, n_heads: d and H.
-        dropout: rate on the weights, of heads of :mod:`.mechanisms`.
+        dropout: rate on the weights, of heads of :mod:`.mechanisms` that have none of their own.
+        options: of the :class:`~.mechanisms.MultiHead` around a score or an alignment, and ``scale`` and ``out_bias``.
 
     >>> from dual_attention.mechanisms import Cosine
     >>> OwnHeads(Cosine(), d_model=64, n_heads=4)(x := torch.randn(2, 9, 64), x, x, is_causal=True)[0].shape
     torch.Size([2, 9, 64])
     """
 
-    def __init__(self, part: nn.Module, d_model: int, n_heads: int, dropout: float = 0.0) -> None:
+    def __init__(self, part: nn.Module, d_model: int, n_heads: int, dropout: float = 0.0, **options: Any) -> None:
         if isinstance(part, Score | Align):
-            score, align = (Dot(), part) if isinstance(part, Align) else (part, None)
-            part = MultiHead(GeneralAttention(score, align), d_model, n_heads)
+            score, align = (Dot(options.get("scale")), part) if isinstance(part, Align) else (part, None)
+            part = _multi_head(GeneralAttention(score, align), d_model, n_heads, **options)
         super().__init__(part, inputs=d_model)
-        self.d_model, self.n_heads, self.dropout = d_model, n_heads, dropout
+        self.d_model, self.n_heads, self.dropout, self.options = d_model, n_heads, dropout, options
         self._by_name = "attn_mask" in inspect.signature(part.forward).parameters
         attentions = [module for module in part.modules() if isinstance(module, GeneralAttention)]
         self._looks_back = any(one.align.whole or one.select is not None for one in attentions)
         for attention in attentions:
-            attention.dropout = dropout
+            attention.dropout = attention.dropout or dropout
 
     def forward(
         self,
@@ -169,12 +171,20 @@ class OwnRelations(_Standing):
             symmetric=layer.symmetric_rels,
             activation=layer.rel_activation,
         )
+        options = _options_of(layer)
         message = RelationalMessage(
-            relation, layer.head_dim, heads=heads, d_symbol=d, n_kv_heads=layer.n_kv_heads, relative=relative
+            relation,
+            layer.head_dim,
+            heads=heads,
+            d_symbol=d,
+            n_kv_heads=layer.n_kv_heads,
+            relative=relative,
+            bias=options["bias"],
+            wr_init=1 / math.sqrt(layer.n_relations) if layer.wr_init == "large" else None,
+            rel_init_size=layer.rel_init_size,
         )
-        sizes: dict[str, Any] = {"key_dim": layer.key_dim, "head_dim": layer.head_dim, "d_out": layer.wo.out_features}
         attention = GeneralAttention(Dot(layer.attn_scale), message=message, dropout=layer.dropout)
-        part = MultiHead(attention, d, heads, n_kv_heads=layer.n_kv_heads, **sizes)
+        part = _multi_head(attention, d, heads, **options)
         super().__init__(part, inputs=d, **({} if relative else {"symbols": d}))
         self.relation = relation
         self.wv = message.wv
@@ -267,11 +277,11 @@ def with_parts(
         _check_place("heads", layers, "a Transformer, without relational heads")
         for number, (owner, name) in enumerate(layers, 1):
             own = getattr(owner, name)
-            _check_options("heads", own)
-            given = {"d_model": own.d_model, "n_heads": own.n_heads}
-            sizes = {**given, "layer": number, **of_a_head(own.d_model // own.n_heads)}
+            given, options = {"d_model": own.d_model, "n_heads": own.n_heads}, _options_of(own)
+            sizes = {**given, "layer": number, **of_a_head(options["key_dim"]), "head_dim": options["head_dim"]}
             part = make_part("heads", heads, sizes, _tensor_of(own).device)
-            made.append((owner, name, _tried("heads", OwnHeads(part, **given, dropout=own.dropout), own)))
+            _check_options("heads", own, part=part)
+            made.append((owner, name, _tried("heads", OwnHeads(part, **given, dropout=own.dropout, **options), own)))
     if relation is not None:
         places = [(owner, name, own) for owner, name, own in children if type(own) is RelationalAttention]
         _check_place("relation", places, "a Dual Attention Transformer with relational attention")
@@ -315,11 +325,37 @@ def _check_place(name: str, places: Any, expected: str) -> None:
         raise ValueError(f"{name}: expected {expected}, got a model without a place for them")
 
 
-def _check_options(name: str, own: Any, owner: Any = None) -> None:
+def _options_of(own: Any) -> dict[str, Any]:
+    """Options of a layer that heads of :mod:`.mechanisms` in its place keep, see :func:`_multi_head`."""
+    if isinstance(own, OwnHeads):
+        width = own.d_model // own.n_heads
+        return {"key_dim": width, "head_dim": width, **own.options}
+    widths = {"n_kv_heads": own.n_kv_heads, "key_dim": own.key_dim, "head_dim": own.head_dim}
+    out = {"d_out": own.wo.out_features, "out_bias": own.wo.bias is not None, "out_dropout": own.resid_dropout.p}
+    return {**widths, **out, "bias": own.wv.bias is not None, "scale": own.attn_scale}
+
+
+def _multi_head(
+    attention: GeneralAttention, d_model: int, n_heads: int, *, scale: Any = None, out_bias: bool = False, **others: Any
+) -> MultiHead:
+    """Heads with the options of a layer, except for the ``scale`` of its scores, which is the attention's."""
+    heads = MultiHead(attention, d_model, n_heads, **others)
+    if out_bias and heads.wo is not None:
+        heads.wo.bias = nn.Parameter(torch.zeros(heads.wo.out_features))
+    return heads
+
+
+def _check_options(name: str, own: Any, owner: Any = None, part: Any = None) -> None:
     """Refuse a place whose attention has options that a part would drop."""
     options = {"window": "window", "rel_pos_keys": "shaw_max_rel_pos", "wg": "output_gate"}
     dropped = [option for key, option in options.items() if getattr(own, key, None) is not None]
     dropped += ["share_attn_params"] * getattr(owner, "share_attn_params", False)
+    of_queries = getattr(own, "wq_attn", getattr(own, "wq", None))
+    if isinstance(part, Score | Align | None) and of_queries is not None and of_queries.bias is not None:
+        dropped += ["add_bias_q"]
+    kept = _options_of(own)
+    if isinstance(part, Score) and kept.get("scale") not in (None, 1 / math.sqrt(kept["key_dim"])):
+        dropped += ["attn_scale"]
     if dropped:
         raise ValueError(f"{name}: expected attention without {', '.join(dropped)}, which it would drop")
 

@@ -8,6 +8,7 @@ from torch import nn
 
 from dual_attention import (
     DualAttnTransformerLM,
+    RelationalAttention,
     Seq2SeqTransformer,
     TransformerLM,
     VisionTransformer,
@@ -16,8 +17,9 @@ from dual_attention import (
     with_parts,
 )
 from dual_attention._layers.fixed import after_prompt
+from dual_attention.attention import Attention
 from dual_attention.mechanisms import Align, Dot, GeneralAttention, Score, Softmax
-from dual_attention.parts import own_parts
+from dual_attention.parts import OwnRelations, own_parts
 from examples.parts import Manhattan
 from tests.support.tensors import close
 
@@ -118,6 +120,33 @@ def test_heads_that_read_earlier_queries_are_decoded_without_a_cache():
     assert model.generate(TOKENS, 2, use_cache=False).shape == (2, 9)
 
 
+@pytest.mark.parametrize("options", [{}, {"n_kv_heads": 1, "key_dim": 2}, {"attn_scale": 1.0}, {"add_bias_kv": True}])
+def test_softmax_in_place_of_softmax_keeps_the_options_of_a_layer(options):
+    lm = TransformerLM(20, 16, 1, 2, dropout_rate=0.3, block_kwargs={"attn_kwargs": options}).eval()
+    (layer,) = (module for module in lm.modules() if isinstance(module, Attention))
+    for _ in range(2):  # the second time in place of the first
+        (own,) = own_parts(with_parts(lm, heads=Softmax))
+    own.part.load_state_dict({name.replace("wv", "features.wv"): x for name, x in layer.state_dict().items()})
+    close(own(x := torch.randn(2, 7, 16), x, x)[0], layer(x, x, x)[0])
+    assert (own.part.out_dropout.p, own.part.attention.dropout) == (0.3, 0.3)
+
+
+def test_an_own_relation_keeps_the_options_of_a_layer():
+    sizes = {}
+    for options in ({}, {"rel_init_size": 2.0}, {"wr_init": "large"}):
+        layer = RelationalAttention(16, 2, 2, 0.3, add_bias_kv=True, add_bias_out=True, **options)
+        own = OwnRelations(Dot(), layer)
+        assert sum(x.numel() for x in own.parameters()) == sum(x.numel() for x in layer.parameters())
+        assert own.part.out_dropout.p == 0.3
+        sizes[(*options,)] = own.part.message.wr.abs().max()
+    assert sizes["rel_init_size",] > sizes["wr_init",] > 1.5 * sizes[()]
+
+
+def test_own_heads_keep_a_dropout_of_their_own():
+    model = transformer(heads=lambda d_model: mechanisms.MultiHead(GeneralAttention(Dot(), dropout=0.4), d_model, 2))
+    assert [own.part.attention.dropout for own in own_parts(model)] == [0.4, 0.4]
+
+
 def test_a_model_keeps_its_mode_and_after_a_refusal_its_parts():
     model = TransformerLM(20, 16, 1, 2, dropout_rate=0.5).eval()
     assert not any(module.training for module in with_parts(model, heads=Heads).modules())
@@ -184,12 +213,19 @@ def windowed(**parts):
     return with_parts(TransformerLM(20, 16, 1, 2, block_kwargs={"attn_kwargs": {"window": 2}}), **parts)
 
 
+def biased(**parts):
+    options = {"attn_kwargs": {"add_bias_q": True, "attn_scale": 1.0}}
+    return with_parts(TransformerLM(20, 16, 1, 2, block_kwargs=options), **parts)
+
+
 def sharing(**parts):
     return with_parts(DualAttnTransformerLM(20, 16, 1, 1, 1, share_attn_params=True), **parts)
 
 
 BAD = [
     (windowed, {"heads": Heads}, "heads: expected attention without window, which it would drop"),
+    (biased, {"heads": Manhattan}, "heads: expected attention without add_bias_q, attn_scale, which it would drop"),
+    (biased, {"heads": Natural}, "heads: expected attention without add_bias_q, which it would drop"),
     (sharing, {"relation": Manhattan}, "relation: expected attention without share_attn_params, which it would drop"),
     (transformer, {"heads": Wide}, r"heads: expected Wide to give the context \(B, N, d\) = \(2, 3, 16\), got .*32\)"),
     (transformer, {"heads": Wordy}, r"heads: tried on inputs \(2, 3, 16\): .*forward\(\) takes 2 positional arguments"),
