@@ -132,15 +132,16 @@ class Trial:
         options, first, second = {"segments": torch.tensor([[0] * 4 + [1] * 5])}, [0, 1, 2, 3], [4, 5, 6, 7, 8]
         return self.takes(options, second, first) and self.takes(options, first, second)
 
-    def caches(self) -> bool:
-        """Whether decoding in two chunks gives what one call gives."""
+    def caches(self, real: Tensor | None = None) -> bool:
+        """Whether decoding in two chunks gives what one call gives, for objects that are no padding."""
         order = {"is_causal": True} if "is_causal" in self.parameters else {}
+        first, whole = ({**order, **({} if real is None else {"padding_mask": real[:, :n]})} for n in (5, LENGTH))
         try:
             cache = self.module.new_cache()
-            parts = [self.called(x, cache=cache, **order) for x in (self.x[:, :5], self.x[:, 5:])]
+            parts = [self.called(x, cache=cache, **how) for x, how in ((self.x[:, :5], first), (self.x[:, 5:], whole))]
         except (*REFUSALS, AttributeError):
             return False
-        if not _equal(torch.cat(parts, 1), self.called(self.x, **order)):
+        if not _equal(torch.cat(parts, 1)[real], self.called(self.x, **whole)[real]):
             raise AssertionError("cache: decoding gives something else")
         return True
 
@@ -257,6 +258,12 @@ def _hides(trial: Trial, name: str) -> bool:
     return trial.hides(hidden, receivers, **taken)
 
 
+def _decodes(trial: Trial) -> bool:
+    """Whether a part can be decoded, with padding on the left too where it takes any."""
+    real = torch.arange(LENGTH) >= torch.tensor([[0], [2]])
+    return trial.caches() and ("padding_mask" not in trial.parameters or trial.caches(real))
+
+
 @torch.no_grad()
 def _in_bfloat16(trial: Trial, *, autocast: bool = False) -> Finding:
     """Whether a part computes about the same in bfloat16, and gives that dtype unless under autocast."""
@@ -283,7 +290,7 @@ TRIALS: dict[str, tuple[str, Callable[[Trial], Finding]]] = {
     ),
     "bfloat16": ("with weights and inputs of bfloat16 it computes about the same", _in_bfloat16),
     "autocast": ("so it does under autocast", lambda t: _in_bfloat16(t, autocast=True)),
-    "cache": ("decoding in two chunks gives what one call gives", Trial.caches),
+    "cache": ("decoding in two chunks gives what one call gives", _decodes),
     "compile": ("torch.compile makes one graph of it", Trial.compiles),
     "export": ("torch.export takes it", Trial.exports),
     "linear": ("memory grows with the length, not with its square, with padding and packing too", Trial.is_linear),

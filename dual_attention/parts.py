@@ -137,8 +137,12 @@ class OwnHeads(_Standing):
         seen = mask.any(-1, keepdim=True)
         shown = (mask | ~seen).expand(*mask.shape[:2], n, m)
         if n < m:  # rows of earlier tokens, which are not asked for
-            earlier = torch.ones(m - n, m, dtype=torch.bool, device=x.device).tril()
-            shown = torch.cat([earlier.expand(*shown.shape[:2], m - n, m), shown], 2)
+            given = pattern.attn_mask if pattern.attn_mask is not None and pattern.attn_mask.shape[2] == 1 else None
+            earlier = MaskPattern(m - n, m, given, pattern.padding, causal=True).dense(x.device)
+            assert earlier is not None  # as none sees the last
+            earlier = earlier | ~earlier.any(-1, keepdim=True)
+            lead = torch.broadcast_shapes(earlier.shape[:2], shown.shape[:2])
+            shown = torch.cat([earlier.expand(*lead, -1, -1), shown.expand(*lead, -1, -1)], 2)
         found = self.part(x, shown)
         context, weights = found if isinstance(found, tuple) else (found, None)
         check_made("heads", self.part, context, "the context (B, N, d)", tuple(x.shape))

@@ -43,6 +43,13 @@ class Heads(nn.Module):
         return (weights @ v).transpose(1, 2).flatten(2), weights
 
 
+class TwoHops(Heads):
+    """Heads that attend a second time, to what earlier tokens attended."""
+
+    def forward(self, x, mask):
+        return super().forward(super().forward(x, mask)[0], mask)
+
+
 class Natural(Align):
     def forward(self, e, mask=None):
         return e.masked_fill(~mask, -torch.inf).softmax(-1)
@@ -324,7 +331,7 @@ def test_what_is_no_part_is_named():
         check_part("x")
 
 
-@pytest.mark.parametrize("part", [Heads, Natural, Manhattan, PerToken, mechanisms.LatentAttention])
+@pytest.mark.parametrize("part", [Heads, TwoHops, Natural, Manhattan, PerToken, mechanisms.LatentAttention])
 def test_sound_parts_are_found_sound(part):
     made = part(16, 2, 4) if part is mechanisms.LatentAttention else part
     report = check_part(made)
