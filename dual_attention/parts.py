@@ -92,6 +92,7 @@ class OwnHeads(_Standing):
         self.d_model, self.n_heads, self.dropout, self.options = d_model, n_heads, dropout, options
         self._by_name = "attn_mask" in inspect.signature(part.forward).parameters
         attentions = [module for module in part.modules() if isinstance(module, GeneralAttention)]
+        self._of_features = any(one.score.multidim for one in attentions)
         self._looks_back = any(one.align.whole or one.select is not None for one in attentions)
         for attention in attentions:
             attention.dropout = attention.dropout or dropout
@@ -125,7 +126,8 @@ class OwnHeads(_Standing):
         if self._by_name:
             found = self.part(query, senders, attn_mask=pattern, need_weights=need_weights)
             weights = found.weights
-            weights = weights if weights is None or weights.dim() == 4 else weights.sum(-1)  # over pairs of senders
+            if weights is not None and weights.dim() == 5:  # of features, or of pairs of senders
+                weights = weights.mean(-1) if self._of_features else weights.sum(-1)
             return found.context, weights
         return self._called(senders, pattern, query.shape[1])
 

@@ -76,6 +76,7 @@ MODELS = {
     "heads": lambda: transformer(heads=Heads),
     "align": lambda: transformer(heads=Natural),
     "score": lambda: transformer(heads=Manhattan),
+    "features": lambda: transformer(heads=mechanisms.BoundedAdditive),
     "toolbox": lambda: transformer(heads=mechanisms.DifferentialAttention),
     "relation": lambda: dat(relation=Manhattan),
     "pairs": lambda: dat("position_relative", relation=Manhattan),
