@@ -474,7 +474,7 @@ class RelationalSymbolicAttention(TypedModule):
         Args:
             cache: from ``new_cache``.
             positions: integers ``(B or 1, L)``: real tokens before each, so that neighbourhoods do not reach into left
-                padding. By default all tokens are real.
+                padding; padding between real tokens is seen. By default all tokens are real.
             segments: integers ``(B or 1, L)``: sequences, beyond whose ends no neighbourhood reaches.
 
         Raises:

@@ -221,7 +221,7 @@ class Abstractor(TypedBlock):
                 <dual_attention.attention.Attention.forward>`; True = may be attended.
             positions: integers ``(B or 1, N)``, for the symbols; by default the (real) objects of each segment are
                 counted. ``"rel_sym_attn"`` that looks at later neighbours takes no padding and no segments, since those
-                might be of others.
+                might be of others. Its neighbours are those by place: one that is absent between present ones is seen.
         """
         first: Any = self.blocks[0]
         check_sequence("x", x, self.d_model, layer=first.rel_attn.wq)
