@@ -47,9 +47,9 @@ class Relation(TypedModule):
             projections ``(B, N, R p)`` instead. By default :class:`Dot`.
         proj_dim: p; by default ``d_model // n_relations``, or 1.
         d_sender: width of senders; by default ``d_model``.
-        symmetric: one projection for queries and keys, so that symmetric scores make symmetric relations.
+        symmetric: one projection and norm for queries and keys, so that symmetric scores make symmetric relations.
         activation: elementwise, a function or its name; ``"softmax"`` normalises over the visible senders.
-        qk_norm: RMS norms of relation queries and keys, each with a learned gain; needs p > 1.
+        qk_norm: RMS norms of relation queries and keys, with learned gains; needs p > 1.
 
     >>> Relation(d_model=32, n_relations=3)(torch.randn(2, 9, 32)).shape
     torch.Size([2, 9, 9, 3])
@@ -91,7 +91,7 @@ class Relation(TypedModule):
         self.wq = nn.Linear(d_model, n_relations * proj_dim, bias=False)
         self.wk = self.wq if symmetric else nn.Linear(d_sender, n_relations * proj_dim, bias=False)
         self.q_norm = nn.RMSNorm(proj_dim) if qk_norm else nn.Identity()
-        self.k_norm = nn.RMSNorm(proj_dim) if qk_norm else nn.Identity()
+        self.k_norm = self.q_norm if symmetric else nn.RMSNorm(proj_dim) if qk_norm else nn.Identity()
 
     def project(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         """Relation queries ``(B, N, R, p)`` and keys ``(B, M, R, p)``."""

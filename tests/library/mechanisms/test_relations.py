@@ -1,5 +1,7 @@
 """The join: self-attention, relational cross-attention and relational attention as compositions, and new ones."""
 
+import itertools
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -150,8 +152,12 @@ def test_qk_norm_of_relations():
 
 
 def test_symmetric_relations():
-    for score in (Dot(), Cosine(), Euclidean()):
-        r = float64(Relation(D, R, score=score, symmetric=True))(normal(B, N, D))
+    for score, qk_norm in itertools.product((Dot(), Cosine(), Euclidean()), (False, True)):
+        relation = Relation(D, R, score=score, symmetric=True, qk_norm=qk_norm).double()
+        with torch.no_grad():
+            for parameter in relation.parameters():
+                parameter.normal_()
+        r = relation(normal(B, N, D))
         close(r, r.transpose(1, 2), atol=1e-9)
 
 
