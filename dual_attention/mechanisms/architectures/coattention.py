@@ -244,7 +244,7 @@ class ParallelCoAttention(_CoAttention):
             of1, of2 = x1 @ self.weight1.T, x2 @ self.weight2.T
             e1 = torch.tanh(of1 + affinity @ of2) @ self.vector1
             e2 = torch.tanh(of2 + affinity.transpose(-2, -1) @ of1) @ self.vector2
-        steps = self.align1(e1, mask1), self.align2(e2, mask2)
+        steps = self.align1.align(e1, mask1), self.align2.align(e2, mask2)
         w1, w2 = (step.weights for step in steps)
         c1, c2 = (w[:, None].to(x.dtype) @ x for w, x in ((w1, x1), (w2, x2)))
         return CoAttentionOutput(c1.squeeze(1), c2.squeeze(1), w1, w2, None, *drawn(steps))

@@ -9,6 +9,7 @@ from torch import nn
 from dual_attention.functional import masked_mean
 from dual_attention.mechanisms import (
     Additive,
+    Align,
     AlternatingCoAttention,
     Entmax,
     GeneralAttention,
@@ -22,6 +23,14 @@ from tests.support.refusals import refused
 from tests.support.tensors import close, float64, normal
 
 from .space import longer_by_two
+
+
+class Natural(Align):
+    """Softmax with the natural signature."""
+
+    def forward(self, scores, mask):
+        return scores.masked_fill(~mask, -torch.inf).softmax(-1)
+
 
 B, N1, N2, D1, D2 = 3, 4, 5, 6, 2
 
@@ -45,7 +54,7 @@ MECHANISMS = {
 }
 
 
-@pytest.mark.parametrize("align", [None, Sparsemax, Entmax])
+@pytest.mark.parametrize("align", [None, Sparsemax, Entmax, Natural])
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_padding_changes_nothing_and_empty_inputs_are_zero(name, align):
     mechanism = float64(MECHANISMS[name](align=None if align is None else align()))
