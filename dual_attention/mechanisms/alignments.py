@@ -161,7 +161,9 @@ class Entmax(_Functional):
     def _options(self, dim: int) -> dict[str, Any]:
         if self.raw_alpha is None:
             return {"alpha": self.alpha}
-        alpha = 1 + torch.sigmoid(self.raw_alpha)
+        raw = self.raw_alpha.to(torch.promote_types(self.raw_alpha.dtype, torch.float32))
+        # Above 1, to which rounding may take it.
+        alpha = (1 + torch.sigmoid(raw)).clamp_min(1 + torch.finfo(raw.dtype).eps)
         return {"alpha": alpha.unsqueeze(-1) if alpha.dim() and dim == -2 else alpha}  # features have one more axis
 
     def extra_repr(self) -> str:

@@ -54,6 +54,15 @@ def test_learned_alpha():
     close(of_heads(features, dim=-2).weights[..., 1], of_heads(features[..., 1]).weights)
 
 
+def test_a_learned_alpha_of_1_is_softmax():
+    scores = torch.randn(B, L, S)
+    for align in (mechanisms.Entmax(1.001, learned=True).bfloat16(), mechanisms.Entmax(learned=True)):
+        torch.nn.init.constant_(align.raw_alpha, -99.0)  # 1 + sigmoid rounds to 1
+        close(weights := align(scores).weights, scores.softmax(-1), atol=1e-5)
+        weights.square().sum().backward()
+        assert align.raw_alpha.grad.isfinite()
+
+
 @pytest.mark.parametrize("name", ALIGNMENTS)
 def test_bias_and_mask(name):
     align = ALIGNMENTS[name]().double().eval()
