@@ -65,12 +65,13 @@ def masked_mean(x: Tensor, mask: Tensor | None = None) -> Tensor:
     >>> masked_mean(torch.tensor([[[1.0], [3.0], [99.0]]]), torch.tensor([[True, True, False]]))
     tensor([[2.]])
     """
+    dtype, wide = torch.result_type(x, 1.0), torch.promote_types(x.dtype, torch.float32)  # sums may lie beyond float16
     if mask is None:
-        return x.sum(-2) / max(x.shape[-2], 1)
+        return (x.sum(-2, dtype=wide) / max(x.shape[-2], 1)).to(dtype)
     require_boolean("mask", mask)
     if mask.shape != x.shape[:-1]:
         raise ValueError(
             f"mask: expected shape {tuple(x.shape[:-1])} beside x of {tuple(x.shape)}, got {tuple(mask.shape)}"
         )
     count = mask.sum(-1, keepdim=True).clamp_min(1)
-    return x.masked_fill(~mask[..., None], 0.0).sum(-2) / count
+    return (x.masked_fill(~mask[..., None], 0.0).sum(-2, dtype=wide) / count).to(dtype)

@@ -60,6 +60,11 @@ def test_masked_mean():
     mean.sum().backward()
     assert (x.grad[~mask] == 0).all()
     torch.testing.assert_close(masked_mean(x), x.mean(1))
+    large, shown = (
+        torch.full((1, 2048, D), 40.0).half(),
+        torch.ones(1, 2048, dtype=torch.bool),
+    )  # summing beyond float16
+    assert (masked_mean(large) == 40).all() and (masked_mean(large, shown) == 40).all()
     assert (masked_mean(x[:, :0]) == 0).all() and (masked_mean(x[:, :0], mask[:, :0]) == 0).all()
 
 
