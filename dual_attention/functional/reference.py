@@ -34,7 +34,7 @@ from torch import Tensor
 from torch.nn.functional import dropout as drop
 
 from .activations import Activation, activation_function
-from .checks import HALVES, without_autocast
+from .checks import HALVES, is_autocast, without_autocast
 from .symbols import RelativeSymbols
 from .wide import wide_products
 
@@ -136,7 +136,7 @@ def inner_products(q: Tensor, k: Tensor, scale: float) -> Tensor:
 
 
 def scores_for_softmax(q: Tensor, k: Tensor, scale: float) -> Tensor:
-    """As :func:`inner_products`, but of float16 and bfloat16 in float32.
+    """As :func:`inner_products`, but of float16 and bfloat16 in float32, and without autocast.
 
     A softmax of scores beyond float16 would be NaN, and one of scores rounded to bfloat16 some hundredths off.
 
@@ -144,11 +144,12 @@ def scores_for_softmax(q: Tensor, k: Tensor, scale: float) -> Tensor:
     >>> scores_for_softmax(q, q, scale=1.0).dtype
     torch.float32
     """
-    if q.dtype not in HALVES:
+    if q.dtype not in HALVES and not is_autocast(q):
         return inner_products(q, k, scale)
     with without_autocast(q):
-        products = wide_products(q, k.transpose(-2, -1), scale)
-        return inner_products(q.float(), k.float(), scale) if products is None else products
+        products = wide_products(q, k.transpose(-2, -1), scale) if q.dtype == k.dtype in HALVES else None
+        wide = torch.promote_types(torch.promote_types(q.dtype, k.dtype), torch.float32)
+        return inner_products(q.to(wide), k.to(wide), scale) if products is None else products
 
 
 def not_half(x: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ from torch.func import functional_call
 
 from .._layers.calls import TypedModule
 from .._layers.inputs import check_positive
-from ..functional.checks import without_autocast
+from ..functional.checks import is_autocast, without_autocast
 
 Factors = tuple[Tensor, Tensor, float]
 """Queries ``(..., L, p)`` and keys ``(..., S, p)``, of one type, and the factor of their inner products."""
@@ -60,8 +60,11 @@ class Score(TypedModule, ABC):
         return None
 
     def for_softmax(self, query: Tensor | None, key: Tensor) -> Tensor:
-        """As ``forward``, but inner products of float16 in float32, since they may lie beyond it."""
-        if query is None or not (query.dtype == key.dtype == torch.float16 and self.factorises):
+        """As ``forward``, but inner products of float16, also by autocast, in float32, since they may lie beyond it."""
+        if query is None or not self.factorises:
+            return self(query, key)
+        narrowed = is_autocast(query) and torch.float32 in (query.dtype, key.dtype)
+        if not narrowed and not query.dtype == key.dtype == torch.float16:
             return self(query, key)
         wide = {name: parameter.float() for name, parameter in self.named_parameters()}
         with without_autocast(query):

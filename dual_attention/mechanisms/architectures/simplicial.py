@@ -126,7 +126,8 @@ class SimplicialAttention(TypedModule):
         if mask is not None:
             mask = mask.expand(*mask.shape[:-1], m)
             mask = (mask[..., :, None] & mask[..., None, :]).flatten(-2)
-        output = self.attention(q, keys, values, attn_mask=mask, need_weights=need_weights)
+        with without_autocast(q):
+            output = self.attention(q, keys, values, attn_mask=mask, need_weights=need_weights)
         context = merge_heads(output.context)
         if self.gain is not None:
             context = F.layer_norm(context, (self.d_model,), self.gain.to(wide))
@@ -142,7 +143,8 @@ class SimplicialAttention(TypedModule):
             keys, values = first * second, v.unsqueeze(-2) * w[0].unsqueeze(-3)
         else:
             keys = torch.cat(torch.broadcast_tensors(first, second), dim=-1)
-            values = torch.einsum("def,bhje,bhkf->bhjkd", self.bilinear.to(dtype), v, v)
+            with without_autocast(v):
+                values = torch.einsum("def,bhje,bhkf->bhjkd", self.bilinear.to(dtype), v, v)
         return keys.flatten(-3, -2), values.flatten(-3, -2)
 
     def _bytes_of_pair(self, n: int, batch: int, mask: Tensor | None, need_weights: bool) -> int:

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from dual_attention.functional import causal_mask, directional_mask
+from dual_attention.functional.reference import attention_weights
 from dual_attention.mechanisms import (
     Additive,
     Align,
@@ -28,6 +29,7 @@ from dual_attention.mechanisms import (
     Selection,
     SelfQuery,
     SharedValues,
+    SimplicialAttention,
     Softmax,
 )
 from tests.support.combinations import sampled
@@ -42,6 +44,15 @@ B, L, S = 2, 5, 6
 
 
 # The fused path
+
+
+def test_scores_of_float32_stay_finite_under_float16_autocast():
+    x, pairs = 40 * torch.randn(B, L, 64), SimplicialAttention(64, 2)
+    torch.nn.init.normal_(pairs.wk.weight)
+    with torch.autocast("cpu", torch.float16):
+        assert GeneralAttention(Dot(scale=1.0))(x, need_weights=True).weights.isfinite().all()
+        assert attention_weights(x, x, scale=1.0).isfinite().all()
+        assert pairs(x).context.isfinite().all()
 
 
 @pytest.mark.parametrize("lead", [(), (2,), (2, 3), (2, 1, 3)])
