@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from .._layers.packed import is_watched
 from ..functional import MaskPattern, attention, relational_attention
 from ..functional.symbols import symbol_table
 from .alignments import Align, Softmax
@@ -40,6 +41,8 @@ class AttentionInputs(NamedTuple):
 def fused_context(score: Score, align: Align, inputs: AttentionInputs, dropout: float) -> Tensor | None:
     """Context ``(..., L, d_v)`` from fused operations, or None where they do not compute this attention."""
     query, key, messages, *_ = inputs
+    if is_watched(score) or is_watched(align):
+        return None
     if type(score) is not Dot or type(align) is not Softmax or query is None or query.shape[-1] != key.shape[-1]:
         return None
     scale = score.scale_of(query.shape[-1]) / align.temperature

@@ -63,8 +63,9 @@ class GeneralAttention(TypedModule):
     Math: e_ls = score(q_l, k_s),  a_l = align(e_l; mask),  c_l = sum_s a_ls m_ls
 
     The dot product under softmax, with shared values or with relations that are inner products (see
-    :meth:`.Score.factors`), runs on fused kernels unless weights are asked for. Everything else builds scores: for long
-    sequences only those of one block of queries at a time, and again in the backward pass.
+    :meth:`.Score.factors`), runs on fused kernels unless weights are asked for or one of these parts has hooks.
+    Everything else builds scores: for long sequences only those of one block of queries at a time, and again in the
+    backward pass.
 
     Args:
         score: comparison of a query with keys.

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from .._layers.calls import TypedModule
 from .._layers.inputs import check_batches, check_boolean, check_kind, check_one_device, check_positive, check_sequence
+from .._layers.packed import is_watched
 from .._layers.relation_size import variation_of, wr_bound
 from .._layers.symbols import Symbols, project_symbols
 from ..functional import RelativeSymbols, combine
@@ -104,8 +105,9 @@ class Relation(TypedModule):
 
     def factors(self, u: Tensor, w: Tensor) -> tuple[Tensor, Tensor, float] | None:
         """Relation queries ``(B, N, R, p')``, keys ``(B, M, R, p')`` and a number times which their inner products are
-        the relations before activation; None where the score has no factors, see :meth:`.Score.factors`."""
-        factors = self.score.factors(u.transpose(1, 2), w.transpose(1, 2)) if self._factorises else None
+        the relations before activation; None where the score has no factors, see :meth:`.Score.factors`, or hooks."""
+        shown = self._factorises and not is_watched(self.score)
+        factors = self.score.factors(u.transpose(1, 2), w.transpose(1, 2)) if shown else None
         if factors is None:
             return None
         q, k, scale = factors

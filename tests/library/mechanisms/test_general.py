@@ -24,6 +24,7 @@ from dual_attention.mechanisms import (
     PairwiseMessage,
     PredictiveWindow,
     Relation,
+    RelationalMessage,
     Score,
     Select,
     Selection,
@@ -44,6 +45,20 @@ B, L, S = 2, 5, 6
 
 
 # The fused path
+
+
+@pytest.mark.parametrize("part", ["score", "align", "message.relation.score"])
+def test_hooks_of_parts_act_with_and_without_weights(part):
+    attention, x = GeneralAttention(Dot(), message=RelationalMessage(Relation(WIDTH, 2), 3)), torch.randn(B, L, WIDTH)
+    before = attention(x).context
+
+    def twice(module, args, output):
+        return output._replace(weights=2 * output.weights) if isinstance(output, tuple) else 2 * output
+
+    attention.get_submodule(part).register_forward_hook(twice)
+    after = attention(x).context
+    close(after, attention(x, need_weights=True).context, atol=1e-5)
+    assert not torch.allclose(before, after, atol=1e-3)
 
 
 def test_scores_of_float32_stay_finite_under_float16_autocast():
