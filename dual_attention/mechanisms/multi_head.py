@@ -5,6 +5,7 @@ Shapes: B batch, L queries, S keys, H heads, d_k and d_h widths of one head's qu
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from torch import Tensor, nn
@@ -15,13 +16,14 @@ from .._layers.inputs import check_boolean, check_dropout, check_kind, check_one
 from .._layers.taps import Taps, observer_of
 from ..functional import mask_pattern
 from ..functional.activations import Activation, activation_function
-from ..functional.masks import check_bias
+from ..functional.masks import MaskPattern, check_bias
+from ..functional.padding import zero_padding
 from ..functional.reference import repeat_heads
 from ..functional.symbols import with_vectors
 from .fused import AttentionInputs
 from .general import GeneralAttention, GeneralAttentionOutput
-from .messages import FeatureMessage, Message, ValueMessage
-from .relations import RelationalMessage
+from .messages import FeatureMessage, Message, Messages, SharedValues, ValueMessage
+from .relations import RelationalMessage, RelationalMessages
 
 
 class MultiHead(TypedModule):
@@ -170,7 +172,8 @@ class MultiHead(TypedModule):
         observe = observer_of(self)
         if observe is not None and "symbols" in self.taps.names and value is not None:
             value = with_vectors(value, lambda x: observe("symbols", x))
-        inputs = AttentionInputs(q, k, self.message(query, key, value), mask, bias)
+        (k,), messages = zero_padding(mask, k), _without_padding(self.message(query, key, value), mask)
+        inputs = AttentionInputs(q, k, messages, mask, bias)
         seen = None if self.attention.score.multidim else observe
         output = self.attention.attend(inputs, padding_mask=of_heads, need_weights=need_weights, observe=seen)
         context = merge_heads(output.context)
@@ -192,6 +195,17 @@ def _observed(attention: GeneralAttention) -> tuple[str, ...]:
         names += ("relations", "relational_message")
         names += () if message.wv is None else ("symbols", "symbol_values", "symbol_message")
     return (*names, "head_output")
+
+
+def _without_padding(messages: Messages, pattern: MaskPattern) -> Messages:
+    """Messages with zeros for padding, as keys have: weights of zero do not silence NaN."""
+    if isinstance(messages, SharedValues):
+        return replace(messages, values=zero_padding(pattern, messages.values)[0])
+    if isinstance(messages, RelationalMessages):
+        symbols = messages.symbols
+        symbols = zero_padding(pattern, symbols)[0] if isinstance(symbols, Tensor) else symbols
+        return replace(messages, w=zero_padding(pattern, messages.w, axis=1)[0], symbols=symbols)
+    return messages
 
 
 def _check_attention(attention: GeneralAttention, n_heads: int) -> None:

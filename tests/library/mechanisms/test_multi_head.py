@@ -15,6 +15,9 @@ from dual_attention.mechanisms import (
     KeyOnly,
     LearnedQuery,
     MultiHead,
+    Relation,
+    RelationalMessage,
+    Sigmoid,
     Sparsemax,
     recipes,
 )
@@ -120,6 +123,18 @@ def test_rotary_positions_can_be_given_by_a_score():
     x = normal(B, L, D)
     cos, sin = (t.double() for t in rotary_tables(D // H, 32))
     close(heads(x).context, layer(x, x, x, cos, sin).output)
+
+
+RELATIONAL = GeneralAttention(Dot(), message=RelationalMessage(Relation(D, 2), D // H, heads=H, d_symbol=D))
+
+
+@pytest.mark.parametrize("attention", [DOT, GeneralAttention(Dot(), Sigmoid()), RELATIONAL])
+@pytest.mark.parametrize("need_weights", [False, True])
+def test_nan_at_padding_is_not_seen(attention, need_weights):
+    x, real = torch.randn(B, S, D), torch.arange(S) < torch.tensor([[S], [3]])
+    x[~real] = torch.nan
+    context = MultiHead(attention, D, H)(x, value=x, padding_mask=real, need_weights=need_weights).context
+    assert context[real].isfinite().all()
 
 
 test_bad_heads = refused(
