@@ -34,12 +34,14 @@ class Align(TypedModule, ABC):
 
     Attributes:
         whole: whether weights of a query depend on scores of others, so that all queries are aligned at once.
+        heads: number of heads with parameters of their own; None for parameters that all share.
 
     >>> isinstance(Softmax(), Align), Softmax()(torch.zeros(1, 2)).weights
     (True, tensor([[0.5000, 0.5000]]))
     """
 
     whole: bool = False
+    heads: int | None = None
     _takes_bias = True  # default for those pickled before this attribute existed
 
     def __init__(self, temperature: float = 1.0) -> None:
@@ -152,7 +154,7 @@ class Entmax(_Functional):
             wanted = "strictly between 1 and 2, to be learned" if learned else "at least 1"
             raise ValueError(f"alpha: expected {wanted}, got {alpha}")
         check_positive(heads=1 if heads is None else heads)
-        self.alpha = alpha
+        self.alpha, self.heads = alpha, heads if learned else None
         self.raw_alpha = None
         if learned:
             raw = torch.logit(torch.tensor(float(alpha) - 1.0))
@@ -281,6 +283,7 @@ class MultiToken(Align):
             raise ValueError(f"key_kernel: expected an odd number, with a middle, got {key_kernel}")
         if heads % group:
             raise ValueError(f"group: expected a divisor of heads={heads}, got {group}")
+        self.heads = heads
         self.kernel = zeros(heads, query_kernel, key_kernel)
         nn.init.ones_(self.kernel.data[:, -1, key_kernel // 2])
         self.mix = nn.Parameter(torch.eye(group).repeat(heads // group, 1, 1)) if group > 1 else None

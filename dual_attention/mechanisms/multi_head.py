@@ -89,7 +89,7 @@ class MultiHead(TypedModule):
         check_positive(key_dim=self.key_dim, head_dim=self.head_dim, n_kv_heads=self.n_kv_heads)
         if n_heads % self.n_kv_heads:
             raise ValueError(f"n_kv_heads: expected a positive divisor of n_heads={n_heads}, got {n_kv_heads}")
-        _check_attention(attention, n_heads)
+        _check_attention(attention, n_heads, self.head_dim if out_proj or gate is not None else None)
         takes_query = attention.score.n_queries is None
         if gate is not None and not takes_query:
             raise ValueError(f"gate: is computed from queries, which {type(attention.score).__name__} takes none of")
@@ -208,10 +208,17 @@ def _without_padding(messages: Messages, pattern: MaskPattern) -> Messages:
     return messages
 
 
-def _check_attention(attention: GeneralAttention, n_heads: int) -> None:
+def _check_attention(attention: GeneralAttention, n_heads: int, head_dim: int | None) -> None:
+    """Raise ``ValueError`` unless an attention is one of so many heads, and of that width if one is needed."""
     if attention.score.heads not in (None, n_heads):
         raise ValueError(f"attention: its score has {attention.score.heads} heads, expected n_heads={n_heads} or None")
     if attention.query is not None:
         raise ValueError("attention: heads project the caller's queries; expected one without a query of its own")
-    if not isinstance(attention.message, ValueMessage) and attention.message.heads != n_heads:
-        raise ValueError(f"attention: its message has {attention.message.heads} heads, expected n_heads={n_heads}")
+    if attention.align.heads not in (None, n_heads):
+        raise ValueError(f"attention: its alignment has {attention.align.heads} heads, expected n_heads={n_heads}")
+    message: Any = attention.message
+    if not isinstance(message, ValueMessage) and message.heads != n_heads:
+        raise ValueError(f"attention: its message has {message.heads} heads, expected n_heads={n_heads}")
+    width = getattr(message, "head_dim", head_dim)
+    if head_dim is not None and width != head_dim:
+        raise ValueError(f"attention: its message has heads of width {width}, expected head_dim={head_dim}")

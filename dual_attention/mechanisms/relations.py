@@ -280,6 +280,7 @@ class RelationalMessage(Message):
         if relative and d_symbol is None:
             raise ValueError("relative: expected d_symbol, the width of the symbols, got None")
         self.heads = heads
+        self.head_dim = head_dim
         self.relation = relation
         self.relative = relative
         self.n_kv_heads = groups
