@@ -101,13 +101,17 @@ def reasons_for(session: Explored, answer: ReasonedAnswer) -> list[Json]:
 def reasons_in_words(answer: ReasonedAnswer, reasons: Sequence[Json]) -> str:
     """The answer and its reasons, for people."""
     words = ", ".join(name if share is None else f"{name} {share:.1%}" for name, share in answer.words)
-    about = "Without these, it moves by so many nats (by as large a change in random directions, at most so many):"
+    about = (
+        "Without each of these, the answer's distribution changes by so many nats "
+        "(KL divergence; in brackets: for the strongest random change as large):"
+    )
     lines = [answer.about, f"answer: {words}", "", about]
     for reason in reasons[:SHOWN]:
-        lines.append(f"  {reason['part']}: {reason['nats']:.3g} ({reason['random']:.3g})")
+        own, random = (max(0.0, reason[name]) for name in ("nats", "random"))  # rounding can make them negative
+        lines.append(f"  {reason['part']}: {own:.3g} ({random:.3g})")
         if pair := reason["pair"]:
             receiver, sender = (pair[end]["labels"][pair[end]["at"]] for end in ("receiver", "sender"))
-            lines[-1] += f"; largest at {receiver} of {sender}: {pair['value']:.3g}"
+            lines[-1] += f"; largest between receiver {receiver} and sender {sender}: {pair['value']:.3g}"
     return "\n".join(lines)
 
 

@@ -58,7 +58,9 @@ def test_images_questions_and_models_without_relations():
     assert [one["part"] for one in sorted(reasons, key=lambda one: one["part"])] == [
         f"sensory head {head} of blocks.0" for head in (0, 1)
     ]
-    assert "largest at" not in reasons_in_words(answer, reasons)
+    assert "largest between" not in reasons_in_words(answer, reasons)
+    said = reasons_in_words(answer, [{"part": "relation 0 of blocks.0", "nats": -5e-9, "random": 0.0, "pair": None}])
+    assert said.endswith("  relation 0 of blocks.0: 0 (0)")
 
 
 def test_a_model_that_has_diverged():
@@ -73,7 +75,7 @@ def test_the_command(capsys):
     """The example of games is right about a picture because of one relation."""
     said = printed(capsys, "predict", "games").splitlines()
     assert said[0].endswith("whose answer is “same”") and said[1].startswith("answer: same 9") and len(said) == 7
-    assert said[4].startswith("  relation 3 of blocks.0: ") and "largest at row" in said[4]
+    assert said[4].startswith("  relation 3 of blocks.0: ") and "largest between receiver row" in said[4]
 
 
 @pytest.mark.parametrize(
