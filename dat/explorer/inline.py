@@ -89,19 +89,20 @@ def _page_of(model: Any, source: Any, tokenizer: Any, asked: str, beside: Any) -
             source = session.default if source is None else str(source)
             return Exporter(session, source, view).page
         return page_html(session.packed_file(_png(source)), view=view.fragment)
+    ours, config = isinstance(model, LanguageModel | TextEncoder), getattr(model, "config", None)
+    if not ours and not (isinstance(model, nn.Module) and hasattr(config, "vocab_size")):
+        expected = "a model of texts or an image classifier of this library, or one of texts of transformers"
+        other = "dat.explorer.recording.record shows a call of any other module with layers of this library"
+        raise TypeError(f"model: expected {expected}, got {title}; {other}")
     if source is not None and not isinstance(source, str):
-        raise TypeError(f"text_or_image: expected a text for a {title}, got {type(source).__name__}")
-    if isinstance(model, LanguageModel | TextEncoder):
+        raise TypeError(f"text_or_image: expected a text for {title}, got {type(source).__name__}")
+    if ours:
         text_session = _text_session(model, tokenizer)
         if beside is not None:
             text_session = with_beside(text_session, _text_session(beside, tokenizer))
         source = text_session.default if source is None else source
         text_session.check(source)
         return Exporter(text_session, source, view).page
-    config: Any = getattr(model, "config", None)
-    if not isinstance(model, nn.Module) or not hasattr(config, "vocab_size"):
-        expected = "a model of texts or an image classifier of this library, or one of texts of transformers"
-        raise TypeError(f"model: expected {expected}, got {title}")
     text = DEFAULT_TEXT if source is None else source
     found = _foreign(model, text, _tokenizer_of(tokenizer, config.vocab_size))
     if not (asked or any(heads.relations for heads in found.heads)):

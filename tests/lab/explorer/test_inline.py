@@ -156,7 +156,8 @@ def test_a_frame_in_an_exported_notebook_shows_the_page_without_a_network(tmp_pa
 
 BAD = [
     (lambda: dat.explore(nn.Linear(2, 2), TEXT), TypeError, "model: expected a model of texts or an image classifier"),
-    (lambda: dat.explore(gpt2(), 3), TypeError, "text_or_image: expected a text for a GPT2LMHeadModel, got int"),
+    (lambda: dat.explore(nn.Linear(2, 2), torch.ones(1, 2)), TypeError, "got Linear; dat.explorer.recording.record"),
+    (lambda: dat.explore(gpt2(), 3), TypeError, "text_or_image: expected a text for GPT2LMHeadModel, got int"),
     (lambda: dat.explore(gpt2(), ""), ValueError, "text_or_image: expected at least one token"),
     (lambda: dat.explore(gpt2(), TEXT, object()), TypeError, "tokenizer: expected one of this library or transformers"),
     (lambda: dat.explore(conftest.dat(vocab_size=90), TEXT), ValueError, "tokenizer: expected one for the model's voc"),
