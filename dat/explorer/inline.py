@@ -89,7 +89,8 @@ def _page_of(model: Any, source: Any, tokenizer: Any, asked: str, beside: Any) -
             source = session.default if source is None else str(source)
             return Exporter(session, source, view).page
         return page_html(session.packed_file(_png(source)), view=view.fragment)
-    ours, config = isinstance(model, LanguageModel | TextEncoder), getattr(model, "config", None)
+    config: Any = getattr(model, "config", None)
+    ours = isinstance(model, LanguageModel | TextEncoder)
     if not ours and not (isinstance(model, nn.Module) and hasattr(config, "vocab_size")):
         expected = "a model of texts or an image classifier of this library, or one of texts of transformers"
         other = "dat.explorer.recording.record shows a call of any other module with layers of this library"
