@@ -1,15 +1,18 @@
 """Text of data sets on the Hugging Face hub, fetched by ``datasets`` (the extra of that name)."""
 
+import hashlib
 import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack
+from glob import glob
 from itertools import islice
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from dual_attention._base.checksums import sha256_of
 from dual_attention._base.extras import require
 from dual_attention._base.files import first_line
 
@@ -19,6 +22,8 @@ VALIDATION = ("validation", "valid", "val", "test")
 """Names of the split to validate on, the first of which is taken."""
 PATIENCE = 5.0
 """Seconds that the hub has to answer."""
+CONTENTS = "sha256 of its files"
+"""Mark of a data set in a folder, in the identity of its splits; older versions did not note it."""
 
 
 def open_dataset(name: str, *, streamed: bool = False) -> dict[str, Any]:
@@ -85,6 +90,18 @@ def split_identity(split: Any) -> dict[str, Any]:
         return {"rows": len(split), "bytes": None if about is None else about.num_bytes}
     sizes = {} if about is None else {"rows": about.num_examples, "bytes": about.num_bytes}
     return {"streamed": True, **sizes}
+
+
+def folder_identity(name: str) -> dict[str, str]:
+    """A mark of what the files of a data set say, as JSON, if it lies in a folder; those of the hub have none."""
+    folder = Path(name.partition(":")[0])
+    if not folder.is_dir():
+        return {}
+    digest = hashlib.sha256()
+    for file in sorted(glob("**", root_dir=folder, recursive=True)):  # without hidden ones, as ``datasets`` reads it
+        if (folder / file).is_file():
+            digest.update(repr((Path(file).as_posix(), sha256_of(folder / file))).encode())
+    return {CONTENTS: digest.hexdigest()}
 
 
 def read_dataset(split: Any, name: str, field: str, most: int | None = None) -> Iterator[Piece]:

@@ -15,7 +15,7 @@ from ..._numpy import np
 from .documents import Documents, Tokens
 from .files import JSON_LINES, PARQUET, Piece, python_documentation
 from .formats import read_documents
-from .hub_datasets import read_dataset, split_identity
+from .hub_datasets import folder_identity, read_dataset, split_identity
 from .shards import NoText, Report, make_shards, open_shards
 
 TOKEN_SUFFIXES = (".npy", ".bin")
@@ -125,7 +125,8 @@ def text_of_dataset(split: Any, name: str, field: str, most: int | None = None) 
     """The documents of a split of a data set, all or the first ``most``; see :mod:`.hub_datasets`."""
 
     def identify() -> dict[str, Any]:
-        origin = {"kind": "data set", "name": name, "split": str(split.split), "field": field, **split_identity(split)}
+        which = {"kind": "data set", "name": name, "split": str(split.split), "field": field}
+        origin = {**which, **split_identity(split), **folder_identity(name)}
         return origin if most is None else {**origin, "first rows": most}
 
     return SourceText(identify, lambda: read_dataset(split, name, field, most))

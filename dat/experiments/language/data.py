@@ -20,7 +20,7 @@ from dual_attention.generation.tokenizer import FOLDER, BytePairTokenizer, ByteT
 from ..._numpy import np
 from ...data.text.documents import Tokens, find_documents, split_documents
 from ...data.text.files import FoundFiles, find_files
-from ...data.text.hub_datasets import VALIDATION, open_dataset
+from ...data.text.hub_datasets import CONTENTS, VALIDATION, open_dataset
 from ...data.text.shards import Report
 from ...data.text.tokens import (
     SourceText,
@@ -266,6 +266,14 @@ def text_origin(config: LanguageDataConfig) -> dict[str, Any]:
     """The origin of the text of a configuration, as :func:`load_data` gives it, without tokenizing the text."""
     origins = {part: text.origin for part, text in _texts(config).items()}
     return {"train": origins["train"], "val": origins.get("val", origins["train"])}
+
+
+def same_text(begun: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    """Whether the origin of a run that goes on is that of its data now, but for a mark that it may not have yet."""
+    parts = {part: now[part] for part in ("train", "val")}
+    for part in [part for part in parts if CONTENTS not in (begun.get(part) or ())]:
+        parts[part] = {mark: value for mark, value in now[part].items() if mark != CONTENTS}
+    return begun == {**now, **parts}
 
 
 def text_digest(origin: Mapping[str, Any]) -> str:

@@ -29,7 +29,7 @@ from ...training.warm_start import source_run
 from ..base_width import scaled_from_base
 from ..progress import data_progress
 from .config import LanguageConfig, LanguageDataConfig
-from .data import LanguageData, count_words, load_data, make_tokenizer
+from .data import LanguageData, count_words, load_data, make_tokenizer, same_text
 
 ARGUMENTS = "config.json"
 """File of a run folder with the arguments of the model's class, as folders of the Hugging Face Hub have it."""
@@ -102,7 +102,7 @@ def prepare_text(config: LanguageConfig, *, cache: Path, run: Path | None = None
             report=report,
             begun=begun,
         )
-    if begun is not None and begun != data.origin:
+    if begun is not None and not same_text(begun, data.origin):
         raise ValueError(f"{run}: the text is not the one that the run began with, see {ORIGIN} there")
     with_values = config.machine.parallel == "replicate"
     build = partial(build_language_model, model_config, seed=config.seed)

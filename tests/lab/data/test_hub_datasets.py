@@ -6,9 +6,9 @@ import time
 import pytest
 
 from dat.data.text import hub_datasets
-from dat.data.text.hub_datasets import open_dataset, read_dataset
+from dat.data.text.hub_datasets import CONTENTS, folder_identity, open_dataset, read_dataset
 from dat.experiments.language.config import LanguageDataConfig
-from dat.experiments.language.data import load_data, make_tokenizer
+from dat.experiments.language.data import load_data, make_tokenizer, same_text
 from dual_attention.generation.tokenizer import ByteTokenizer
 from tests.support.refusals import refused
 
@@ -74,6 +74,18 @@ def test_a_streamed_data_set_gives_the_same_tokens(dataset, tmp_path):
     texts = [f"train {number}" for number in range(1, 11)]
     assert ByteTokenizer().decode(some.train.arrays[0].tolist()) == "".join(texts)
     assert some.origin["train"]["first rows"] == 11
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_a_changed_file_of_the_same_size_is_another_text(dataset, tmp_path, streamed):
+    before, file = load(tmp_path, streamed=streamed), dataset / "train.jsonl"
+    file.write_text(file.read_text().replace("train 1", "texts 1"))
+    after = load(tmp_path, streamed=streamed)
+    assert b"texts 1" in bytes(after.train.arrays[0].astype("uint8")) and not same_text(before.origin, after.origin)
+    for part in ("train", "val"):
+        assert not same_text(before.origin, {**before.origin, part: after.origin[part]})
+        del before.origin[part][CONTENTS]  # as in a run of before
+    assert same_text(before.origin, after.origin) and folder_identity("owner/other:of") == {}
 
 
 def test_a_hub_that_is_silent_is_told_soon(dataset, monkeypatch):
