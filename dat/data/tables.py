@@ -33,6 +33,7 @@ MOST_CATEGORIES = 50
 """Different texts up to which they are categories; beyond, they are if half of them occur again."""
 
 _MISSING = {"", "na", "n/a", "nan", "null"}
+_EXACT = 2**53  # from which on a float is not every whole number
 _KINDS = {float: "a number", str: "a text", tuple: "a list"}
 
 
@@ -44,8 +45,11 @@ class Column(NamedTuple):
     values: Sequence[Any]
 
 
-def read_cells(path: Path) -> Cells:
+def read_cells(path: Path, categories: Collection[str] = ()) -> Cells:
     """The cells of a CSV, TSV or Parquet file.
+
+    Args:
+        categories: columns whose cells are texts, as they stand in the file.
 
     Raises:
         FileNotFoundError: if there is no such file.
@@ -55,7 +59,10 @@ def read_cells(path: Path) -> Cells:
     if not path.is_file():
         raise FileNotFoundError(f"{path}: no such file")
     read = _read_parquet if path.suffix == ".parquet" else _read_csv
-    columns = {name: [_cell(value) for value in values] for name, values in read(path).items()}
+    columns = {
+        name: [_text(value) if name in categories else _cell(value) for value in values]
+        for name, values in read(path).items()
+    }
     if not any(map(len, columns.values())):
         raise ValueError(f"{path}: expected a line of column names and rows below it, got no row")
     return columns
@@ -110,8 +117,13 @@ def _read_parquet(path: Path) -> Mapping[str, list[Any]]:
     return {name: values for name, values in found.items() if not name.startswith("__index_level_")}
 
 
+def _text(value: Any) -> str | None:
+    text = "" if value is None else str(value).strip()
+    return None if text.lower() in _MISSING else text
+
+
 def _cell(value: Any) -> Any:
-    """A number, a text, a tuple or None, the same from either kind of file."""
+    """A number, a text, a tuple or None, the same from either kind of file; a number that is not exact is a text."""
     if isinstance(value, list | tuple):
         items = [_cell(item) for item in value]
         numbers = all(isinstance(item, float) for item in items)
@@ -121,12 +133,13 @@ def _cell(value: Any) -> Any:
             return _cell(json.loads(value))
         except (ValueError, RecursionError):
             return value.strip()
-    text = "" if value is None else str(value).strip()
+    text = _text(value)
     try:
-        number = float(text)
+        number = math.nan if text is None or "_" in text else float(text)
     except ValueError:
-        number = math.nan
-    return number if math.isfinite(number) else None if text.lower() in _MISSING else text
+        return text
+    exact = abs(number) < _EXACT or not (text or "").lstrip("+-").isdigit()
+    return number if math.isfinite(number) and exact else text
 
 
 def typed_column(name: str, cells: Sequence[Any], *, category: bool = False) -> Column | None:

@@ -142,14 +142,15 @@ def _classes(labels: Tensor, names: Sequence[str]) -> dict[str, Any]:
 
 
 def _load_table(source: OwnSource, path: Path, device: str) -> OwnData:
-    cells = tables.read_cells(path)
+    categories = source.categories or ()
+    cells = tables.read_cells(path, categories)
     asked = {"target": [source.target], "categories": source.categories, "leave_out": source.leave_out}
     for key, named in asked.items():
         tables.check_columns(key, named or (), cells, path)
     target, own = source.target or "", len(cells[source.target or ""])
     names = [name for name in cells if name not in (target, *(source.leave_out or ()))]
     if source.test is not None:
-        given = tables.read_cells(Path(source.test).expanduser())
+        given = tables.read_cells(Path(source.test).expanduser(), categories)
         if missing := [name for name in (*names, target) if name not in given]:
             raise ValueError(f"test: expected the columns of {path} in {source.test}, which has no {listed(missing)}")
         if all(value is None for value in given[target]):
@@ -167,7 +168,7 @@ def _load_table(source: OwnSource, path: Path, device: str) -> OwnData:
     n_own = sum(row < own for row in known)
     apart = ("test", "val") if source.test is None else ("val",)
     parts = [*tables.split_by_hash(keys[:n_own], apart, source.split_seed), *["test"] * (len(keys) - n_own)]
-    found = {name: tables.typed_column(name, cells[name], category=name in (source.categories or ())) for name in names}
+    found = {name: tables.typed_column(name, cells[name], category=name in categories) for name in names}
     columns = [column._replace(values=[column.values[row] for row in known]) for column in found.values() if column]
     order = sorted(range(len(keys)), key=keys.__getitem__)  # a mixed one, whatever that of the file is
     places = {part: torch.tensor([row for row in order if parts[row] == part]) for part in ("train", "val", "test")}

@@ -59,6 +59,16 @@ def test_decimal_commas(cells, after_semicolon, after_tab, tmp_path):
         assert read_cells(tmp_path / "t.csv")["a"] == found
 
 
+@pytest.mark.parametrize("text, number", [
+    ("007", 7.0), ("1e400", "1e400"), ("1_0", "1_0"), ("-9007199254740991", -9007199254740991.0), ("1e18", 1e18),
+    ("123456789012345678", "123456789012345678"), ("-9007199254740992", "-9007199254740992"), (" NA ", None),
+])  # fmt: skip
+def test_a_number_is_exact_and_a_named_category_its_text(text, number, tmp_path):
+    (tmp_path / "t.csv").write_text(f"a,b\n{text},x\n")
+    cells = (read_cells(tmp_path / "t.csv", named)["a"] for named in ((), ("a",)))
+    assert [*cells] == [[number], [None if number is None else text]]
+
+
 def test_a_parquet_file_needs_an_extra(tmp_path, monkeypatch):
     (tmp_path / "t.parquet").write_bytes(b"PAR1")
     with pytest.raises(ValueError, match=r"t\.parquet: damaged, or no Parquet file"):
