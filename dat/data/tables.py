@@ -142,11 +142,12 @@ def _cell(value: Any) -> Any:
     return number if math.isfinite(number) and exact else text
 
 
-def typed_column(name: str, cells: Sequence[Any], *, category: bool = False) -> Column | None:
+def typed_column(name: str, cells: Sequence[Any], *, category: bool = False, target: bool = False) -> Column | None:
     """A column of one kind; None if it is empty.
 
     Args:
         category: take its values as categories, whatever they are.
+        target: whether it is the one to predict, for the advice in an error.
 
     Raises:
         ValueError: naming the column and two of its rows, if their types differ.
@@ -159,9 +160,10 @@ def typed_column(name: str, cells: Sequence[Any], *, category: bool = False) -> 
         return Column(name, "category", [None if cell is None else category_text(cell) for cell in cells])
     if len(first) > 1:
         told = (f"{_KINDS[kind]} in row {row} ({shortened(str(cells[row - 1]))})" for kind, row in first.items())
+        advice = "--task classes" if target else f"--categories '[{name}]' or --leave_out '[{name}]'"
         raise ValueError(
             f"{name}: expected values of one type, got {' and '.join(told)}; make them alike, leave a cell empty where "
-            f"a value is missing, or give --categories '[{name}]' or --leave_out '[{name}]'"
+            f"a value is missing, or give {advice}"
         )
     if not first:
         return None
@@ -194,7 +196,7 @@ def task_of(target: str, values: Sequence[Any], asked: Task | None = None) -> Ta
     Raises:
         ValueError: naming the column, if it cannot be predicted.
     """
-    column = typed_column(target, values, category=asked == "classes")
+    column = typed_column(target, values, category=asked == "classes", target=True)
     if column is None or len({*values}) < 2:
         only = shortened(str(values[0]))
         raise ValueError(f"target: expected two different values in {target!r} or more, got only {only}")

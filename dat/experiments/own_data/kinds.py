@@ -142,7 +142,7 @@ def _classes(labels: Tensor, names: Sequence[str]) -> dict[str, Any]:
 
 
 def _load_table(source: OwnSource, path: Path, device: str) -> OwnData:
-    categories = source.categories or ()
+    categories, task = _named_categories(source)
     cells = tables.read_cells(path, categories)
     asked = {"target": [source.target], "categories": source.categories, "leave_out": source.leave_out}
     for key, named in asked.items():
@@ -162,7 +162,7 @@ def _load_table(source: OwnSource, path: Path, device: str) -> OwnData:
     if not any(value is not None for name in names for value in cells[name]):
         raise ValueError(f"{path}: expected a column beside the target {target!r} that is not empty, got none")
     answers = [cells[target][row] for row in known]
-    task = tables.task_of(target, answers, source.task)
+    task = tables.task_of(target, answers, task)
     keys = [row_key(*(cells[name][row] for name in names)) for row in known]
     _check_apart(source, dict(zip(known, zip(keys, answers, strict=True), strict=True)), own)
     n_own = sum(row < own for row in known)
@@ -195,6 +195,15 @@ def _load_table(source: OwnSource, path: Path, device: str) -> OwnData:
         digest=row_key(task, *contents),
         **told,
     )
+
+
+def _named_categories(source: OwnSource) -> tuple[set[str], tables.Task | None]:
+    """Columns that are read as categories, the target among them if its classes are asked for, and the task asked."""
+    target, named, out = source.target or "", {*(source.categories or ())}, source.leave_out or ()
+    check(target not in out, "leave_out", "other columns than the target", target)
+    check(target not in named or source.task != "number", "task", "classes, as categories names the target", "number")
+    task = "classes" if target in named else source.task
+    return named | ({target} if task == "classes" else set()), task
 
 
 def _check_apart(source: OwnSource, rows: Mapping[int, Any], own: int) -> None:

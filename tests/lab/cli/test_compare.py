@@ -195,6 +195,13 @@ def test_whole_numbers_of_many_digits_are_apart_and_a_changed_one_is_seen():
     assert len(digests) == 2
 
 
+def test_a_target_among_the_categories_is_classes():
+    write("t.csv", [{"x": i, "code": ("7", "007", "1.5", "x")[i % 4]} for i in range(60)])
+    for asked in ({"categories": ("code",)}, {"task": "classes"}):
+        about = load_own(OwnSource(path="t.csv", target="code", **asked)).about
+        assert "60 rows of 1 number; code is predicted as 4 classes (007, 1.5, 7, x)" in about
+
+
 def test_none_is_a_class_and_rows_without_a_target_are_counted():
     labels = ["None", "mild", "", "NA", "null"] * 12
     write("t.csv", [{"x": i, "label": label} for i, label in enumerate(labels)])
@@ -338,6 +345,9 @@ def test_categories_of_test_rows_are_unknown_and_numbers_are_of_training_rows():
         (TABLE, "target: expected a column of t.csv (left, right, size, items, label), got none"),
         ([*TABLE, "--target=label", "--models=dat,transfomer"], "got 'transfomer'; did you mean transformer?"),
         ([*TABLE, "--target=label", "--leave_out=lft"], "got lft; did you mean left?"),
+        ([*TABLE, "--target=label", "--leave_out=label"], "leave_out: expected other columns than the target"),
+        ([*TABLE, "--target=size", "--categories=size", "--task=number"], "task: expected classes, as categories"),
+        (["compare", "blank.csv", "--target=mixed"], "where a value is missing, or give --task classes"),
         ([*TABLE, "--target=label", "--test=t.csv"], "test: row 1 of t.csv is row 1 of t.csv"),
         ([*TABLE, "--target=label", "--test=blank.csv"], "test: expected values in 'label' of blank.csv, got only"),
         ([*TABLE, "--target=label", "--lr_of={dat: 0.1}"], "lr_of: expected null, since the validation set chooses"),
@@ -358,7 +368,7 @@ def test_categories_of_test_rows_are_unknown_and_numbers_are_of_training_rows():
 )  # fmt: skip
 def test_bad_input_is_named_and_nothing_is_written(words, message, capsys):
     write("t.csv", rows_of(60))
-    write("blank.csv", [{**row, "label": ""} for row in rows_of(9, seed=1)])
+    write("blank.csv", [{**row, "label": "", "mixed": i % 2 or "no"} for i, row in enumerate(rows_of(9, seed=1))])
     Path("empty.txt").write_text("")
     Path("short.txt").write_text("a few words")
     Path("bare").mkdir()
