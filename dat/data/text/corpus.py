@@ -42,8 +42,13 @@ class Written(NamedTuple):
 
 def clean_text(text: str) -> str:
     """A text in NFC, without spaces at the ends of lines, and with at most one blank line between two others."""
-    lines = unicodedata.normalize("NFC", text).replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    lines = _in_lines(unicodedata.normalize("NFC", text)).split("\n")
     return re.sub(r"\n{3,}", "\n\n", "\n".join(line.rstrip() for line in lines)).strip()
+
+
+def _in_lines(text: str) -> str:
+    """A text whose lines all end in a line feed."""
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def find_texts(folders: Sequence[Path], patterns: Sequence[str]) -> Iterator[tuple[str, Path]]:
@@ -87,6 +92,7 @@ def documents_in(text: str, name: str, layout: Layout) -> Iterator[str]:
     if layout == "files":
         yield text
         return
+    text = _in_lines(text)
     without = Path(name).name.startswith(("childes", "gutenberg"))
     begin, title = 0, ""
     for marker in _MARKER.finditer(text):

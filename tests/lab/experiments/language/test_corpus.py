@@ -60,7 +60,8 @@ def test_a_corpus_of_babylm(tmp_path, capsys):
     """Markers part documents; titles are text, but not in CHILDES and Project Gutenberg, where they are paths."""
     folder = tmp_path / "train_10M"
     folder.mkdir()
-    (folder / "simple_wiki.train").write_text("= = = Water = = =\nIt is wet.\n\n= = = Salt = = =\nIt is = = = salty.\n")
+    wiki = "= = = Water = = =\nIt is wet.\n\n= = = Salt = = =\nIt is = = = salty.\n"
+    (folder / "simple_wiki.train").write_text(wiki, newline="\r\n")
     (folder / "childes.train").write_text("= = = /a/b.cha = = =\n*CHI: more.  \n= = = /a/c.cha = = =\n*MOT: no.\n")
     (folder / "gutenberg.train.txt").write_text("before\n = = = PG11 = = =\nOnce.\n")
     (folder / "switchboard.train.txt").write_text("A: hi\nB: hi\n")
