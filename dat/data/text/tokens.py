@@ -2,7 +2,7 @@
 
 import hashlib
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,6 +22,7 @@ TOKEN_SUFFIXES = (".npy", ".bin")
 
 _LAYOUT = 3  # of the files of kept tokens; those of another are left alone
 _SAMPLED = 1 << 20
+_ENDS = "sha256 of its ends"
 
 
 class TokenSource(NamedTuple):
@@ -78,8 +79,15 @@ def open_tokens(files: list[Path]) -> TokenSource:
             found = f"{array.dtype} {array.shape}" if isinstance(array, np.ndarray) else "an archive"
             raise ValueError(f"{path}: expected a vector of integers, got {found}")
         arrays.append(array)
-        origin.append({"file": path.name, "tokens": len(array), "sha256 of its ends": _hash_of_ends(path)})
+        origin.append({"file": path.name, "tokens": len(array), _ENDS: _hash_of_ends(path)})
     return TokenSource(tuple(arrays), {"kind": "tokens", "files": origin})
+
+
+def is_file_of(entry: Mapping[str, Any], path: Path) -> bool:
+    """Whether a file is that of an entry in an origin, by its name and hash."""
+    if entry["file"] != path.name:
+        return False
+    return _hash_of_ends(path) == entry[_ENDS] if _ENDS in entry else sha256_of(path) == entry.get("sha256")
 
 
 class SourceText(NamedTuple):

@@ -6,6 +6,7 @@ Shapes: B sequences, T = the context length of the model.
 from __future__ import annotations  # numpy is imported when it is used
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import accumulate
@@ -27,6 +28,7 @@ from ...data.text.tokens import (
     TokenSource,
     documentation_of_python,
     holds_tokens,
+    is_file_of,
     open_tokens,
     text_of_dataset,
     text_of_files,
@@ -252,13 +254,19 @@ def load_data(
 
 
 def _begun_with(found: FoundFiles, origin: Any) -> FoundFiles:
-    """The files of which an origin has the names, if there are any; the others are left out."""
+    """The files that an origin has, if there are any, by their names; of more of one name, those with its hashes."""
     try:
-        names = {file["file"] for file in origin["files"]}
+        left = [*origin["files"]]
+        more = Counter(file.name for file in found.files) - Counter(entry["file"] for entry in left)
     except (KeyError, TypeError):  # there is no origin yet, or one without files
         return found
-    kept = [file for file in found.files if file.name in names]
-    others = [file for file in found.files if file.name not in names]
+    kept, others = FoundFiles([], [])
+    for file in found.files:
+        ours = (e for e in left if (is_file_of(e, file) if file.name in more else e["file"] == file.name))
+        entry = next(ours, None)
+        if entry is not None:
+            left.remove(entry)
+        (others if entry is None else kept).append(file)
     return FoundFiles(kept, [*others, *found.left_out]) if kept else found
 
 

@@ -253,9 +253,12 @@ def test_a_run_goes_on_with_the_files_that_it_began_with(tmp_path):
     config = LanguageDataConfig(path=str(tmp_path / "in"), val_fraction=0.2)
     begun = load(config, tmp_path)
     (tmp_path / "in" / "b.md").write_text("another text")
+    (tmp_path / "in" / "0").mkdir()
+    (tmp_path / "in" / "0" / "a.txt").write_text("another text of that name")
     common = {"context": 8, "vocab_size": 257, "seed": 0, "cache": tmp_path / "cache"}
     data = load_data(config, BYTES, begun=begun.origin, **common)
-    assert data.origin == begun.origin and data.about.splitlines()[0].endswith(f"1 file ({tmp_path / 'in' / 'b.md'})")
+    others = f"2 files ({tmp_path / 'in' / '0' / 'a.txt'}, {tmp_path / 'in' / 'b.md'})"
+    assert data.origin == begun.origin and data.about.splitlines()[0].endswith(others)
     for other in ({}, {"train": {"files": [{"file": "c.txt"}]}}, {"train": {"files": 3}}, {"train": None}):
         assert load_data(config, BYTES, begun=other, **common).origin != begun.origin
 
