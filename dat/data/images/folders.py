@@ -1,6 +1,7 @@
 """A folder of labelled pictures: a folder in it for each class, or those in the folders ``train`` and ``test``."""
 
 import hashlib
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,7 +18,7 @@ from .sets import ImageSet, LabelledImages
 SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp")
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 """Mean and standard deviation of ImageNet's channels, which normalise pictures."""
-TESTED = ("test", "val")
+TESTED = ("test", "val", "valid", "validation")
 """Folders of pictures to test on beside ``train``, of which one may be there."""
 
 
@@ -28,7 +29,7 @@ class PictureFolder(NamedTuple):
         classes: their names, in order; the label of a picture is the place of its class.
         train: pictures to train on, by class.
         test: pictures to test on, by class; None if they are not kept apart.
-        left_out: files that are no pictures by their names, or hidden.
+        left_out: files that are not read: no pictures by their names, hidden, or in no folder of a class.
     """
 
     classes: tuple[str, ...]
@@ -54,11 +55,14 @@ def find_pictures(folder: str | None) -> PictureFolder:
     root = Path(folder)
     if not root.is_dir():
         raise FileNotFoundError(f"data.folder: no such folder: {root}")
-    parts = [root / name for name in TESTED if (root / name).is_dir()] if (root / "train").is_dir() else []
+    apart = [name for name in _folders(root) if name != "train"] if (root / "train").is_dir() else []
+    if others := [name for name in apart if name not in TESTED]:
+        raise ValueError(f"data.folder: expected test or val beside train in {root}, got {listed(others)}")
+    parts = [root / name for name in apart]
     if len(parts) > 1:
         raise ValueError(f"data.folder: expected train and test, or train and val, in {root}, got all three")
     trained = root / "train" if (root / "train").is_dir() else root
-    train, left_out = _by_class(trained)
+    train = _by_class(trained)
     if len(train) < 2:
         has = f"only {next(iter(train))}" if train else "none"
         raise ValueError(
@@ -66,11 +70,11 @@ def find_pictures(folder: str | None) -> PictureFolder:
         )
     test = None
     if parts:
-        test, more = _by_class(parts[0])
-        left_out += more
+        test = _by_class(parts[0])
         if unknown := sorted(set(test) - set(train)):
             raise ValueError(f"data.folder: {parts[0]} has the classes {listed(unknown)}, which train has not")
-    return PictureFolder(tuple(train), train, test, left_out)
+    read = sum(len(files) for part in (train, test or {}) for files in part.values())
+    return PictureFolder(tuple(train), train, test, len(_files(root)) - read)
 
 
 def pictures_origin(folder: str | None) -> dict[str, Any]:
@@ -89,20 +93,28 @@ def pictures_origin(folder: str | None) -> dict[str, Any]:
 
 def _is_hidden(name: str) -> bool:
     """Whether a file or folder is one of a system's own: ``._cat.png``, ``.thumbnails``, ``__MACOSX``, ``@eaDir``."""
-    return name.startswith((".", "__")) or name == "@eaDir"
+    return name.startswith(".") or name in ("__MACOSX", "@eaDir")
 
 
-def _by_class(folder: Path) -> tuple[dict[str, list[Path]], int]:
-    """The pictures of each class, and how many files are none."""
-    found, left_out = {}, 0
-    for path in sorted(path for path in folder.iterdir() if path.is_dir() and not _is_hidden(path.name)):
-        files = sorted(file for file in path.rglob("*") if file.is_file())
-        shown = [file for file in files if not any(map(_is_hidden, file.relative_to(path).parts))]
-        found[path.name] = [file for file in shown if file.suffix.lower() in SUFFIXES]
-        left_out += len(files) - len(found[path.name])
+def _folders(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir() if path.is_dir() and not _is_hidden(path.name))
+
+
+def _files(folder: Path) -> list[Path]:
+    """All files of a folder and those below it, of linked ones too."""
+    found = (Path(place, name) for place, _, names in os.walk(folder, followlinks=True) for name in names)
+    return sorted(path for path in found if path.is_file())
+
+
+def _by_class(folder: Path) -> dict[str, list[Path]]:
+    """The pictures of each class."""
+    found = {}
+    for name in _folders(folder):
+        files = [file for file in _files(folder / name) if file.suffix.lower() in SUFFIXES]
+        found[name] = [file for file in files if not any(map(_is_hidden, file.relative_to(folder / name).parts))]
     if empty := [name for name, files in found.items() if not files]:
         raise ValueError(f"data.folder: expected pictures ({', '.join(SUFFIXES)}) in {folder / empty[0]}, found none")
-    return found, left_out
+    return found
 
 
 def folder_images(folder: str | None, size: int) -> tuple[LabelledImages, LabelledImages | None]:

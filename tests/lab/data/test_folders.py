@@ -71,7 +71,15 @@ def test_what_systems_hide_is_no_picture(folder):
         (folder / name).write_bytes(b"\0\5\x16\7")
     found = find_pictures(str(folder))
     assert found.classes == ("cat", "dog") and [len(files) for files in found.train.values()] == [8, 12]
-    assert len(folder_images(str(folder), 8)[0].images) == 20
+    assert len(folder_images(str(folder), 8)[0].images) == 20 and found.left_out == 5
+
+
+def test_every_other_folder_is_read(folder, tmp_path):
+    (folder / "dog" / "more").rename(tmp_path / "elsewhere")
+    (folder / "dog" / "more").symlink_to(tmp_path / "elsewhere")
+    (folder / "cat").rename(folder / "__unknown__")
+    found = find_pictures(str(folder)).train
+    assert {name: len(files) for name, files in found.items()} == {"__unknown__": 8, "dog": 12}
 
 
 def test_a_run_is_called_by_its_folder(folder):
@@ -88,7 +96,7 @@ def test_test_pictures_that_the_folder_keeps_apart(folder):
     assert test is not None and (len(images.images), test.labels.tolist()) == (18, [0, 0])
     splits = split_images("folder", n_train=18, n_val=0, n_test=2, seed=0, folder=str(folder), size=8)
     assert {name: len(part.labels) for name, part in splits.items()} == {"train": 18, "test": 2}
-    (folder / "test").rename(folder / "val")
+    (folder / "test").rename(folder / "valid")
     assert image_set("folder", str(folder)).test == 2
 
 
@@ -147,6 +155,8 @@ def an_unknown_class(folder):
     (an_unknown_class, r"test has the classes owl, which train has not"),
     (lambda folder: (split(folder), shutil.copytree(folder / "test", folder / "val")),
      r"expected train and test, or train and val, in .*pets, got all three"),
+    (lambda folder: split(folder).joinpath("test").rename(folder / "holdout"),
+     r"expected test or val beside train in .*pets, got holdout"),
     of="spoil",
 )  # fmt: skip
 def test_what_is_refused_by_name(folder, spoil, error, message):
