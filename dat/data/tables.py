@@ -58,7 +58,7 @@ def read_cells(path: Path, categories: Collection[str] = ()) -> Cells:
     """
     if not path.is_file():
         raise FileNotFoundError(f"{path}: no such file")
-    read = _read_parquet if path.suffix == ".parquet" else _read_csv
+    read = _read_parquet if path.suffix.lower() == ".parquet" else _read_csv
     columns = {
         name: [_text(value) if name in categories else _cell(value) for value in values]
         for name, values in read(path).items()
@@ -74,7 +74,7 @@ def _read_csv(path: Path) -> Mapping[str, list[Any]]:
         with open(path, newline="", encoding="utf-8-sig") as file:
             first = file.readline()
             file.seek(0)
-            delimiter = max(",;\t", key=first.count)
+            delimiter = max(",;\t", key=re.sub('"[^"]*("|$)', "", first).count)
             lines = csv.reader(file, strict=True, delimiter=delimiter)
             names = [name.strip() for name in next(lines, [])]
             if not all(names):

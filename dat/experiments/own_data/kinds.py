@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
+from glob import glob
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from ...data.images import find_pictures, split_images
 from ...data.images.folders import MEAN, STD, SUFFIXES
 from ...data.images.splits import load_images
 from ...data.tables import FEWEST, SHARE, TABLES, Column, row_key
+from ...data.text.files import TEXTS
 from ...data.text.tokens import TokenSource, tokenize
 from ...training.configs import check
 from ...training.metrics import Row
@@ -108,16 +110,23 @@ def _load(source: OwnSource, device: str) -> OwnData:
     path = Path(source.path).expanduser()
     if not path.exists():
         raise FileNotFoundError(f"{source.path}: no such file or folder")
-    if path.suffix in TABLES:
+    if path.suffix.lower() in TABLES:
         return _load_table(source, path, device)
     for name in ("target", "task", "categories", "leave_out"):
         if (given := getattr(source, name)) is not None:
             raise ValueError(f"{name}: expected null without a table ({', '.join(TABLES)}), got {given}")
-    pictures = path.is_dir() and any(file.suffix.lower() in SUFFIXES for file in path.rglob("*"))
+    pictures = path.is_dir() and _are_pictures(path)
     try:
         return _load_pictures(source, path, device) if pictures else _load_texts(source, device)
     except ValueError as error:  # of readers that also serve keys of other commands
         raise ValueError(str(error).removeprefix("data.folder: ").removeprefix("data: ")) from error
+
+
+def _are_pictures(folder: Path) -> bool:
+    """Whether more files of a folder are pictures than texts, by their names and without hidden ones."""
+    names = [name for name in glob("**", root_dir=folder, recursive=True) if (folder / name).is_file()]
+    number = Counter(Path(name).suffix.lower() for name in names)
+    return sum(number[suffix] for suffix in SUFFIXES) > sum(number[suffix] for suffix in ("", *TEXTS))
 
 
 def forget_data() -> None:

@@ -227,10 +227,12 @@ def test_pictures_and_a_number_of_those_trained_on(capsys):
 
 
 def test_texts_say_which_files_are_not_read():
-    Path("texts").mkdir()
+    Path("texts/.hidden").mkdir(parents=True)
+    for name in ("a.png", "b.png", "../b.png"):
+        Path("texts/.hidden", name).write_bytes(b"\xff\x00")
     Path("texts", "a.txt").write_text("".join(map(str, range(999))))
     Path("texts", "picture").write_bytes(b"\xff\x00")
-    assert "data: 1 file, 2,887 characters; left out: 1 other file; the" in load_own(OwnSource(path="texts")).about
+    assert "data: 1 file, 2,887 characters; left out: 2 other files; the" in load_own(OwnSource(path="texts")).about
 
 
 def test_what_is_cut_is_said():

@@ -42,10 +42,12 @@ def test_both_kinds_of_file_hold_the_same(tmp_path):
     assert cells["list"] == [(1.0, 2.0), (3.0,), (), None] and cells["number"][2] is None
 
 
-@pytest.mark.parametrize("text", ["a;b\n1;x\n2;y\n", "a\tb\n1\tx\n2\ty\n", "\ufeffa,b\r\n1,x\r\n\r\n2,y\r\n"])
+@pytest.mark.parametrize("text", [
+    '"a, ""b"", c";"d,e"\n1;x\n2;y\n', "a;b\n1;x\n2;y\n", "a\tb\n1\tx\n2\ty\n", "\ufeffa,b\r\n1,x\r\n\r\n2,y\r\n",
+])  # fmt: skip
 def test_separators_and_marks_of_spreadsheets(text, tmp_path):
-    (tmp_path / "t.csv").write_text(text, encoding="utf-8", newline="")
-    assert read_cells(tmp_path / "t.csv") == {"a": [1.0, 2.0], "b": ["x", "y"]}
+    (tmp_path / "t.CSV").write_text(text, encoding="utf-8", newline="")
+    assert [*read_cells(tmp_path / "t.CSV").values()] == [[1.0, 2.0], ["x", "y"]]
 
 
 @pytest.mark.parametrize("cells, after_semicolon, after_tab", [
