@@ -1,5 +1,6 @@
 """Configurations of runs on sequence tasks, and of grids of them: at one size, or by length."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -195,8 +196,8 @@ class RecallGrid(GridConfig):
     steps: tuple[int, ...] = (500,)
     """Steps of training on each of the tasks, in their order; one number is that of all."""
     evaluations: int = 20
-    """Evaluations on the validation set in the course of a run, evenly spaced: how exactly it is known when a task is
-    learned."""
+    """Evaluations on the validation set in the course of a run, or a few less, evenly spaced: how exactly it is known
+    when a task is learned."""
     models: tuple[str, ...] = RECALL_ARMS
     """Models, by the names of presets."""
     data: RecallSets = field(default_factory=RecallSets)
@@ -237,7 +238,7 @@ class RecallGrid(GridConfig):
     def run_config(self, cell: Cell) -> RecallConfig:
         steps = self.steps_of(f"{cell['task']}-{cell['size']}")
         data = RecallDataConfig(size=cell["size"], **vars(self.data))
-        loop = replace(self.loop, steps=steps, eval_every=steps // self.evaluations)
+        loop = replace(self.loop, steps=steps, eval_every=math.ceil(steps / self.evaluations))
         return RecallConfig(**self.common_keys(cell, task=cell["task"], data=data, loop=loop))
 
 
