@@ -1,6 +1,7 @@
 """``dat plot``: tables and figures from the results of several grids."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from dual_attention._base.words import listed, printable
 
@@ -8,7 +9,7 @@ from .._terminal import tell
 from ..experiments import experiment_named
 from ..sweeps.experiment import swept
 from ..sweeps.grid import GridFolder
-from ..sweeps.report import plot_results
+from ..sweeps.report import UNPAIRED, plot_results
 from ..sweeps.sources import labelled
 from ..training.config_io import option_parser, parse_options
 from .reproduce import check_grid_of, of_study, takes_study
@@ -52,4 +53,6 @@ def plot(prog: str, arguments: Sequence[str], name: str) -> int:
     chosen = {axis.name: getattr(options, f"{axis.name}s") for axis in texts}
     for path in plot_results(experiment, options.sources, options.out, chosen, options.against):
         print(printable(str(path)))
+    if options.against and not (Path(options.out) / "contrasts.png").exists():
+        tell(f"against {options.against}: {UNPAIRED}")
     return 0

@@ -180,6 +180,10 @@ def differences(
             yield "all", "all", curve, {seed: fmean(by_seed[seed] for by_seed in found) for seed in sorted(common)}
 
 
+UNPAIRED = "No other curve has two seeds in common with it, so there are no differences with intervals."
+"""Sentence in the place of differences."""
+
+
 def contrasts_text(table: ResultTable, rows: Sequence[Row], against: str) -> str:
     """Differences of all measures from the curve ``against`` as Markdown; ``ValueError`` if there is no such curve."""
     curve = table.curve_axis
@@ -197,16 +201,8 @@ def contrasts_text(table: ResultTable, rows: Sequence[Row], against: str) -> str
     unit = f", in {table.unit.strip()}" if table.unit else ""
     means = begun(table, "mean difference of trials with the same seed")
     intro = f"{means} ± half of its 95 % t-interval{unit}."
-    return "\n".join(
-        [
-            f"# Differences from {curve.label(against)}",
-            "",
-            intro,
-            "",
-            *(f"| {' | '.join(line)} |" for line in lines),
-            "",
-        ]
-    )
+    shown = [intro, "", *(f"| {' | '.join(line)} |" for line in lines)] if len(lines) > 2 else [UNPAIRED]
+    return "\n".join([f"# Differences from {curve.label(against)}", "", *shown, ""])
 
 
 def draw_contrasts(table: ResultTable, rows: Sequence[Row], path: Path, against: str) -> None:

@@ -66,9 +66,15 @@ def test_the_table():
     assert "| same | 500 | CoRelNet | 3 | +3.3 ± 5.2 |" in text
 
 
-def test_nothing_is_drawn_without_pairs(tmp_path):
-    draw_contrasts(GAMES.table, [row for row in ROWS if row["seed"] == 0], tmp_path / "contrasts.png", "dat-0+2-sym")
+def test_nothing_is_drawn_without_pairs(tmp_path, capsys):
+    rows = [{**row, "hexominoes": row["test"], "stripes": row["test"]} for row in ROWS if row["seed"] == 0]
+    draw_contrasts(GAMES.table, rows, tmp_path / "contrasts.png", "dat-0+2-sym")
     assert not any(tmp_path.iterdir())
+    (tmp_path / "results.csv").write_text(to_csv(rows))
+    words = ["plot", "relational-games", str(tmp_path / "results.csv"), f"--out={tmp_path / 'out'}"]
+    assert main([*words, "--against=dat-0+2-sym"]) == 0
+    for said in (capsys.readouterr().err, (tmp_path / "out" / "contrasts.md").read_text()):
+        assert "No other curve has two seeds in common with it" in said
 
 
 @pytest.mark.slow
