@@ -279,6 +279,10 @@ def test_a_width_is_matched():
     assert matching_width(parameters, 2584) == 132
 
 
+def test_differences_that_do_not_vary():
+    assert (paired_p([0, 0, 0]), paired_p([1, 1])) == (1.0, 0.0)
+
+
 test_bad_input = refused(
     (lambda: paired_p([1.0, float("nan")]), "values: expected two or more finite numbers"),
     (lambda: mcnemar_p([True], [True, False]), "second: expected as many outcomes as first, 1, got 2"),

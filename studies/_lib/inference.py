@@ -8,6 +8,8 @@ from scipy import stats
 from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.weightstats import DescrStatsW
 
+from dual_attention._base import intervals
+
 MOST_FLIPPED = 17
 """Most differences of which all flips of signs are tried; as many flips of more are drawn from a fixed seed."""
 
@@ -18,9 +20,8 @@ def half_width(values: Sequence[float], level: float = 0.95) -> float:
 
 
 def paired_p(differences: Sequence[float]) -> float:
-    """p of the two-sided t-test that the mean of two or more differences is zero."""
-    found: Any = stats.ttest_1samp(_finite(differences), 0)
-    return float(found.pvalue)
+    """p of the two-sided t-test that the mean of two or more differences is zero; 0 or 1 where they do not vary."""
+    return intervals.paired_p(_finite(differences).tolist())
 
 
 def sign_flip_p(differences: Sequence[float]) -> float:
