@@ -23,25 +23,27 @@ class Steps:
 
     Attributes:
         size: C.
-        first: slot of each row's first real token, int64 ``(B or 1, 1)``; left padding is before it.
+        real: boolean ``(B or 1, C)``, False where a slot holds padding.
+        padding: number of those slots in each row, int64 ``(B or 1, 1)``.
         place: slot of the next token, int64 ``(1,)``, on the device.
     """
 
-    def __init__(self, size: int, place: int, first: Tensor) -> None:
-        self.size = size
-        self.first = first
-        self.place = torch.full((1,), place, device=first.device)
+    def __init__(self, place: int, real: Tensor) -> None:
+        self.size = real.shape[1]
+        self.real = real
+        self.padding = (~real).sum(dim=1, keepdim=True)
+        self.place = torch.full((1,), place, device=real.device)
 
     def positions(self, n: int) -> Tensor:
         """Position of the next token in each row, ``(B or 1, 1)``; ``ValueError`` for several tokens."""
         if n != 1:
             raise ValueError(f"cache: of a fixed size takes one token at a time, got {n}")
-        return self.place - self.first
+        return self.place - self.padding
 
     def seen(self, window: int | None = None) -> Tensor:
         """The slots that the next token may attend to, its own included: boolean ``(B or 1, 1, 1, C)``."""
         slots = torch.arange(self.size, device=self.place.device)
-        seen = (slots <= self.place) & (slots >= self.first)
+        seen = (slots <= self.place) & self.real
         if window is not None:
             seen = seen & (slots > self.place - window)
         return seen[:, None, None]
@@ -65,10 +67,10 @@ class FixedCache(TokenCache):
         self.steps = steps
         self._made, self._batch = filled._made, filled._batch
         self._length = steps.size - 1
-        padded = torch.arange(filled.held, device=steps.first.device) < steps.first
+        unreached = steps.real[:, : filled.held].cumsum(dim=1) == 0  # other padding may be a token's neighbour
         for name, buffer in filled._buffers.items():
             held = buffer[..., filled._start : filled._start + filled.held, :]
-            hidden = padded[:, None, :, None] if held.dim() == 4 else padded[..., None]
+            hidden = unreached[:, None, :, None] if held.dim() == 4 else unreached[..., None]
             with torch.inference_mode(False):  # a tensor made in inference mode could not be written to outside it
                 kept = held.clone().masked_fill(hidden.to(held.device), 0.0)
                 self._buffers[name] = F.pad(kept, (0, 0, 0, steps.size - filled.held))
@@ -107,12 +109,12 @@ def after_prompt(cache: Cache, size: int, prompt: Tensor, padding_mask: Tensor |
         cache: has read the prompt, and held what windows drop.
         size: C.
         prompt: of its first two sizes and device, ``(B, L)`` or ``(B, L, d)``.
-        padding_mask: of the prompt, padded on the left.
+        padding_mask: of the prompt.
     """
-    first = torch.zeros(1, 1, dtype=torch.long, device=prompt.device)
+    real = torch.ones(1, size, dtype=torch.bool, device=prompt.device)
     if padding_mask is not None:
-        first = (~padding_mask).sum(dim=1, keepdim=True)
-    return fixed_caches(cache, Steps(size, prompt.shape[1], first))
+        real = F.pad(padding_mask, (0, size - prompt.shape[1]), value=True)
+    return fixed_caches(cache, Steps(prompt.shape[1], real))
 
 
 def fixed_caches(cache: Cache, steps: Steps) -> Cache:
@@ -130,5 +132,5 @@ def tensors_of(cache: Cache) -> Iterator[Tensor]:
         for part in cache.caches.values():
             yield from tensors_of(part)
     elif isinstance(cache, FixedCache):
-        yield from (cache.steps.place, cache.steps.first, *cache._buffers.values())
+        yield from (cache.steps.place, cache.steps.real, cache.steps.padding, *cache._buffers.values())
         yield from (made for _, made in cache._made.values())

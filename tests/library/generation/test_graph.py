@@ -16,7 +16,8 @@ from tests.support.refusals import refused
 
 pytestmark = pytest.mark.sweep(8)
 
-PADDING = {"no padding": None, "padding": (0, 3)}
+LEFT, GAPS = (torch.tensor([[1] * 5, row]).bool() for row in ([0, 0, 0, 1, 1], [1, 0, 1, 1, 0]))
+PADDING = {"no padding": None, "on the left": LEFT, "between and on the right": GAPS}
 STEPS = 10
 
 
@@ -24,16 +25,15 @@ def as_it_is(step, steps):
     return step
 
 
-def greedy(model, prompt, padding, record):
+def greedy(model, prompt, real, record):
     """Logits of the tokens after a prompt, each the likeliest, by a decoder that records its step with ``record``."""
-    real = None if padding is None else torch.arange(prompt.shape[1]) >= torch.tensor(padding)[:, None]
     decoder = GraphDecoder(model, padding_mask=real, max_length=prompt.shape[1] + STEPS, record=record)
     new, found = prompt, []
     with evaluating(model):
         for _ in range(STEPS + 1):
             found.append(decoder.step(new))
             new = found[-1].argmax(-1, keepdim=True)
-    return torch.stack(found, dim=1), real
+    return torch.stack(found, dim=1)
 
 
 def expected(model, prompt, found, real):
@@ -57,21 +57,21 @@ VARIANTS = [(kind, position, {}) for kind in KINDS for position in ("pos_emb", "
 @pytest.mark.parametrize(("kind", "pos_enc_type", "attention"), VARIANTS)
 def test_logits_are_those_of_one_pass(kind, pos_enc_type, attention, padding):
     model, prompt = lm(kind, pos_enc_type=pos_enc_type, **with_attention(kind, **attention)), tokens(2, 5)
-    found, real = greedy(model, prompt, padding, as_it_is)
-    torch.testing.assert_close(found, expected(model, prompt, found, real), atol=1e-10, rtol=0)
+    found = greedy(model, prompt, padding, as_it_is)
+    torch.testing.assert_close(found, expected(model, prompt, found, padding), atol=1e-10, rtol=0)
 
 
 def test_sinusoids_and_squared_distances():
     symbols = {"symbol_retrieval_kwargs": {"symbol_dim": 16, "sinusoidal": True}}
     model, prompt = lm("position_relative", **symbols, ra_kwargs={"rel_score": "squared_distance"}), tokens(2, 5)
-    found, real = greedy(model, prompt, None, as_it_is)
-    torch.testing.assert_close(found, expected(model, prompt, found, real), atol=1e-10, rtol=0)
+    found = greedy(model, prompt, None, as_it_is)
+    torch.testing.assert_close(found, expected(model, prompt, found, None), atol=1e-10, rtol=0)
 
 
 def test_kinds_of_head_have_windows_of_their_own():
     model, prompt = lm("symbolic_attention", sa_kwargs={"window": 4}, ra_kwargs={"window": 2}), tokens(2, 5)
-    found, real = greedy(model, prompt, None, as_it_is)
-    torch.testing.assert_close(found, expected(model, prompt, found, real), atol=1e-10, rtol=0)
+    found = greedy(model, prompt, None, as_it_is)
+    torch.testing.assert_close(found, expected(model, prompt, found, None), atol=1e-10, rtol=0)
 
 
 def test_logits_stay_when_the_next_step_writes_over_them():
@@ -82,8 +82,8 @@ def test_logits_stay_when_the_next_step_writes_over_them():
         return lambda: memory.copy_(step())
 
     model, prompt = lm("transformer"), tokens(2, 5)
-    found, real = greedy(model, prompt, None, overwriting)
-    torch.testing.assert_close(found, expected(model, prompt, found, real), atol=1e-10, rtol=0)
+    found = greedy(model, prompt, None, overwriting)
+    torch.testing.assert_close(found, expected(model, prompt, found, None), atol=1e-10, rtol=0)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -93,9 +93,9 @@ def test_one_graph_serves_all_steps(kind):
     compiled = lambda step, steps: torch.compile(step, backend=counter, fullgraph=True, dynamic=False)  # noqa: E731
     torch._dynamo.reset()
     with torch._dynamo.config.patch(error_on_recompile=True):
-        found, real = greedy(model, prompt, (0, 3), compiled)
+        found = greedy(model, prompt, LEFT, compiled)
     assert counter.frame_count == 1
-    torch.testing.assert_close(found, expected(model, prompt, found, real), atol=1e-10, rtol=0)
+    torch.testing.assert_close(found, expected(model, prompt, found, LEFT), atol=1e-10, rtol=0)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -129,7 +129,7 @@ def test_recording_leaves_the_place_where_it_was(monkeypatch):
     monkeypatch.setattr(torch.cuda, "Stream", Stream)
     monkeypatch.setattr(torch.cuda, "current_stream", Stream)
     monkeypatch.setattr(torch.cuda, "CUDAGraph", Graph)
-    steps, seen = Steps(8, 5, torch.zeros(1, 1, dtype=torch.long)), []
+    steps, seen = Steps(5, torch.ones(1, 8, dtype=torch.bool)), []
 
     def step():
         seen.append(int(steps.place))
@@ -147,7 +147,7 @@ def test_a_recorded_step_makes_no_table_again():
     cache = model.new_cache()
     with torch.no_grad():
         model(prompt, cache=cache)
-        fixed = fixed_caches(cache, Steps(8, 5, torch.zeros(1, 1, dtype=torch.long)))
+        fixed = fixed_caches(cache, Steps(5, torch.ones(1, 8, dtype=torch.bool)))
     relational = fixed.caches["blocks"].caches["0"].caches["relational_attention"]
     (made,) = [made for key, made in relational._made.values() if isinstance(key, torch.Tensor)]
     assert relational.once(torch.zeros(3), lambda: pytest.fail("made again")) is made
@@ -166,7 +166,7 @@ def test_padding_that_is_not_finite_is_not_seen():
         model.layers.token_embedder.weight[7] = torch.nan
     prompt[prompt == 7] = 3
     prompt[1, :3] = 7
-    found, _ = greedy(model, prompt, (0, 3), as_it_is)
+    found = greedy(model, prompt, LEFT, as_it_is)
     assert torch.isfinite(found).all()
 
 
@@ -188,7 +188,7 @@ def test_what_a_recorded_step_cannot_take():
 
 def test_fixed_caches_are_for_single_tokens_in_their_order():
     model, prompt = lm("symbolic_attention"), tokens(2, 5)
-    cache, steps = model.new_cache(), Steps(8, 5, torch.zeros(1, 1, dtype=torch.long))
+    cache, steps = model.new_cache(), Steps(5, torch.ones(1, 8, dtype=torch.bool))
     with torch.no_grad():
         model(prompt, cache=cache)
         fixed = fixed_caches(cache, steps)

@@ -209,8 +209,9 @@ def counting():
 def test_a_static_cache_gives_the_same_tokens(kind: str, more):
     model, x = causal(kind, pos_enc_type="RoPE", **with_attention(kind, **more) if more else {}), tokens(2, 5)
     mask = torch.ones_like(x)
-    for padding in (0, 3):
-        mask[1, :padding] = 0
+    for padding in (slice(0), slice(3), slice(3, 4)):
+        mask[1] = 1
+        mask[1, padding] = 0
         given = {"attention_mask": mask, "max_new_tokens": 6, "return_dict_in_generate": True, "output_logits": True}
         grown = model.generate(x, **given, **GREEDY)
         fixed = model.generate(x, cache_implementation="static", prefill_chunk_size=2, **given, **GREEDY)
