@@ -22,6 +22,9 @@ Model = TypeVar("Model", bound=nn.Module)
 Made = TypeVar("Made")
 Format = Literal["hub", "transformers", "babylm"]
 
+_OF_TRAINING = {"training", "gradient_checkpointing", "dropout", "dropout_rate", "p", "inplace"}
+"""Settings that change nothing of a trained model's outputs."""
+
 LANGUAGE_MODEL = "dual_attn"
 """The model type of language models, that of DualAttnConfig, which only transformers can import."""
 
@@ -94,7 +97,8 @@ def save_language_model(model: LanguageModel, folder: str | Path) -> Path:
 
     Raises:
         FileExistsError: if there is anything at ``folder``.
-        TypeError, ValueError: if it is another model, has parts of your own, or an argument that JSON cannot hold.
+        TypeError, ValueError: if it is another model, has parts of your own, an argument that JSON cannot hold, or
+            layers that its arguments do not build.
 
     >>> lm = TransformerLM(50, d_model=32, n_layers=1, n_heads=2, max_block_size=16)
     >>> load_language_model(save_language_model(lm, "folder")).model(torch.tensor([[5, 17, 3]])).logits.shape
@@ -105,13 +109,45 @@ def save_language_model(model: LanguageModel, folder: str | Path) -> Path:
     if own_parts(model):
         raise ValueError("model: parts of your own have no such form; keep their code and the state dict")
     kind = "dat" if isinstance(model, DualAttnTransformerLM) else "transformer"
-    arguments = LanguageModelConfig.of({**vars(model.given), "model": kind}).to_dict()
+    own = {"model": kind, "vocab_size": model.vocab_size, "tie_weights": model.tie_weights}  # which may have changed
+    config = LanguageModelConfig.of({**vars(model.given), **own})
+    arguments = config.to_dict()
+    check_fit("model: its configuration is", model, config)
     del arguments["model"]  # it follows from the others
     save_model = require("safetensors.torch", extra="hf").save_model
     with folder_made_atomically(Path(folder)) as new:
         write_json(new / CONFIG, arguments)
         save_model(model, str(new / "model.safetensors"))
     return Path(folder)
+
+
+def check_fit(what: str, model: LanguageModel, config: LanguageModelConfig) -> None:
+    """Raise ``ValueError`` unless a configuration builds such a model; ``what`` begins the message."""
+    other = config.build("meta")
+    shapes, expected = ({name: t.shape for name, t in part.state_dict().items()} for part in (model, other))
+    if not isinstance(model, type(other)) or shapes != expected:
+        differing = sorted(name for name in {*shapes, *expected} if shapes.get(name) != expected.get(name))
+        raise ValueError(
+            f"{what} not that of this {type(model).__name__}"
+            + (f"; they differ in {', '.join(differing[:5])}" if differing else f", but of a {config.model}")
+        )
+    own, wanted = map(_settings, (model, other))
+    for name in wanted:
+        if own.get(name) != wanted.get(name):
+            raise ValueError(
+                f"{what} not that of this {type(model).__name__}, whose {name} is {own.get(name)!r}; "
+                f"expected {wanted.get(name)!r}"
+            )
+
+
+def _settings(model: nn.Module) -> dict[str, Any]:
+    """Numbers, names and switches of the modules of a model, on which its outputs depend beside its weights."""
+    return {
+        f"{path}.{name}".strip("."): value
+        for path, module in model.named_modules()
+        for name, value in vars(module).items()
+        if isinstance(value, (bool, int, float, str)) and not name.startswith("_") and name not in _OF_TRAINING
+    }
 
 
 def load_language_checkpoint(

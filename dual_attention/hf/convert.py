@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from .._base.extras import require
 from ..checkpoints.files import CheckpointFiles
-from ..checkpoints.language import LoadedLanguageModel, load_language_model
+from ..checkpoints.language import LoadedLanguageModel, check_fit, load_language_model
 from ..checkpoints.weights import PREFIX, to_language_state_dict
 from ..language_models import LanguageModel
 from ..language_presets import LanguageModelConfig
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
 Format = Literal["hub", "transformers"]
 
-_OF_TRAINING = {"training", "gradient_checkpointing", "dropout", "dropout_rate", "p", "inplace"}
-"""Settings that change nothing of a trained model's outputs."""
 _TOKENS = ("bos_token_id", "eos_token_id", "pad_token_id")
 
 
@@ -135,40 +133,12 @@ def _parts(model: Any, config: LanguageModelConfig | None) -> LoadedLanguageMode
     if isinstance(model, LanguageModel):
         if config is None:
             raise ValueError(f"config: expected the LanguageModelConfig of the {type(model).__name__}, got None")
-        _check_fit(model, config)
+        check_fit("config: is", model, config)
         return LoadedLanguageModel(model, config)
     owned = getattr(model, "model", None)
     if not isinstance(owned, LanguageModel):
         raise TypeError(f"model: expected a language model of this library, got {type(model).__name__}")
     return LoadedLanguageModel(owned, model.config.language_config())
-
-
-def _check_fit(model: LanguageModel, config: LanguageModelConfig) -> None:
-    other = config.build("meta")
-    shapes, expected = ({name: t.shape for name, t in part.state_dict().items()} for part in (model, other))
-    if not isinstance(model, type(other)) or shapes != expected:
-        differing = sorted(name for name in {*shapes, *expected} if shapes.get(name) != expected.get(name))
-        raise ValueError(
-            f"config: is not that of this {type(model).__name__}"
-            + (f"; they differ in {', '.join(differing[:5])}" if differing else f", but of a {config.model}")
-        )
-    own, wanted = map(_settings, (model, other))
-    for name in (*own, *wanted):
-        if own.get(name) != wanted.get(name):
-            raise ValueError(
-                f"config: is not that of this {type(model).__name__}, whose {name} is {own.get(name)!r}; "
-                f"expected {wanted.get(name)!r}"
-            )
-
-
-def _settings(model: nn.Module) -> dict[str, Any]:
-    """Numbers, names and switches of the modules of a model, on which its outputs depend beside its weights."""
-    return {
-        f"{path}.{name}".strip("."): value
-        for path, module in model.named_modules()
-        for name, value in vars(module).items()
-        if isinstance(value, (bool, int, float, str)) and not name.startswith("_") and name not in _OF_TRAINING
-    }
 
 
 def _with_layers_of(model: Any, empty: Any) -> Any:

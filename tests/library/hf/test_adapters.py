@@ -7,6 +7,7 @@ import peft
 import pytest
 import torch
 
+from dual_attention.hf import load_language_model, save_language_model
 from tests.library.hf.models import IMAGES, causal, masked, tokens, vision
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*gradient_checkpointing.* is deprecated:FutureWarning")
@@ -88,6 +89,9 @@ def test_adapters_of_a_tied_matrix(made: Any, adapted: str, how: str, tmp_path: 
     again = type(base).from_pretrained(tmp_path / "merged")
     assert not again.config.tie_weights
     torch.testing.assert_close(again(x).logits, expected)
+    if made is causal:
+        native = load_language_model(save_language_model(merged.model, tmp_path / "native")).model
+        torch.testing.assert_close(native(x).logits, expected)
 
 
 @pytest.mark.parametrize("kind", ["dat", "transformer"])

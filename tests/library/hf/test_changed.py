@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from dual_attention.hf import load_language_model, save_language_model
 from tests.library.hf.models import IMAGES, MODELS, assert_same, inputs, vision
 from tests.support.language import VOCAB
 
@@ -24,6 +25,9 @@ def test_resized_vocabularies(name: str, tied: bool, size: int, tmp_path: Path):
     assert (model.get_output_embeddings().weight is model.get_input_embeddings().weight) == tied
     model.save_pretrained(tmp_path)
     assert_same(auto.from_pretrained(tmp_path), model, x)
+    if name == "causal":
+        native = load_language_model(save_language_model(model.model, tmp_path / "native")).model
+        torch.testing.assert_close(native(x).logits, model(x).logits)
 
 
 @pytest.mark.parametrize("name", ["causal", "masked"])

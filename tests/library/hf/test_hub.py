@@ -381,6 +381,10 @@ def test_what_has_no_such_form_is_not_saved(tmp_path):
     own = with_parts(TransformerLM(50, 32, 1, 2), heads=mechanisms.Cosine)
     with pytest.raises(ValueError, match="model: parts of your own have no such form"):
         save_language_model(own, tmp_path / "saved")
+    changed = TransformerLM(50, 32, 1, 2)
+    changed.layers["final_out"] = torch.nn.Linear(32, 60)
+    with pytest.raises(ValueError, match=r"model: its configuration is not that of this T.* layers.final_out.bias, "):
+        save_language_model(changed, tmp_path / "saved")
     with pytest.raises(TypeError, match="model: expected a language model of this library, got Linear"):
         save_language_model(torch.nn.Linear(2, 2), tmp_path / "saved")
     assert not list(tmp_path.iterdir())
