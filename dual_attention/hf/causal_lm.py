@@ -154,6 +154,8 @@ class DualAttnForCausalLM(HasBackbone, GenerationMixin):
         # Beams are put into another order, and assistants' tokens taken back.
         if static and generation_mode not in (GenerationMode.GREEDY_SEARCH, GenerationMode.SAMPLE):
             raise ValueError(f"cache_implementation: 'static' is for one token at a time, got {generation_mode}")
+        if not generation_config.is_assistant:  # which is handed the other model's
+            self._check_positions(generation_config, **model_kwargs)
         past = given_cache(model_kwargs.pop(CACHE, None), model_kwargs.pop(OTHER, None))
         assisted = generation_mode == GenerationMode.ASSISTED_GENERATION
         if static or assisted or model_kwargs.get("inputs_embeds") is not None:
@@ -169,6 +171,23 @@ class DualAttnForCausalLM(HasBackbone, GenerationMixin):
                 past.cache.reserve(min(max_cache_length, self.model.block_size) + 1)
             if generation_config.is_assistant:  # tokens that the other model refuses are taken back
                 past.activate_past_recording()
+
+    @staticmethod
+    def _check_positions(
+        generation_config: Any, position_ids: Tensor | None = None, attention_mask: Tensor | None = None, **_: Any
+    ) -> None:
+        """Refuse positions that are not those which the model counts, as transformers does where none are given."""
+        if position_ids is None:
+            return
+        n, mask = position_ids.shape[-1], attention_mask
+        if mask is None:  # of real tokens only
+            mask = position_ids.new_ones((1, max(n, getattr(generation_config, "_mask_length", -1))))
+        new, counted = mask[:, -n:] != 0, (mask.long().cumsum(1) - 1)[:, -n:]
+        if n != new.shape[1] or ((position_ids != counted) & new).any():
+            raise ValueError(
+                "position_ids: expected none, since generation counts the real tokens of attention_mask from 0, got "
+                f"{position_ids.tolist()}"
+            )
 
     def _check_room(self, length: int) -> None:
         """Refuse a text of which the model would have to read more tokens than the context has."""

@@ -59,7 +59,8 @@ def test_left_padding(kind: str, options: dict):
     long, short = tokens(1, 6), tokens(1, 3)
     batch = torch.cat([long, torch.cat([torch.zeros_like(short), short], dim=1)])
     mask = torch.tensor([[1] * 6, [0] * 3 + [1] * 3])
-    together = model.generate(batch, attention_mask=mask, max_new_tokens=6, **options, **GREEDY)
+    counted = (mask.cumsum(1) - 1).relu()
+    together = model.generate(batch, attention_mask=mask, position_ids=counted, max_new_tokens=6, **options, **GREEDY)
     for row, prompt in zip(together, (long, short), strict=True):
         alone = model.generate(prompt, max_new_tokens=6, **options, **GREEDY)
         assert torch.equal(row[-6:], alone[0, -6:])
@@ -174,6 +175,7 @@ X, TOO_LONG = tokens(1, 3), f"max_new_tokens: expected a text of at most {CONTEX
     ({"cache_implementation": "static", "max_new_tokens": CONTEXT + 2}, TOO_LONG),
     ({"assistant_early_exit": 1}, "assistant_early_exit: expected None, since this model predicts nothing"),
     ({CACHE: StaticCache(config=causal().config, max_cache_len=8)}, TypeError, f"{CACHE}: expected a DualAttnCache"),
+    ({"position_ids": torch.tensor([[0, 1, 7]])}, r"position_ids: expected none, .*, got \[\[0, 1, 7\]\]"),
     ({CACHE: 3}, f"{CACHE}: expected fewer tokens in it than the prompt's 3.*, got 3"),
     ({CACHE: 5}, f"{CACHE}: expected fewer tokens in it than the prompt's 3.*, got 5"),
     of="more",
