@@ -155,6 +155,15 @@ class StaticDualAttnCacheLayer(DualAttnCacheLayer):
         self.cache = self._growing
         super().reset()
 
+    def check_slots(self, new: int, length: int) -> None:
+        """Raise ``ValueError`` unless it can hold a text of this length, of which so many tokens are new."""
+        if length > self.size or (new > 1 and self.cache.steps is not None):
+            raise ValueError(
+                f"{CACHE}: expected at most {self.size + 1} tokens in all with this static cache of {self.size} slots, "
+                f"and after its prompt one new token at a time, got {length + 1} in all, {new} of them new; "
+                "a cache that grows takes more"
+            )
+
     def has_read(self, tokens: Tensor, padding_mask: Tensor | None) -> None:
         """Called by the model after it has read tokens ``(B, n)`` or ``(B, n, d)``: the prompt, or one more."""
         if self.cache.steps is not None:

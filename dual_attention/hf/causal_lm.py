@@ -16,7 +16,7 @@ from transformers.modeling_outputs import CausalLMOutputWithPast
 from .._layers.inputs import check_choice
 from .._models.inputs import IGNORED, check_targets
 from ..functional.checks import MaybeNone
-from .cache import CACHE, OTHER, DualAttnCache, NamesCache, cache_in, given_cache
+from .cache import CACHE, OTHER, DualAttnCache, NamesCache, StaticDualAttnCacheLayer, cache_in, given_cache
 from .language import HasBackbone
 from .modeling import output_of
 from .packing import CausalInputs
@@ -212,8 +212,15 @@ class DualAttnForCausalLM(HasBackbone, GenerationMixin):
         """Called by ``generate`` to read the prompt."""
         past, mask = model_kwargs.get(CACHE), model_kwargs.get("attention_mask")
         told = getattr(generation_config, "_mask_length", -1) if mask is None else mask.shape[1]
-        if past is not None and told != input_ids.shape[1]:  # as the method of transformers tells it
-            self._check_room(past.get_seq_length() + generation_config.max_length - 1)
+        if past is not None:
+            new, length = input_ids.shape[1], generation_config.max_length - 1
+            if told == new:  # the whole text is given, as the method of transformers tells it
+                new -= past.get_seq_length()
+            else:
+                length += past.get_seq_length()
+                self._check_room(length)
+            if isinstance(past.layers[0], StaticDualAttnCacheLayer):
+                past.layers[0].check_slots(new, length)
         longer = input_ids.shape[1] > self.model.block_size - self._learned_prompt()
         if longer or generation_config.cache_implementation == "static":  # tokens are read at once
             generation_config.prefill_chunk_size = None

@@ -226,6 +226,19 @@ def test_a_static_cache_gives_the_same_tokens(kind: str, more):
         torch.testing.assert_close(logits[:, -1], model(x).logits[:, -1], atol=1e-5, rtol=0)
 
 
+def test_a_static_cache_is_continued_as_far_as_it_has_slots():
+    model, x = causal("transformer", max_block_size=300), tokens(1, 5)
+    whole = model.generate(x, max_new_tokens=6, **GREEDY)
+    static = {"cache_implementation": "static", "return_dict_in_generate": True}
+    first = model.generate(x, max_new_tokens=3, **static, **GREEDY)
+    past = {CACHE: first[CACHE]}
+    with pytest.raises(ValueError, match=r"expected at most 257 tokens in all.* got 258 in all, 1 of them new"):
+        model.generate(first.sequences, **past, max_new_tokens=250, **GREEDY)
+    with pytest.raises(ValueError, match="one new token at a time, got 14 in all, 6 of them new"):
+        model.generate(torch.cat([first.sequences, x], dim=1), **past, max_new_tokens=1, **GREEDY)
+    assert torch.equal(model.generate(first.sequences, **past, max_new_tokens=3, **GREEDY), whole)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", mostly_slow(KINDS, quick=1))
 def test_one_graph_serves_all_steps_of_a_static_cache(kind: str):
