@@ -197,7 +197,8 @@ class DualAttnForCausalLM(HasBackbone, GenerationMixin):
                 f"max_new_tokens: expected a text of at most {room + 1} tokens, since the context is "
                 f"max_block_size={self.model.block_size}{' with the learned prompt' * (room < self.model.block_size)}, "
                 f"got {length + 1}; beyond it, generation reads the last tokens anew, which cannot be done with "
-                "inputs_embeds, with a cache of tokens that are not in input_ids, nor for assisted generation"
+                "inputs_embeds, with a cache of tokens that are not in input_ids, for assisted generation, nor by the "
+                "second pass of guidance_scale, whose text begins with negative_prompt_ids, or the last token"
             )
 
     def _learned_prompt(self) -> int:
@@ -225,6 +226,14 @@ class DualAttnForCausalLM(HasBackbone, GenerationMixin):
         if longer or generation_config.cache_implementation == "static":  # tokens are read at once
             generation_config.prefill_chunk_size = None
         return super()._prefill(input_ids, generation_config, model_kwargs, *args, **kwargs)  # pyright: ignore[reportAttributeAccessIssue]
+
+    def _get_logits_processor(self, **kwargs: Any) -> Any:
+        """Called by ``generate``; guidance reads another prompt, and then the same new tokens."""
+        config, other = kwargs["generation_config"], kwargs.get("negative_prompt_ids")
+        if config.guidance_scale not in (None, 1):
+            new = config.max_length - kwargs["input_ids_seq_length"]
+            self._check_room((1 if other is None else other.shape[1]) + new - 1)
+        return super()._get_logits_processor(**kwargs)  # pyright: ignore[reportAttributeAccessIssue]
 
     def create_masks_for_generate(self, *args: Any, attention_mask: Tensor | None, **kwargs: Any) -> Tensor | None:
         """Called by ``generate`` for a static cache, which hides padding by itself once the prompt is read."""

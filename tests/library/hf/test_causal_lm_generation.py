@@ -176,6 +176,8 @@ X, TOO_LONG = tokens(1, 3), f"max_new_tokens: expected a text of at most {CONTEX
     ({"assistant_early_exit": 1}, "assistant_early_exit: expected None, since this model predicts nothing"),
     ({CACHE: StaticCache(config=causal().config, max_cache_len=8)}, TypeError, f"{CACHE}: expected a DualAttnCache"),
     ({"position_ids": torch.tensor([[0, 1, 7]])}, r"position_ids: expected none, .*, got \[\[0, 1, 7\]\]"),
+    ({"guidance_scale": 1.5, "max_new_tokens": CONTEXT + 1}, TOO_LONG),
+    ({"guidance_scale": 1.5, "negative_prompt_ids": tokens(1, CONTEXT)}, TOO_LONG),
     ({CACHE: 3}, f"{CACHE}: expected fewer tokens in it than the prompt's 3.*, got 3"),
     ({CACHE: 5}, f"{CACHE}: expected fewer tokens in it than the prompt's 3.*, got 5"),
     of="more",
