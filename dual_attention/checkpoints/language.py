@@ -184,6 +184,11 @@ def is_language_model(saved: Mapping[str, Any]) -> bool:
     return saved.get("model_type") in (None, LANGUAGE_MODEL) or babylm.is_babylm(saved)
 
 
+def with_kind(saved: Mapping[str, Any]) -> dict[str, Any]:
+    """A ``config.json`` of the hub's format, with the ``model`` that follows from its arguments."""
+    return {"model": "dat" if "n_heads_sa" in saved or "n_heads_ra" in saved else "transformer", **saved}
+
+
 def language_config(saved: Mapping[str, Any], *, source: str) -> LanguageModelConfig:
     """The configuration of a language model that a ``config.json`` of any format holds."""
     model_type = saved.get("model_type")
@@ -192,8 +197,7 @@ def language_config(saved: Mapping[str, Any], *, source: str) -> LanguageModelCo
     if babylm.is_babylm(saved):
         return _named(source, lambda: babylm.language_config_of(saved))
     if model_type is None:
-        kind = "dat" if "n_heads_sa" in saved or "n_heads_ra" in saved else "transformer"
-        values = {"model": kind, **saved}
+        values = with_kind(saved)
     else:  # transformers adds entries of its own, which change over time
         names = LanguageModelConfig.__dataclass_fields__
         warn_of_misspelt(saved, names)

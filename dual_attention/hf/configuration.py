@@ -20,6 +20,7 @@ from transformers.backbone_utils import BackboneConfigMixin
 from .._base.files import read_json_object
 from .._layers.options import FieldsConfig, as_dicts, parameters_of
 from ..checkpoints.files import CONFIG, folder_of, warn_of_misspelt
+from ..checkpoints.language import with_kind
 from ..configs import DecoderLanguageConfig, EncoderConfig, VisionConfig
 from ..encoder_models import DualAttnTransformerEncoder, TransformerEncoder
 from ..language_models import DualAttnTransformerLM, TransformerLM
@@ -258,6 +259,12 @@ class DualAttnConfig(
     def __post_init__(self, **kwargs: Any) -> None:
         super().__post_init__(**kwargs)
         self.language_config()
+
+    @classmethod
+    def get_config_dict(cls, pretrained_model_name_or_path: Any, **kwargs: Any) -> Any:
+        """As the method of the base; a folder of the hub's format says by its arguments which model it is of."""
+        saved, more = super().get_config_dict(pretrained_model_name_or_path, **kwargs)
+        return (saved if "model_type" in saved else with_kind(saved)), more
 
     def language_config(self) -> LanguageModelConfig:
         """The same as a configuration of this library."""

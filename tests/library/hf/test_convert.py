@@ -10,6 +10,7 @@ from safetensors.torch import load_file
 from dual_attention import DualAttnTransformerLM, TransformerLM
 from dual_attention._models.weights import shared_names
 from dual_attention.hf import (
+    DualAttnConfig,
     DualAttnForCausalLM,
     DualAttnTransformerLM_HFHub,
     TransformerLM_HFHub,
@@ -41,6 +42,7 @@ def test_published_checkpoints_for_transformers_and_back(name: str, tmp_path: Pa
     folder = convert_checkpoint(GOLDEN / name, tmp_path / "transformers", "transformers")
     model = DualAttnForCausalLM.from_pretrained(folder)
     assert_published_logits(model.model, name)
+    assert DualAttnConfig.from_pretrained(GOLDEN / name).language_config() == model.config.language_config()
     back = convert_checkpoint(folder, tmp_path / "hub", "hub")
     stored, published = (load_file(path / "model.safetensors") for path in (back, GOLDEN / name))
     assert stored.keys() == published.keys()
