@@ -14,7 +14,7 @@ from dat.sweeps.table import Axis, ResultTable
 from dat.training.config_io import read_config
 from examples.my_experiment import Sums, SumsGrid
 from studies.theorem_1.experiment import Theorem1
-from tests.lab.cli.commands import printed, refusal
+from tests.lab.cli.commands import dat, printed, refusal
 from tests.support.refusals import refused
 
 GAMES, THEOREM, SUMS = RelationalGames(), Theorem1(), Sums()
@@ -72,7 +72,7 @@ def test_nothing_is_drawn_without_pairs(tmp_path, capsys):
     assert not any(tmp_path.iterdir())
     (tmp_path / "results.csv").write_text(to_csv(rows))
     words = ["plot", "relational-games", str(tmp_path / "results.csv"), f"--out={tmp_path / 'out'}"]
-    assert main([*words, "--against=dat-0+2-sym"]) == 0
+    assert dat(*words, "--against=dat-0+2-sym") == 0
     for said in (capsys.readouterr().err, (tmp_path / "out" / "contrasts.md").read_text()):
         assert "No other curve has two seeds in common with it" in said
 
