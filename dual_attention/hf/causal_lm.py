@@ -227,13 +227,13 @@ class DualAttnForCausalLM(HasBackbone, GenerationMixin):
             generation_config.prefill_chunk_size = None
         return super()._prefill(input_ids, generation_config, model_kwargs, *args, **kwargs)  # pyright: ignore[reportAttributeAccessIssue]
 
-    def _get_logits_processor(self, **kwargs: Any) -> Any:
+    def _get_logits_processor(self, *args: Any, **kwargs: Any) -> Any:
         """Called by ``generate``; guidance reads another prompt, and then the same new tokens."""
         config, other = kwargs["generation_config"], kwargs.get("negative_prompt_ids")
         if config.guidance_scale not in (None, 1):
             new = config.max_length - kwargs["input_ids_seq_length"]
             self._check_room((1 if other is None else other.shape[1]) + new - 1)
-        return super()._get_logits_processor(**kwargs)  # pyright: ignore[reportAttributeAccessIssue]
+        return super()._get_logits_processor(*args, **kwargs)  # pyright: ignore[reportAttributeAccessIssue]
 
     def create_masks_for_generate(self, *args: Any, attention_mask: Tensor | None, **kwargs: Any) -> Tensor | None:
         """Called by ``generate`` for a static cache, which hides padding by itself once the prompt is read."""
