@@ -55,10 +55,7 @@ def find_pictures(folder: str | None) -> PictureFolder:
     root = Path(folder)
     if not root.is_dir():
         raise FileNotFoundError(f"data.folder: no such folder: {root}")
-    apart = [name for name in _folders(root) if name != "train"] if (root / "train").is_dir() else []
-    if others := [name for name in apart if name not in TESTED]:
-        raise ValueError(f"data.folder: expected test or val beside train in {root}, got {listed(others)}")
-    parts = [root / name for name in apart]
+    parts = [root / name for name in TESTED if (root / "train").is_dir() and (root / name).is_dir()]
     if len(parts) > 1:
         raise ValueError(f"data.folder: expected train and test, or train and val, in {root}, got all three")
     trained = root / "train" if (root / "train").is_dir() else root

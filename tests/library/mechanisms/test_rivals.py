@@ -269,7 +269,7 @@ test_bad_input = refused(
     (lambda x: MultiToken(H, group=3), "^group: expected a divisor of heads=2, got 3"),
     (lambda x: GeneralAttention(Dot(), MultiToken(H), block=8), "^block: MultiToken aligns all queries"),
     (lambda x: MultiToken(H)(normal(B, 3, N, N)), "^scores: expected one number"),
-    (lambda x: MultiHead(GeneralAttention(Dot(), MultiToken(4)), D, H)(x), "^scores: expected one number"),
+    (lambda x: MultiHead(GeneralAttention(Dot(), MultiToken(4)), D, H), "^attention: its alignment has 4 heads"),
     (lambda x: SlotPair(3)(*normal(2, B, 4, N, 2)), r"^key: expected slots \(\.\.\., 3, length, width\)"),
     (lambda x: SlotPair(4)(*normal(2, N, 2)), "^key: expected slots"),
     (lambda x: SlotPair(4, shift=-1), "^shift: expected zero or more"),

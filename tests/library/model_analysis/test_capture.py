@@ -255,7 +255,7 @@ def test_heads_of_the_toolbox(name):
     assert torch.equal(record.get("visible").expand(2, 1, 5, 5)[:, 0], mask[:, None].expand(2, 5, 5))
     if record.kind == "relational":
         message = heads.message(x, x, inputs[2] if len(inputs) == 3 else None)
-        relations = message.relations(mask=mask[:, None, None])
+        relations = message.relations(mask=mask[:, None, None]).masked_fill(~mask[:, None, :, None], 0)  # hidden keys
         close(record.get("relations"), relations)
         attended = torch.einsum("bhnm,bnmr,hdr->bhnd", record.get("weights"), relations, heads.message.wr)
         close(record.get("relational_message"), attended)
