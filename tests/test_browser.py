@@ -6,7 +6,12 @@ from tests.support import chromium, page_tools
 from tests.support.browser import launched
 
 BROWSER = (chromium, lambda: launched().__enter__(), "No browser, so pages are not tested", "pages are tested with")
-CHECKERS = (page_tools, lambda: page_tools.tool("oxlint/bin/oxlint"), "Scripts of pages are not checked", "`make test`")
+CHECKERS = (
+    page_tools,
+    lambda: page_tools.tool("oxlint/bin/oxlint"),
+    "Scripts of pages are not checked",
+    "which `make test` fetches",
+)
 
 
 @pytest.mark.parametrize("in_ci", [False, True])

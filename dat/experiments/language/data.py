@@ -254,7 +254,7 @@ def load_data(
 
 
 def _begun_with(found: FoundFiles, origin: Any) -> FoundFiles:
-    """The files that an origin has, if there are any, by their names; of more of one name, those with its hashes."""
+    """The files listed in an origin, found by name; files that share a name are told apart by their hashes."""
     try:
         left = [*origin["files"]]
         more = Counter(file.name for file in found.files) - Counter(entry["file"] for entry in left)
@@ -277,7 +277,10 @@ def text_origin(config: LanguageDataConfig) -> dict[str, Any]:
 
 
 def same_text(begun: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
-    """Whether the origin of a run that goes on is that of its data now, but for a mark that it may not have yet."""
+    """Whether a resumed run began with the text that is there now.
+
+    Runs of earlier versions have no hash of the contents; theirs is not compared.
+    """
     parts = {part: now[part] for part in ("train", "val")}
     for part in [part for part in parts if CONTENTS not in (begun.get(part) or ())]:
         parts[part] = {mark: value for mark, value in now[part].items() if mark != CONTENTS}
