@@ -1,7 +1,6 @@
 """``dat plot``: tables and figures from the results of several grids."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from dual_attention._base.words import listed, printable
 
@@ -51,8 +50,9 @@ def plot(prog: str, arguments: Sequence[str], name: str) -> int:
         if names := [cell.name for cell in GridFolder(experiment, folder).not_run()]:
             tell(f"{folder}: cells not run: {listed(names)}")
     chosen = {axis.name: getattr(options, f"{axis.name}s") for axis in texts}
-    for path in plot_results(experiment, options.sources, options.out, chosen, options.against):
+    written = plot_results(experiment, options.sources, options.out, chosen, options.against)
+    for path in written:
         print(printable(str(path)))
-    if options.against and not (Path(options.out) / "contrasts.png").exists():
+    if options.against and not any(path.name == "contrasts.png" for path in written):
         tell(f"against {options.against}: {UNPAIRED}")
     return 0

@@ -1,7 +1,6 @@
 """A folder of labelled pictures: a folder in it for each class, or those in the folders ``train`` and ``test``."""
 
 import hashlib
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,6 +11,7 @@ from torch import Tensor
 from dual_attention._base.checksums import sha256_of
 from dual_attention._base.words import listed
 
+from ..folders import files_below
 from .pictures import decoded
 from .sets import ImageSet, LabelledImages
 
@@ -71,7 +71,7 @@ def find_pictures(folder: str | None) -> PictureFolder:
         if unknown := sorted(set(test) - set(train)):
             raise ValueError(f"data.folder: {parts[0]} has the classes {listed(unknown)}, which train has not")
     read = sum(len(files) for part in (train, test or {}) for files in part.values())
-    return PictureFolder(tuple(train), train, test, len(_files(root)) - read)
+    return PictureFolder(tuple(train), train, test, max(len(files_below(root, hidden=True)) - read, 0))
 
 
 def pictures_origin(folder: str | None) -> dict[str, Any]:
@@ -97,17 +97,11 @@ def _folders(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir() if path.is_dir() and not _is_hidden(path.name))
 
 
-def _files(folder: Path) -> list[Path]:
-    """All files of a folder and those below it, of linked ones too."""
-    found = (Path(place, name) for place, _, names in os.walk(folder, followlinks=True) for name in names)
-    return sorted(path for path in found if path.is_file())
-
-
 def _by_class(folder: Path) -> dict[str, list[Path]]:
     """The pictures of each class."""
     found = {}
     for name in _folders(folder):
-        files = [file for file in _files(folder / name) if file.suffix.lower() in SUFFIXES]
+        files = [file for file in files_below(folder / name, hidden=True) if file.suffix.lower() in SUFFIXES]
         found[name] = [file for file in files if not any(map(_is_hidden, file.relative_to(folder / name).parts))]
     if empty := [name for name, files in found.items() if not files]:
         raise ValueError(f"data.folder: expected pictures ({', '.join(SUFFIXES)}) in {folder / empty[0]}, found none")

@@ -6,7 +6,6 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack
-from glob import glob
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from dual_attention._base.checksums import sha256_of
 from dual_attention._base.extras import require
 from dual_attention._base.files import first_line
 
+from ..folders import files_below
 from .files import Piece
 
 VALIDATION = ("validation", "valid", "val", "test")
@@ -98,9 +98,8 @@ def folder_identity(name: str) -> dict[str, str]:
     if not folder.is_dir():
         return {}
     digest = hashlib.sha256()
-    for file in sorted(glob("**", root_dir=folder, recursive=True)):  # without hidden ones, as ``datasets`` reads it
-        if (folder / file).is_file():
-            digest.update(repr((Path(file).as_posix(), sha256_of(folder / file))).encode())
+    for file in files_below(folder):  # without hidden ones, as ``datasets`` reads it
+        digest.update(repr((file.relative_to(folder).as_posix(), sha256_of(file))).encode())
     return {CONTENTS: digest.hexdigest()}
 
 

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from glob import glob
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from dual_attention.language_models import DualAttnTransformerLM
 
 from ..._numpy import np
 from ...data import tables
+from ...data.folders import files_below
 from ...data.images import find_pictures, split_images
 from ...data.images.folders import MEAN, STD, SUFFIXES
 from ...data.images.splits import load_images
@@ -124,8 +124,7 @@ def _load(source: OwnSource, device: str) -> OwnData:
 
 def _are_pictures(folder: Path) -> bool:
     """Whether more files of a folder are pictures than texts, by their names and without hidden ones."""
-    names = [name for name in glob("**", root_dir=folder, recursive=True) if (folder / name).is_file()]
-    number = Counter(Path(name).suffix.lower() for name in names)
+    number = Counter(path.suffix.lower() for path in files_below(folder))
     return sum(number[suffix] for suffix in SUFFIXES) > sum(number[suffix] for suffix in ("", *TEXTS))
 
 

@@ -103,6 +103,14 @@ def test_test_pictures_that_the_folder_keeps_apart(folder):
     assert (found.test, found.left_out) == (None, 2)
 
 
+def test_links_in_a_circle_come_to_an_end(folder):
+    whole = find_pictures(str(folder))
+    for name in ("cat", "dog"):
+        for number in range(9):  # each of which leads to all others
+            (folder / name / f"again{number}").symlink_to(folder / name)
+    assert find_pictures(str(folder)) == whole
+
+
 def test_transparent_is_white(tmp_path):
     for name, alpha in (("a", 0), ("b", 255)):
         (tmp_path / name).mkdir()
