@@ -226,10 +226,10 @@ def test_gradients_of_senders_in_parts(n, monkeypatch):
     assert_as_reference(Problem(n=n, m=40, rep=2, causal=True, offset=22))
 
 
-def call_of_operation(symbols):
+def call_of_operation(symbols, groups=1):
     """The registered operation and its arguments."""
     importlib.import_module("dual_attention.functional.triton.operation")  # registers it
-    problem = Problem(batch=2, n=4, symbols=symbols)
+    problem = Problem(batch=2, n=4, groups=groups, symbols=symbols)
     leaves = [x.to(DEVICE, torch.float32).requires_grad_() for x in problem.leaves[:5]]
     max_offset = 4 if problem.relative else None
     arguments = (*leaves, None, None, None, max_offset, 2, True, None, 3, 0.5, 0.5, TINY.numbers(), True)
@@ -257,7 +257,7 @@ def test_registered_operation(symbols):
 @pytest.mark.parametrize("symbols", ["shared", "one batch", "offsets"])
 def test_gradients_lie_as_a_compiled_graph_expects(symbols, monkeypatch):
     """Views of them, which a graph takes, fit no other strides."""
-    operation, arguments = call_of_operation(symbols)
+    operation, arguments = call_of_operation(symbols, groups=2)
     registered = importlib.import_module("dual_attention.functional.triton.operation")
     calls, real = [], launch.Call.backward
     monkeypatch.setattr(launch.Call, "backward", lambda *given: calls.append((given, real(*given))) or calls[-1][1])
