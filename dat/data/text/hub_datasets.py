@@ -4,7 +4,7 @@ import hashlib
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
@@ -92,14 +92,18 @@ def split_identity(split: Any) -> dict[str, Any]:
     return {"streamed": True, **sizes}
 
 
-def folder_identity(name: str) -> dict[str, str]:
-    """A mark of what the files of a data set say, as JSON, if it lies in a folder; those of the hub have none."""
+def folder_identity(name: str, hashed: Callable[[Path], str] = sha256_of) -> dict[str, str]:
+    """A mark of the contents of a data set's files, as JSON, if it lies in a folder; those of the hub have none.
+
+    Args:
+        hashed: gives the hash of a file; of one that is streamed, which may be large, that of a part of it.
+    """
     folder = Path(name.partition(":")[0])
     if not folder.is_dir():
         return {}
     digest = hashlib.sha256()
     for file in files_below(folder):  # without hidden ones, as ``datasets`` reads it
-        digest.update(repr((file.relative_to(folder).as_posix(), sha256_of(file))).encode())
+        digest.update(repr((file.relative_to(folder).as_posix(), hashed(file))).encode())
     return {CONTENTS: digest.hexdigest()}
 
 

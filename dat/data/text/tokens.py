@@ -134,7 +134,9 @@ def text_of_dataset(split: Any, name: str, field: str, most: int | None = None) 
 
     def identify() -> dict[str, Any]:
         which = {"kind": "data set", "name": name, "split": str(split.split), "field": field}
-        origin = {**which, **split_identity(split), **folder_identity(name)}
+        marks = split_identity(split)
+        hashed = _hash_of_ends if "streamed" in marks else sha256_of
+        origin = {**which, **marks, **folder_identity(name, hashed)}
         return origin if most is None else {**origin, "first rows": most}
 
     return SourceText(identify, lambda: read_dataset(split, name, field, most))
