@@ -179,11 +179,21 @@ def sanitised(tool: str) -> Result:
 
 
 def small_cases() -> None:
-    """Every kernel once in bfloat16."""
-    for symbols in ("shared", "offsets"):
-        from tests.library.functional.fused_problems import Problem
+    """Every kernel in bfloat16: packed texts, a step of decoding whose senders are split, pairs, and the loss."""
+    from dual_attention.functional.triton.loss import errors_of_logits
+    from tests.library.functional.fused_problems import DEVICE, Problem
 
-        Problem(batch=2, groups=1, rep=2, n=40, causal=True, symbols=symbols).results("triton", torch.bfloat16)
+    sizes, dtype = {"batch": 2, "groups": 1, "rep": 2, "causal": True}, torch.bfloat16
+    for symbols in ("shared", "offsets"):
+        Problem(**sizes, n=40, packed="in order", symbols=symbols).results("triton", dtype)
+    Problem(**sizes, n=40).results("pairs", dtype)
+    with torch.no_grad():
+        step = Problem(**sizes, n=1, m=300, offset=299)
+        step.run([x.to(DEVICE, dtype) for x in step.leaves], "triton")
+    labels = torch.arange(3, device=DEVICE)
+    errors_of_logits(
+        torch.randn(3, 5000, device=DEVICE, dtype=dtype), labels, torch.ones_like(labels, dtype=torch.float32)
+    )
 
 
 FEW = ("test_float64_is_refused", "test_order_and_symbols", "test_it_is_never_chosen")

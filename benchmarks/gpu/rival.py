@@ -17,7 +17,7 @@ from benchmarks.gpu.decode import built
 from benchmarks.gpu.observing import described, kernels_in, library_attention, timed, what_ran
 from benchmarks.gpu.plan import Item, Phase, Result, Setting, Step
 from benchmarks.runner import implementation
-from benchmarks.suites.generation import language_model
+from benchmarks.suites.generation import SYMBOLS, language_model
 from benchmarks.suites.layers import size
 
 LAYERS, LENGTH, BATCH = 24, 1024, 8
@@ -27,7 +27,7 @@ IMPLS = ("sdpa", "linear")
 
 
 def phases(setting: Setting) -> list[Phase]:
-    """All models as graphs, then compiled; the plain one by every kernel; and all as they are launched from Python."""
+    """All models as graphs, then compiled, then launched from Python; the plain one by every kernel; other symbols."""
     models = {"plain": None, **{f"R={relations}": relations for relations in size(setting.dry_run).relations}}
     ways = [(name, how, "default") for how in ("graph", "compiled graph") for name in models]
     ways += [(name, "launched", "default") for name in models]
@@ -41,15 +41,29 @@ def phases(setting: Setting) -> list[Phase]:
         Item(f"{first}, graph, impl {impl}", functools.partial(measure, setting, relations, "graph", "default", impl))
         for impl in IMPLS
     ]
+    others = [
+        Item(
+            f"{first}, {symbols}, compiled graph",
+            functools.partial(measure, setting, relations, "compiled graph", "default", symbols=symbols),
+        )
+        for symbols in SYMBOLS[1:]
+    ]
     place = 3 * len(models)
-    return [Phase([*items[:place], *forms, *items[place:]])]
+    return [Phase([*items[:place], *forms, *items[place:], *others])]
 
 
-def measure(setting: Setting, relations: int | None, how: str, kernel: str, impl: str | None = None) -> Result:
+def measure(
+    setting: Setting,
+    relations: int | None,
+    how: str,
+    kernel: str,
+    impl: str | None = None,
+    symbols: str = SYMBOLS[0],
+) -> Result:
     """A training step of a whole language model; ``impl`` of relational attention, or the library's own choice."""
     layers, n, batch = (DRY_LAYERS, DRY_LENGTH, DRY_BATCH) if setting.dry_run else (LAYERS, LENGTH, BATCH)
     sizes = size(setting.dry_run)
-    work = language_model(sizes, layers, n, relations)
+    work = language_model(sizes, layers, n, relations, symbols)
     torch.manual_seed(0)
     model = built(work, setting.device, getattr(torch, setting.dtype))
     loss_of, compiled = model.loss, how.startswith("compiled")

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from benchmarks.gpu import main as command
-from benchmarks.gpu import observing, parts, process, right, versus
+from benchmarks.gpu import observing, parts, process, right, running, versus
 from benchmarks.gpu.plan import DAY, Item, Phase, Setting, step_named
 from tests.support.documents import ROOT
 from tests.support.refusals import refusals
@@ -104,8 +104,9 @@ def test_a_sanitizer_that_is(status: int, agrees: bool, tmp_path: Path, monkeypa
 def test_rival():
     """The plain model and ours; a kernel of the library that is not there is left out with the reason."""
     compiled, more = "R=4, compiled graph, default attention", "R=4, graph, impl linear"
+    other = "R=4, positional_symbols, compiled graph"
     found = measured(
-        "rival", "plain, launched", "R=4, launched", "plain, graph, cudnn", "plain, compiled", compiled, more
+        "rival", "plain, launched", "R=4, launched", "plain, graph, cudnn", "plain, compiled", compiled, other, more
     )
     assert found["plain, graph, cudnn attention"]["status"] == "left out"
     plain, ours = found["plain, launched, default attention"], found["R=4, launched, default attention"]
@@ -114,7 +115,7 @@ def test_rival():
         assert result["ran"]["kernels"] and 0 < sum(result["ran"]["kernels"].values()) <= 1.001
         assert result["utilisation"] > 0 and result["median"] > 0
     assert ours["ran"]["relational"] and not plain["ran"]["relational"]
-    for key in ("plain, compiled graph, default attention", compiled):  # with retriever and loss
+    for key in ("plain, compiled graph, default attention", compiled, other):  # with retriever and loss
         assert (
             found[key]["graphs"] == 1
             and found[key]["agrees"]
@@ -147,12 +148,36 @@ def test_broken_graphs_are_wrong(monkeypatch: pytest.MonkeyPatch):
     )
 
 
+def kernels() -> list[str]:
+    """Names of the library's own."""
+    folder = ROOT / "dual_attention" / "functional" / "triton"
+    return re.findall(r"^def (\w+_kernel)\(", "".join(file.read_text() for file in folder.glob("*.py")), re.MULTILINE)
+
+
 @needs_triton
 def test_our_kernels_are_none_of_the_pointwise_ones():
-    folder = ROOT / "dual_attention" / "functional" / "triton"
-    names = re.findall(r"^def (\w+_kernel)\(", "".join(file.read_text() for file in folder.glob("*.py")), re.MULTILINE)
+    names = kernels()
     found = observing.grouped(dict.fromkeys(names, 1.0))
     assert found["relational"] == len(names) - 1 > 10 and found["loss"] == 1
+
+
+@needs_triton
+def test_small_cases_run_every_kernel(monkeypatch: pytest.MonkeyPatch):
+    """In a process that has asked for Triton's interpreter."""
+    program = (
+        "from triton.runtime.interpreter import InterpretedFunction as F; run = F.run; "
+        "F.run = lambda self, *a, **b: (print(self.__name__), run(self, *a, **b))[1]; "
+        "from benchmarks.gpu.right import small_cases; small_cases()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        env=running.environment(DRY),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert set(done.stdout.split()) == {*kernels()}
 
 
 def test_groups_of_kernels():
@@ -235,13 +260,15 @@ def test_slices():
 
 def test_decode():
     relative = "R=4, position_relative"
-    names = ("plain", "R=4, positional_symbols", relative, f"{relative}, impl triton")
+    ways = ("recorded", "growing")
+    names = [f"{name}, {way}" for name in ("plain", "R=4, symbolic_attention") for way in ways]
+    names += ["R=4, positional_symbols, recorded", f"{relative}, recorded", f"{relative}, impl triton, growing"]
     found = measured("decode", *(f"{name}, batch 1" for name in names))
     for result in found.values():
         assert result["agrees"] and result["difference"] < 1e-5
         assert result["median"] > 0 and result["floor"] > 0
     lines = step_named("decode").conclude(found)
-    assert len(lines) == 3 and all("x a plain model's step" in line for line in lines)
+    assert len(lines) == len(names) - 2 and all("x a plain model's step" in line for line in lines)
 
 
 # ---- The command
@@ -258,7 +285,7 @@ def test_a_dry_run_and_the_same_command_again(
     assert command.main(arguments) == 0
     said = capsys.readouterr().out
     assert said.index("== parts") < said.index("== decode")
-    assert "nothing is a measurement" in said and "plain, batch 8: " in said
+    assert "nothing is a measurement" in said and "plain, recorded, batch 8: " in said
     assert {path.name for path in tmp_path.iterdir()} == {"decode.json", "parts.json", "report.md"}
     before = json.loads((tmp_path / "decode.json").read_text())
     assert before["items"].keys() == items("decode").keys()
@@ -267,10 +294,25 @@ def test_a_dry_run_and_the_same_command_again(
 
     assert command.main(arguments) == 0
     again = json.loads((tmp_path / "decode.json").read_text())
-    assert again["items"] == before["items"] and "plain, batch 8: " not in capsys.readouterr().out
+    assert again["items"] == before["items"] and "plain, recorded, batch 8: " not in capsys.readouterr().out
 
     assert command.main([*DRY_RUN, "--steps", "decode", "--out", str(tmp_path)]) == 0
     assert "## parts" in (tmp_path / "report.md").read_text()  # of the step that was done before
+
+
+@pytest.mark.slow
+@needs_triton
+def test_the_whole_day_by_its_one_command(tmp_path: Path):
+    """Six minutes of an idle core. A kernel or a tool that is not here is left out; nothing fails or is wrong."""
+    program = [sys.executable, ROOT / "benchmarks" / "gpu_day.py", *DRY_RUN, "--minutes", "60", "--out", tmp_path]
+    done = subprocess.run(program, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    for name in DAY:
+        found = json.loads((tmp_path / f"{name}.json").read_text())["items"]
+        assert found.keys() == items(name).keys()
+        assert {result["status"] for result in found.values()} <= {"measured", "left out"}
+        assert name == "versus" or any(result["status"] == "measured" for result in found.values())
+        assert f"## {name}: " in (tmp_path / "report.md").read_text()
 
 
 @refusals(
