@@ -1,5 +1,7 @@
 """Cross-entropy: the plain form against torch's, the form without all logits against the plain one."""
 
+import importlib.util
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -12,6 +14,8 @@ from dual_attention.part_trials import LargestTensor
 from tests.support.refusals import refusals
 
 V, D = 7, 5
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"  # of kernels, which have an interpreter off the GPU
+needs_triton = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="triton is not installed")
 
 
 def problem(*shape: int, dtype: torch.dtype = torch.float64, bias: bool = True, ignored: int = 2):
@@ -116,9 +120,11 @@ def test_another_index_is_ignored():
     close(found, F.cross_entropy(hidden @ weight.t(), targets, ignore_index=-100))
 
 
-def test_no_tensor_is_as_large_as_all_logits():
-    hidden, weight = torch.randn(64, 4, requires_grad=True), torch.randn(100, 4, requires_grad=True)
-    targets = torch.randint(100, (64,))
+@pytest.mark.parametrize("fuses", [False, pytest.param(True, marks=needs_triton)])
+def test_no_tensor_is_as_large_as_all_logits(fuses, monkeypatch):
+    monkeypatch.setattr("dual_attention.functional.losses._fuses", lambda logits: fuses)
+    hidden, weight = (torch.randn(rows, 4, requires_grad=True, device=DEVICE) for rows in (64, 100))
+    targets = torch.randint(100, (64,), device=DEVICE)
     with LargestTensor() as seen:
         linear_cross_entropy(hidden, weight, targets, chunk_size=8).backward()
     assert seen.numel == 8 * 100
@@ -219,15 +225,16 @@ def test_bad_input(changes, error, message):
         linear_cross_entropy(**arguments)
 
 
+@needs_triton
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.bfloat16, 2**-7)])
 @pytest.mark.parametrize("vocabulary", [5, 4096, 9000])
 def test_a_kernel_takes_losses_and_errors_of_logits(vocabulary, dtype, tolerance, bias, monkeypatch):
-    """In Triton's interpreter; it overwrites the logits, of which no others are kept."""
-    pytest.importorskip("triton")
+    """It overwrites the logits, of which no others are kept."""
     shapes = [(7, 16), (vocabulary, 16), *([(vocabulary,)] if bias else [])]
-    leaves = [torch.randn(shape, requires_grad=True, dtype=dtype) for shape in shapes]
-    targets = torch.randint(vocabulary, (7,)).index_fill(0, torch.tensor([2]), -1)
+    leaves = [torch.randn(shape, requires_grad=True, dtype=dtype, device=DEVICE) for shape in shapes]
+    targets = torch.randint(vocabulary, (7,), device=DEVICE)
+    targets[2] = -1
     if bias:
         unsaid = max(3, vocabulary // 2)  # all columns of a block among them
         leaves[2].data[:unsaid] = -torch.inf
@@ -240,14 +247,14 @@ def test_a_kernel_takes_losses_and_errors_of_logits(vocabulary, dtype, tolerance
     torch.testing.assert_close(*results, rtol=tolerance, atol=tolerance)
 
 
+@needs_triton
 def test_the_kernel_is_an_operation_that_compilers_know(monkeypatch):
-    pytest.importorskip("triton")
     from dual_attention.functional.triton.loss import errors_of_logits
 
-    given = torch.randn(3, 5), torch.tensor([4, 0, 2]), torch.rand(3)
+    given = torch.randn(3, 5, device=DEVICE), torch.tensor([4, 0, 2], device=DEVICE), torch.rand(3, device=DEVICE)
     torch.library.opcheck(errors_of_logits, given)
     monkeypatch.setattr("dual_attention.functional.losses._fuses", lambda logits: True)
-    weight, hidden = torch.randn(5, 4, requires_grad=True), torch.randn(3, 4, requires_grad=True)
+    weight, hidden = (torch.randn(rows, 4, requires_grad=True, device=DEVICE) for rows in (5, 3))
     compiled = torch.compile(linear_cross_entropy, fullgraph=True, backend="aot_eager")
     losses = [loss(hidden, weight, given[1], chunk_size=2) for loss in (compiled, linear_cross_entropy)]
     torch.testing.assert_close(*(gradients(loss, hidden, weight) for loss in losses))
