@@ -69,6 +69,8 @@ def test_kernels_compile_and_fit_into_shared_memory(tmp_path):
     assert not problems, "\n".join(problems)
 
 
+SPILLED = {"forward_kernel": 232, "q_kernel": 40, "k_kernel": 40, "w_kernel": 64, "senders_kernel": 120}
+"""Bytes of registers that do not fit, at most, by the Triton that spills most of 3.6 to 3.8; none elsewhere."""
 BESIDE = {"forward_kernel": 1250, "q_kernel": 460, "k_kernel": 540, "w_kernel": 1050}
 """Clocks beside the products, at most; masks in whole tiles cost forward and w a hundred more."""
 
@@ -87,7 +89,8 @@ def test_machine_code_keeps_the_matrix_units_busy(tmp_path, case, triton):
     _, launches = compiled(tmp_path, case, triton=triton)
     assert len(launches) == (3 if case == "machine code, pairs" else 5)
     for launch in launches:
-        assert "error" not in launch and launch["stack"] <= 256 and launch["waits"] <= 8, launch
+        assert "error" not in launch and launch["waits"] <= 8, launch
+        assert launch["stack"] <= SPILLED.get(launch["kernel"], 0), launch
         if case == "machine code, pairs":  # products that are issued like all else
             assert launch["programs"] >= 1 and launch["beside"] <= 1500, launch
         elif launch["kernel"] == "u_kernel":  # multiplies no matrices
