@@ -5,6 +5,7 @@ Shapes: d width of the model, p height and q width of a patch in pixels, C chann
 
 from __future__ import annotations
 
+import copy
 import math
 from typing import Any
 
@@ -56,6 +57,9 @@ def check_resizable(model: nn.Module, old: Grid, new: Grid, prefix: int, *, resi
 
 def resize_symbols(model: nn.Module, old: Grid, new: Grid, prefix: int) -> None:
     """Resize the symbols that name places or offsets in the grid, behind so many tokens; checked before."""
+    for name, module in [*model.named_modules()]:  # other models may share them, and keep theirs
+        if isinstance(module, PositionRelativeSymbolRetriever2D | PositionalSymbolRetriever):
+            model.set_submodule(name, copy.deepcopy(module))
     for module in model.modules():
         if isinstance(module, PositionRelativeSymbolRetriever2D):
             _resize_offsets(module, old, new)

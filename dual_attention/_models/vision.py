@@ -331,7 +331,7 @@ class VisionModel(StackModel):
         """
         check_choice("output_fmt", output_fmt, FeatureFormat)
         twin = copy.copy(self)
-        twin._modules = dict(self._modules)
+        vars(twin).update({name: copy.copy(x) for name, x in vars(self).items() if isinstance(x, dict | set)})
         taken = twin.prune_intermediate_layers(indices, prune_norm=not norm)
         return VisionFeatures(twin, taken, norm=norm, output_fmt=output_fmt)
 
@@ -343,7 +343,8 @@ class VisionModel(StackModel):
 
         Learned positions, and symbols by position, are resized (bicubic). Two-dimensional relative symbols name the
         same distances in the image, linear between those that there were. A patch embedding is resized as
-        ``resize_patches`` says. All these become new parameters, which an optimizer has to be told of.
+        ``resize_patches`` says. All these become new parameters, which an optimizer has to be told of, and models of
+        :meth:`features_only` that were made before keep the old ones.
 
         Args:
             img_size: (height, width), as timm has it, and in the other order than ``image_shape``; or one number for

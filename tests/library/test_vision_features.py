@@ -207,7 +207,7 @@ def test_every_parameter_of_another_size_gets_a_gradient(symbols, size):
 @pytest.mark.parametrize("size", SIZES)
 def test_symbols_of_a_grid_name_the_same_distances_in_the_image(reach, size):
     model = float64(vidat(symbol_retrieval_kwargs={"symbol_dim": 8, "max_rel_pos": reach}))
-    retriever, old = model.symbol_retriever, model.grid_size
+    library, old = model.symbol_retriever.symbol_library, model.grid_size
     slopes = normal(2, 8)
 
     def distances(grid: tuple[int, int], unit: tuple[float, float]) -> torch.Tensor:
@@ -216,16 +216,31 @@ def test_symbols_of_a_grid_name_the_same_distances_in_the_image(reach, size):
 
     steps = torch.cartesian_prod(*(torch.arange(-r, r + 1, dtype=torch.float64) for r in reach))
     with torch.no_grad():
-        retriever.symbol_library[:-3] = steps @ slopes  # linear in the offset
-    ahead = retriever.symbol_library[-3:].clone()
+        library[:-3] = steps @ slopes  # linear in the offset
+    ahead = library[-3:].clone()
     model.set_input_size(size)
-    new = model.grid_size
+    retriever, new = model.symbol_retriever, model.grid_size
     unit = (old[0] / new[0], old[1] / new[1])
     found = retriever(torch.zeros(1, 1 + new[0] * new[1], 8), new).dense()[1:, 1:]
     bounds = torch.tensor([r if n == m else min(r, n - 1) for r, n, m in zip(reach, old, new, strict=True)])
     wanted = distances(new, unit).clamp(-bounds, bounds) @ slopes
     torch.testing.assert_close(found, wanted)
     assert torch.equal(retriever.symbol_library[-3:], ahead)
+
+
+@pytest.mark.parametrize("symbols", SYMBOLS)
+@pytest.mark.parametrize("of_features", [True, False])
+def test_another_size_of_a_model_or_of_its_features_leaves_the_other_as_it_was(symbols, of_features):
+    model, images = float64(dual(symbols)), normal(*IMAGES)
+    models = model, model.features_only().model
+    changed, kept = models[::-1] if of_features else models
+    before = kept.forward_features(images)
+    changed.set_input_size((16, 12))
+    changed.register_buffer("own", torch.zeros(1))
+    changed.register_forward_hook(lambda *_: None)
+    assert torch.equal(kept.forward_features(images), before)
+    assert changed.forward_features(normal(2, 3, 16, 12)).shape == (2, 1 + 24, 8)
+    assert not hasattr(kept, "own") and not kept._forward_hooks
 
 
 @pytest.mark.parametrize("reach", [(1, 1), (3, 2), (9, 9)])
