@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 import torch
@@ -17,9 +18,11 @@ from ._layers.cache import Cache, TokenCache
 from ._layers.call import Given, Past, checked_pattern, continue_from
 from ._layers.calls import TypedModule
 from ._layers.symbols import Symbols
+from ._layers.taps import observer_of
 from ._models.retrievers import RETRIEVERS
 from .dual_attention import DualAttention
 from .functional import MaskPattern
+from .functional.symbols import with_vectors
 from .mechanisms import Align, Dot, GeneralAttention, MultiHead, Relation, RelationalMessage, Score
 from .mechanisms._score import check_made
 from .relational_attention import RelationalAttention
@@ -191,6 +194,7 @@ class OwnRelations(_Standing):
         )
         attention = GeneralAttention(Dot(layer.attn_scale), message=message, dropout=layer.dropout)
         part = _multi_head(attention, d, heads, **options)
+        part._taps_symbols = False
         super().__init__(part, inputs=d, **({} if relative else {"symbols": d}))
         self.relation = relation
         self.wv = message.wv
@@ -212,6 +216,9 @@ class OwnRelations(_Standing):
         part: Any = self.part
         given = Given(attn_mask, None, is_causal, None, attn_bias, freqs_cos)
         past, pattern = self._continued(x, given, cache, part.n_heads)
+        observe = observer_of(part, past.position)
+        if observe is not None:
+            symbols = with_vectors(symbols, partial(observe, "symbols"))
         new = {"inputs": x, **({"symbols": symbols.expand_as(x)} if isinstance(symbols, Tensor) else {})}
         senders, *kept = past.append(*x.shape[:2], **new)
         found = part(x, senders, kept[0] if kept else symbols, attn_mask=pattern, need_weights=need_weights)

@@ -110,6 +110,7 @@ class MultiHead(TypedModule):
         self.wo = nn.Linear(width, width if d_out is None else d_out, bias=False) if out_proj else None
         self.out_dropout = nn.Dropout(check_dropout("out_dropout", out_dropout))
         self.taps = Taps(_observed(attention))
+        self._taps_symbols = "symbols" in self.taps.names  # unless what calls these heads does, before it caches them
 
     @property
     def n_relations(self) -> int:
@@ -170,7 +171,7 @@ class MultiHead(TypedModule):
         bias = check_bias(attn_bias, **sizes)
         of_heads = None if padding_mask is None else padding_mask[:, None].expand(-1, self.n_heads, -1)
         observe = observer_of(self)
-        if observe is not None and "symbols" in self.taps.names and value is not None:
+        if observe is not None and self._taps_symbols and value is not None:
             value = with_vectors(value, lambda x: observe("symbols", x))
         (k,), messages = zero_padding(mask, k), _without_padding(self.message(query, key, value), mask)
         inputs = AttentionInputs(q, k, messages, mask, bias)

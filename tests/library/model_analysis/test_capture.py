@@ -7,11 +7,11 @@ import torch
 from torch import nn
 from torch.profiler import profile
 
-from dual_attention import Attention, DualAttention
+from dual_attention import Attention, DualAttention, with_parts
 from dual_attention.baselines import ESBN, Abstractor, CoRelNet, PrediNet
 from dual_attention.functional.reference import repeat_heads
 from dual_attention.hf import DualAttnConfig, DualAttnForCausalLM
-from dual_attention.mechanisms import Additive, Cosine, Dot, GeneralAttention, MultiHead, Sparsemax, recipes
+from dual_attention.mechanisms import Additive, Cosine, Dot, Euclidean, GeneralAttention, MultiHead, Sparsemax, recipes
 from dual_attention.model_analysis.capture import capture
 from dual_attention.model_analysis.maps import QUANTITIES, Maps
 from dual_attention.model_analysis.sites import find_sites
@@ -129,9 +129,10 @@ def test_maps_that_a_call_returns_are_the_same_under_capture_and_what_it_keeps(n
             close(values[1:], one[1:])
 
 
-def test_the_assignment_is_that_of_the_layer_s_own_symbols():
+@pytest.mark.parametrize("own", [{}, {"relation": Euclidean}])
+def test_the_assignment_is_that_of_the_layer_s_own_symbols(own):
     for options in ({}, {"symbol_retriever_config": {"shared_symbol_retriever": False}}):
-        model, x = lm("symbolic_attention", **options), tokens(3, 9)
+        model, x = with_parts(lm("symbolic_attention", **options), **own).eval(), tokens(3, 9)
         with capture(model) as maps:
             model(x)
         retrievers = [*model.layers.symbol_retrievers] * 2
