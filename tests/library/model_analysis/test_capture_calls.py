@@ -4,6 +4,8 @@ import pytest
 import torch
 
 from dual_attention.model_analysis.capture import capture
+from dual_attention.model_analysis.interventions import Ablate, Target, intervene
+from tests.library.model_analysis.models import WITH_PARTS
 from tests.support.language import close, lm, tokens
 from tests.support.refusals import refusals
 from tests.support.seq2seq import build as seq2seq
@@ -49,6 +51,27 @@ def test_steps_of_decoding_join_to_the_whole(kind, window):
                 close(other.relations.where(mask, 0.0), values.where(mask, 0.0))
             else:
                 close(*torch.broadcast_tensors(other.get(name), values))
+
+
+@pytest.mark.parametrize("name", WITH_PARTS)
+def test_steps_of_decoding_with_own_parts_have_the_places_of_the_whole(name):
+    model, x = WITH_PARTS[name](), tokens(2, 9)
+
+    def steps() -> list[torch.Tensor]:
+        cache = model.new_cache()
+        return [model(piece, cache=cache).logits for piece in x.split([4, 1, 1, 3], dim=1)]
+
+    with torch.no_grad(), capture(model) as whole:
+        model(x)
+    with torch.no_grad(), capture(model) as maps:
+        steps()
+    for one, other in zip(whole.heads(), maps.joined("receiver").heads(), strict=True):
+        for quantity, values in one.kept.items():
+            seen = one.visible[:, 0, ..., None] if quantity == "relations" else torch.ones(()).bool()
+            close((other.get(quantity) * seen).double(), (values * seen).double())
+    for target in (Target("head", receivers=[0, 5]), Target("selection", receivers=[4])):
+        with torch.no_grad(), intervene(model, Ablate(target)):
+            close(torch.cat(steps(), 1), model(x).logits)
 
 
 def test_a_generation_s_steps_are_calls():
