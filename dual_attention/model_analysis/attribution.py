@@ -283,7 +283,8 @@ def _written(site: Site, seen: _Seen) -> tuple[list[LogitPart], Tensor]:
         written = site.contributions(rows["head_output"][:, :, None], heads)[:, :, 0]
         return [LogitPart("head", site.layer, kind, head) for head in heads], written
     wr = site.module.wr
-    attended = torch.einsum("bhm,bmr->bhr", rows["weights"], rows["relations"]).to(wr)  # squared distances are wider
+    weights, relations = _wide(rows["weights"]), _wide(rows["relations"])  # of which some are wider than the model
+    attended = torch.einsum("bhm,bmr->bhr", weights, relations).to(wr)
     messages = torch.einsum("bhr,hdr->brhd", attended, wr)
     messages = torch.cat([messages, rows["symbol_message"][:, None].to(wr)], 1)  # (B, R + 1, H, d_h)
     written = site.contributions(messages.flatten(0, 1)[:, :, None], heads)[:, :, 0]

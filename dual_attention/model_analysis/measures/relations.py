@@ -96,7 +96,7 @@ def relation_contributions(relations: Tensor, attention: Tensor, written: Tensor
         written: W_o^h W_r^h[:, ℓ], ``(H, R, d)``, see :func:`.records.written_by`.
 
     Returns:
-        ``(B, N, M, R)``, not negative.
+        ``(B, N, M, R)``, not negative, in float32 or better.
 
     >>> relation_contributions(torch.randn(2, 9, 9, 3), torch.rand(2, 4, 9, 9), torch.randn(4, 3, 32)).shape
     torch.Size([2, 9, 9, 3])
@@ -110,6 +110,8 @@ def relation_contributions(relations: Tensor, attention: Tensor, written: Tensor
     if written.dim() != 3 or written.shape[:2] != (heads, count):
         raise ValueError(f"written: expected ({heads}, {count}, d), got {tuple(written.shape)}")
     # ‖Σ_h α_h v_h‖² = αᵀ G α with G the heads' inner products, so no vector of width d is built for a pair.
+    wide = torch.promote_types(torch.promote_types(attention.dtype, written.dtype), torch.float32)
+    attention, written = attention.to(wide), written.to(wide)
     gram = torch.einsum("hrd,grd->rhg", written, written)
     square = torch.einsum("bhij,rhg,bgij->bijr", attention, gram, attention)
     return relations.abs() * square.clamp_min(0).sqrt()

@@ -71,9 +71,10 @@ def test_parts_add_up_to_the_logits(name):
     assert torch.equal(model(x).logits, wanted)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])  # in which dot products are wider than weights
 @pytest.mark.parametrize("score", ["dot", "squared_distance"])  # those of the second are in float32
-def test_models_in_half_precision(score):
-    model = lm("symbolic_attention", ra_kwargs={"rel_score": score, "symmetric_rels": True}).bfloat16()
+def test_models_in_half_precision(score, dtype):
+    model = lm("symbolic_attention", ra_kwargs={"rel_score": score, "symmetric_rels": True}).to(dtype)
     x = tokens(3, 9)
     found, wanted = attribute_logits(model, x), model(x).logits[:, -1].detach().float()
     assert found.vectors.dtype == torch.float32

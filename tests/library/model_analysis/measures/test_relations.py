@@ -50,9 +50,11 @@ def test_asymmetry_of_symmetric_antisymmetric_and_unrelated_relations():
     assert relation_asymmetry(relations, mask)[2].item() == pytest.approx(wanted)
 
 
-def test_contributions_are_norms_of_what_is_written():
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16])
+def test_contributions_are_norms_of_what_is_written(dtype):
+    """Also where weights are narrower than relations, as in a model in float16."""
     b, h, n, m, r, w, d = 2, 3, 4, 5, 2, 6, 7
-    relations, attention = torch.randn(b, n, m, r).double(), torch.rand(b, h, n, m).double()
+    relations, attention = torch.randn(b, n, m, r).double(), torch.rand(b, h, n, m).to(dtype)
     wr, wo = torch.randn(h, w, r).double(), torch.randn(d, h * w).double()
     written = torch.stack([(wo[:, k * w : (k + 1) * w] @ wr[k]).T for k in range(h)])
     found = relation_contributions(relations, attention, written)
