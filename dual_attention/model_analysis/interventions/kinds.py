@@ -147,10 +147,7 @@ class Ablate(Intervention):
             new = self._resampled(x, about)
         if self.direction is None:
             return new
-        along = torch.tensor(self.direction, dtype=x.dtype, device=x.device)
-        if len(along) != x.shape[-1]:
-            raise ValueError(f"direction: expected {x.shape[-1]} numbers, got {len(along)}")
-        along = along / along.norm()
+        along = _unit(self.direction, x)
         return x + ((new - x) @ along)[..., None] * along
 
     def _resampled(self, x: Tensor, about: Situation) -> Tensor:
@@ -252,10 +249,7 @@ class Steer(Intervention):
     def replacement(self, x: Tensor, about: Situation) -> Tensor:
         if self.direction is None:
             return x + self.amount
-        along = torch.tensor(self.direction, dtype=x.dtype, device=x.device)
-        if len(along) != x.shape[-1]:
-            raise ValueError(f"direction: expected {x.shape[-1]} numbers, got {len(along)}")
-        return x + self.amount * along / along.norm()
+        return x + self.amount * _unit(self.direction, x)
 
 
 KINDS: dict[str, Any] = {kind.kind: kind for kind in (Ablate, Scale, Patch, Steer)}
@@ -276,6 +270,15 @@ def _vector(name: str, given: Any) -> tuple[float, ...]:
     if not any(vector):
         raise ValueError(f"{name}: expected a vector other than zero, got {vector}")
     return tuple(float(number) for number in vector)
+
+
+def _unit(direction: Sequence[float], x: Tensor) -> Tensor:
+    """The vector of length 1, like those of ``x``, along a direction of any length."""
+    if len(direction) != x.shape[-1]:
+        raise ValueError(f"direction: expected {x.shape[-1]} numbers, got {len(direction)}")
+    along = torch.tensor(direction, dtype=torch.float64)
+    along = along / along.abs().max()  # the squares of others may be too small or too large
+    return (along / along.norm()).to(x)
 
 
 def _mean(x: Tensor, about: Situation) -> Tensor:

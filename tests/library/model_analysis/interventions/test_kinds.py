@@ -8,6 +8,7 @@ import torch
 from dual_attention.baselines import ESBN, CoRelNet, PrediNet
 from dual_attention.model_analysis.capture import capture
 from dual_attention.model_analysis.interventions import Ablate, Patch, Scale, Steer, Target, intervene
+from dual_attention.model_analysis.interventions.kinds import Situation
 from dual_attention.model_analysis.interventions.targets import TAPS
 from tests.library.model_analysis.interventions.support import MEDIATORS, captured, every, logits
 from tests.library.model_analysis.models import FAMILIES, call, hooks
@@ -285,3 +286,15 @@ def test_ablating_a_direction_takes_away_that_component_only():
     close(new, old - (old @ direction)[..., None] * direction)
     along_one = Ablate(Target("relation", layers=0), direction=[0.0, 1.0, 0.0])
     close(logits(model, x, along_one), logits(model, x, Ablate(Target("relation", layers=0, relations=1))))
+
+
+@pytest.mark.parametrize("length", [1e-300, 1e-30, 1e-8, 1e30, 1e300])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("change", [Ablate, lambda target, direction: Steer(target, 2.0, direction=direction)])
+def test_the_length_of_a_direction_does_not_matter(change, dtype, length):
+    x, about = torch.randn(2, 4, 4, 3).to(dtype), Situation("relation", 2)
+    of_length, of_one = (
+        change(Target("relation"), direction=[3.0 * by, 0.0, -4.0 * by]).replacement(x, about) for by in (length, 1.0)
+    )
+    torch.testing.assert_close(of_length, of_one)
+    assert not torch.equal(of_one, x)
