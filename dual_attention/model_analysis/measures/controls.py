@@ -57,7 +57,14 @@ def cosine_scores(x: Tensor, y: Tensor | None = None) -> Tensor:
     """
     y = x if y is None else y
     check_floating_tensors(x=x, y=y)
-    return (F.normalize(x, dim=-1) @ F.normalize(y, dim=-1).transpose(1, 2))[..., None]
+    return (_units(x) @ _units(y).transpose(1, 2)).to(x.dtype)[..., None]
+
+
+def _units(x: Tensor) -> Tensor:
+    """Vectors of length 1 in float32 or better, however small or large they were; zeros stay zeros."""
+    x = x.to(torch.promote_types(x.dtype, torch.float32))
+    x = F.normalize(x, math.inf, dim=-1, eps=torch.finfo(x.dtype).tiny)  # squares may be too small or large
+    return F.normalize(x, dim=-1)
 
 
 def random_relations(

@@ -19,9 +19,18 @@ def test_cosines_and_attention():
     x, y = torch.randn(2, 3, 5), torch.randn(2, 4, 5)
     wanted = torch.cosine_similarity(x[:, :, None], y[:, None], dim=-1)
     torch.testing.assert_close(measures.cosine_scores(x, y), wanted[..., None])
-    assert measures.cosine_scores(torch.zeros(1, 2, 3)).eq(0).all()
     weights = torch.rand(2, 6, 3, 4)
     assert measures.attention_scores(weights)[1, 2, 3, 5] == weights[1, 5, 2, 3]
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+def test_cosines_of_vectors_of_any_length(dtype):
+    limits, direction = torch.finfo(dtype), torch.tensor([1.0, -1.0, 0.5], dtype=dtype)
+    x = torch.stack([direction * length for length in (0.0, limits.tiny, 1.0, limits.max)])[None]
+    found = measures.cosine_scores(x)[0, ..., 0]
+    wanted = torch.ones(4, 4, dtype=dtype)
+    wanted[0] = wanted[:, 0] = 0
+    torch.testing.assert_close(found, wanted)
 
 
 def test_random_relations_are_those_of_a_layer_with_random_projections():
