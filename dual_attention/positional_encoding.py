@@ -145,6 +145,13 @@ class SinusoidalPositionalEncoding(_AddedPositions):
         super().__init__(d_model, scale, dropout, max_len)
         self.register_buffer("pe", sinusoidal_table(max_len, d_model).to(torch.get_default_dtype()))
 
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> SinusoidalPositionalEncoding:
+        before = self.pe
+        super()._apply(fn, recurse)
+        if self.pe is not before:  # .to_empty() leaves out the values
+            self.pe.copy_(sinusoidal_table(self.max_len, self.d_model))
+        return self
+
     def _table(self, x: Tensor) -> Tensor:
         return self.pe
 
