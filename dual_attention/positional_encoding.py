@@ -146,9 +146,9 @@ class SinusoidalPositionalEncoding(_AddedPositions):
         self.register_buffer("pe", sinusoidal_table(max_len, d_model).to(torch.get_default_dtype()))
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> SinusoidalPositionalEncoding:
-        before = self.pe
+        had_none = self.pe.is_meta
         super()._apply(fn, recurse)
-        if self.pe is not before:  # .to_empty() leaves out the values
+        if had_none:  # .to_empty() leaves out the values
             self.pe.copy_(sinusoidal_table(self.max_len, self.d_model))
         return self
 

@@ -81,12 +81,10 @@ def test_rope_tables_stay_float32_and_exact(cast):
     assert not exact.state_dict()
 
 
-@pytest.mark.parametrize("device", ["cpu", "meta"])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
-def test_sinusoidal_positions_are_there_again_after_to_empty(device, dtype):
-    with torch.device(device):
+def test_sinusoidal_positions_are_there_after_to_empty_from_meta(dtype):
+    with torch.device("meta"):
         module = SinusoidalPositionalEncoding(6, max_len=5).to(dtype)
-    module.pe.fill_(torch.nan)
     assert torch.equal(module.to_empty(device="cpu").pe, sinusoidal_table(5, 6).to(dtype))
 
 
