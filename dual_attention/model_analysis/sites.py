@@ -185,16 +185,19 @@ def _kind_of(module: nn.Module) -> Kind:
     return "relational" if _taps_of(module).keys() & {"relations", "symbol_message"} else "sensory"
 
 
+def _width_of(module: Any) -> int:
+    """Features that heads write into."""
+    return getattr(module.wo, "out_features", module.n_heads * module.head_dim)
+
+
 def _site(model: nn.Module, path: str, module: Any, layer: str) -> Site:
-    width, first = 0, 0
-    if _contributes(module):
-        width = getattr(module.wo, "out_features", module.n_heads * module.head_dim)
+    width, first = _width_of(module) if _contributes(module) else 0, 0
     place = place_of(path)
     parent = model.get_submodule(place.rpartition(".")[0])
     if isinstance(parent, DualAttention):
         sensory = parent.self_attention
         if sensory is not None and model.get_submodule(place) is not sensory and not parent._adds:
-            first = sensory.n_heads * sensory.head_dim
+            first = _width_of(sensory)
         width = parent.d_model
     return Site(layer, _kind_of(module), path, module, first, width)
 

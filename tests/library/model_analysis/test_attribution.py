@@ -47,6 +47,7 @@ LANGUAGE |= WITH_PARTS | {
     "post-norm": lambda: lm("symbolic_attention", norm_first=False, output_bias=True),
     "rmsnorm": lambda: lm("symbolic_attention", norm_type="rmsnorm", ra_kwargs={"add_bias_out": True}),
     "no norm": lambda: lm("symbolic_attention", norm_type="none"),
+    "kinds of other widths": lambda: lm("symbolic_attention", sa_kwargs={"out_dim": 12}, ra_kwargs={"out_dim": 4}),
     "adapted": adapted,
     "quantised": lambda: adapted(Quantised),
     "transformer post-norm": lambda: lm("transformer", norm_first=False, norm_type="rmsnorm"),
