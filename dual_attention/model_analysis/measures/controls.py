@@ -131,6 +131,7 @@ def untrained_twin(model: nn.Module, *, seed: int = 0, build: Callable[[], nn.Mo
             twin = build().to(next(model.parameters()))
         else:
             twin = copy.deepcopy(model)
+            _forget_hooks(twin)
             twin.apply(_draw_anew)
             module: Any
             for module in twin.modules():
@@ -143,6 +144,15 @@ def untrained_twin(model: nn.Module, *, seed: int = 0, build: Callable[[], nn.Mo
                 elif isinstance(module, Seq2SeqModel):
                     module.scale_embeddings_()
     return twin.eval()
+
+
+def _forget_hooks(twin: nn.Module) -> None:
+    """Remove the hooks with which captures and interventions watch the model of which this is a copy."""
+    for module in twin.modules():
+        for hooks in (module._forward_hooks, module._forward_pre_hooks):
+            for number, hook in list(hooks.items()):
+                if str(getattr(hook, "__module__", "")).startswith(__name__.partition(".measures")[0]):
+                    del hooks[number]
 
 
 def _draw_anew(module: nn.Module) -> None:

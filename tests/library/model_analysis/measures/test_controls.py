@@ -7,9 +7,11 @@ from torch import nn
 from dual_attention.encoder_models import EncoderForMaskedLM, EncoderForSequenceClassification, TransformerEncoder
 from dual_attention.hf import DualAttnConfig, DualAttnForCausalLM, DualAttnLMForSequenceClassification
 from dual_attention.model_analysis import measures
+from dual_attention.model_analysis.capture import capture
+from dual_attention.model_analysis.interventions import Ablate, Target, intervene
 from dual_attention.relational_attention import RelationalAttention
 from tests.library.hf.models import config
-from tests.library.model_analysis.models import FAMILIES, call
+from tests.library.model_analysis.models import FAMILIES, call, hooks
 from tests.support import language, seq2seq
 
 from .test_detection import planted
@@ -92,6 +94,16 @@ def test_twins_of_every_family_are_drawn_anew_and_run(name):
     for (path, old), new in zip(model.named_parameters(), twin.parameters(), strict=True):
         assert not torch.equal(old, new), path
     assert call(name, twin)().isfinite().all()
+
+
+def test_a_twin_made_while_a_model_is_watched_is_like_any_other():
+    model, x = language.build("symbolic_attention"), language.tokens(2, 8)
+    model.register_forward_hook(lambda *_: None)  # the user's own
+    with torch.no_grad(), intervene(model, Ablate(Target("head"))), capture(model) as maps:
+        twin = measures.untrained_twin(model)
+        found = twin(x).logits
+    assert hooks(twin) == 1 and not maps.calls
+    assert torch.equal(found, measures.untrained_twin(model)(x).logits)
 
 
 @pytest.mark.parametrize("tied", [True, False])
