@@ -143,6 +143,8 @@ def untrained_twin(model: nn.Module, *, seed: int = 0, build: Callable[[], nn.Mo
                     module.init_weights()
                 elif isinstance(module, Seq2SeqModel):
                     module.scale_embeddings_()
+                    if module.tie_weights and not module.scales_embeddings:  # the output layer drew last
+                        nn.init.normal_(module.layers["target_embedder"].get_parameter("weight"))
     return twin.eval()
 
 

@@ -106,9 +106,10 @@ def test_a_twin_made_while_a_model_is_watched_is_like_any_other():
     assert torch.equal(found, measures.untrained_twin(model)(x).logits)
 
 
+@pytest.mark.parametrize("begin", ["scaled", "published"])
 @pytest.mark.parametrize("tied", [True, False])
-def test_embeddings_of_a_twin_are_as_large_as_they_began(tied: bool):
-    model = seq2seq.build(tie_weights=tied, embedding_init="scaled")
+def test_embeddings_of_a_twin_are_as_large_as_they_began(tied: bool, begin: str):
+    model = seq2seq.build(tie_weights=tied, embedding_init=begin)
     for name in ("source_embedder", "target_embedder"):
         spreads = [whole.layers[name].weight.detach().std().item() for whole in (model, measures.untrained_twin(model))]
         assert spreads[1] == pytest.approx(spreads[0], rel=0.4)
