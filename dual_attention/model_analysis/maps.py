@@ -140,18 +140,21 @@ class HeadMaps:
     def select(self, quantity: str, **where: int) -> Tensor:
         """A quantity at some labels: ``select("weights", example=0, head=2)`` is ``(N, M)``.
 
-        An axis of length one that stands for all examples or heads is taken for any label.
+        An axis of length one that stands for all examples or heads is taken for the label of any of them; for any label
+        of an example if nothing that was kept tells how many there are.
         """
         values, labels = self.get(quantity), self.labels(quantity)
+        all_of = {"head": self.head_numbers, "example": range(self.examples)}
+        tells = self.examples > 1 or bool(self.kept.keys() - {"visible", "symbols", "symbol_values"})
         index: list[Any] = [slice(None)] * values.dim()
         for axis, label in where.items():
             if axis not in labels:
                 raise ValueError(f"axis: {quantity} has {', '.join(labels)}, got {axis!r}")
             place = list(labels).index(axis)
-            shared = axis in ("example", "head") and values.shape[place] == 1 and labels[axis] == (0,)
-            if label not in labels[axis] and not shared:
-                raise ValueError(f"{axis}: expected one of {labels[axis]}, got {label}")
-            index[place] = 0 if shared else labels[axis].index(label)
+            numbers = tuple(all_of.get(axis, labels[axis]))
+            if label not in numbers and (tells or axis != "example"):
+                raise ValueError(f"{axis}: expected one of {numbers}, got {label}")
+            index[place] = 0 if values.shape[place] == 1 else labels[axis].index(label)
         return values[tuple(index)]
 
 

@@ -161,6 +161,26 @@ def test_heads_and_relations_that_are_chosen():
     assert part.labels("relations") == labels
 
 
+def test_labels_of_one_head_and_one_example():
+    """An axis of length one is that head or example, unless there are more of them, which share it."""
+    model, x = lm("symbolic_attention"), tokens(3, 9)
+    with capture(model, heads=[0], layers=0) as maps:
+        model(x)
+    record = maps[0].relational
+    for quantity in ("weights", "visible"):
+        with pytest.raises(ValueError, match=r"head: expected one of \(0,\), got 1"):
+            record.select(quantity, head=1)
+    assert torch.equal(record.select("visible", example=2, head=0), record.visible[0, 0])
+    with pytest.raises(ValueError, match=r"example: expected one of \(0, 1, 2\), got 3"):
+        record.select("visible", example=3)
+    with capture(model, layers=0) as maps, capture(model, "visible", layers=0) as untold:
+        model(x[:1])
+    assert torch.equal(untold[0].relational.select("visible", example=7), record.visible[0])
+    for quantity in ("weights", "visible", "symbol_values"):
+        with pytest.raises(ValueError, match=r"example: expected one of \(0,\), got 7"):
+            maps[0].relational.select(quantity, example=7)
+
+
 def test_layers_by_name():
     model = seq2seq("symbolic_attention")
     source, target = torch.randint(11, (2, 9)), torch.randint(6, (2, 7))
