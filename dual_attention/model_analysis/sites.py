@@ -319,6 +319,8 @@ def _numbers(name: str, choice: int | Iterable[int] | None, n: int, whose: str) 
             raise TypeError(f"{name}: expected numbers, got {number!r}")
         if not 0 <= number < n:
             raise ValueError(f"{name}: expected numbers from 0 to {n - 1}, {whose}, got {number}")
+    if not listed:
+        raise ValueError(f"{name}: expected at least one of {whose}, got none")
     return tuple(dict.fromkeys(listed))
 
 

@@ -93,8 +93,11 @@ class Target:
             raise ValueError(f"target: expected layers with {which} that have a {self.mediator}, got none")
         if kind is not None:
             heads = heads if isinstance(heads, Mapping | str) else {kind: heads}
-        found = choose_sites(model, self.layers, heads, self.relations)
-        return [choice for choice in found if choice.site.tap(TAPS[self.mediator]) is not None]
+        chosen = choose_sites(model, self.layers, heads, self.relations)
+        found = [choice for choice in chosen if choice.site.tap(TAPS[self.mediator]) is not None]
+        if not found:
+            raise ValueError(f"heads: expected some that have a {self.mediator}, got {self.heads!r}")
+        return found
 
     def as_json(self) -> dict[str, Any]:
         """The fields that are not None, as JSON has them."""

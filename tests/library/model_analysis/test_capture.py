@@ -332,6 +332,8 @@ def test_padded_batches_of_transformers_classes(make):
     ({"heads": "both"}, "heads: expected the kinds 'sensory' and 'relational', got 'both'"),
     ({"heads": [0.5]}, TypeError, "heads: expected numbers, got 0.5"),
     ({"heads": {}}, "heads: expected at least one kind"),
+    ({"heads": []}, "heads: expected at least one of the sensory heads of blocks.0, got none"),
+    ({"relations": []}, "relations: expected at least one of the relations of blocks.0, got none"),
     ({"relations": 2}, "relations: expected numbers from 0 to 1, the relations of blocks.0, got 2"),
     ({"relations": 0, "heads": "sensory"}, "relations: the chosen layers and heads have no relations"),
     ({"quantities": "keys"}, "quantities: expected some of visible"),

@@ -42,6 +42,10 @@ ONE_RELATION = {"source": captured(MODEL, X, (), "relations", relations=[0])}
 @refusals(
     (["head"], {}, TypeError, "interventions: expected interventions, got str"),
     (Ablate(Target("relation", relations=2)), {}, "relations: .* 0 to 1, the relations of blocks.0, got 2"),
+    (Ablate(Target("head", heads=[])), {}, "heads: expected at least one of the sensory heads of blocks.0, got none"),
+    (Ablate(Target("relation", relations=[])), {}, "relations: expected at least one of .* of blocks.0, got none"),
+    (Ablate(Target("symbol", heads="sensory")), {}, "heads: expected some that have a symbol, got 'sensory'"),
+    (Ablate(Target("value", heads={"relational": 0})), {}, "heads: expected some that have a value, got .*relational"),
     (Patch(Target("head")), {}, "source: Patch needs maps of other inputs"),
     (Patch(Target("head")), {"source": "maps"}, TypeError, "source: expected maps of a capture, got str"),
     *((Patch(Target(name, layers=0)), SHORTER, "source: expected .* of the same lengths") for name in MEDIATORS),
