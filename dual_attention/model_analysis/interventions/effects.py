@@ -57,7 +57,7 @@ class Effect:
     def interval(
         self, level: float = 0.95, *, method: Literal["t", "bootstrap"] = "t", samples: int = 10_000, seed: int = 0
     ) -> tuple[float, float]:
-        """Interval of the mean over two or more documents, which are taken to be independent.
+        """Interval of the mean over two or more documents, which are taken to be independent; NaN if a value is.
 
         Args:
             level: probability that the interval covers the mean.
@@ -67,6 +67,8 @@ class Effect:
         check_choice("method", method, ("t", "bootstrap"))
         if not 0 < level < 1:
             raise ValueError(f"level: expected a probability between 0 and 1, got {level}")
+        if len(self.values) > 1 and any(map(math.isnan, self.values)):  # a recovery, say
+            return math.nan, math.nan
         if method == "t":
             from ..._base.intervals import half_width
 

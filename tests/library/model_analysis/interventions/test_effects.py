@@ -1,5 +1,6 @@
 """Effects of interventions: exact, direct and to first order, against other computations."""
 
+import math
 from functools import partial
 
 import numpy as np
@@ -152,6 +153,10 @@ def test_intervals():
     assert (low, high) == effect.interval(0.9, method="bootstrap")
     assert str(effect).startswith("head: loss +") and "12 documents" in str(effect)
     assert str(Effect("head", "loss", (0.5,))) == "head: loss +0.5000 (one document)"
+    unknown = Effect("head", "recovery", (0.5, float("nan"), 0.2))  # of one document, whose answers are the same
+    for method in ("t", "bootstrap"):
+        assert all(map(math.isnan, unknown.interval(method=method)))
+    assert str(unknown) == "head: recovery +nan [+nan, +nan], 3 documents"
 
 
 # ---- direct effects
