@@ -152,8 +152,6 @@ def _source(call: CallMaps, edit: Edit) -> HeadMaps:
     quantity = TAPS[edit.mediator]
     if heads is None or heads.kept.get(quantity) is None:
         raise ValueError(f"source: expected maps with {quantity} of the {site.kind} heads of {site.layer}")
-    if edit.intervention.needs_visible and heads.visible is None:
-        raise ValueError(f"source: a mean needs maps with visible of the {site.kind} heads of {site.layer}")
     axis, chosen, _ = edit.region.numbers
     have = heads.relation_numbers if axis == 3 else heads.head_numbers
     if not set(chosen) <= set(have):

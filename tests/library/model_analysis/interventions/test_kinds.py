@@ -183,15 +183,15 @@ def test_means_and_samples_of_other_inputs():
         assert torch.equal(maps[0].relational.get(tap), source[0].relational.get(tap)[[1, 0, 1]])
 
 
-def test_means_of_other_inputs_need_their_visible_pairs():
-    model, x = lm("symbolic_attention"), tokens(3, 9)
-    with capture(model, "head_output") as source:
-        model(x)
-    with (
-        pytest.raises(ValueError, match="source: a mean needs maps with visible"),
-        intervene(model, Ablate(Target("head"), "mean"), source=source),
-    ):
-        model(x)
+@pytest.mark.parametrize("mediator", ["head", "relation", "symbol"])
+def test_means_of_other_inputs_that_kept_no_visible_pairs_are_of_all_places(mediator):
+    model, x, tap = lm("symbolic_attention"), tokens(3, 9), TAPS[mediator]
+    with capture(model, tap, layers=0) as source:
+        model(tokens(2, 7), padding_mask=torch.arange(7).expand(2, 7) > 1)
+    maps = captured(model, x, Ablate(Target(mediator, layers=0), "mean"), tap, layers=0, source=source)
+    values, found = source[0].relational.get(tap), maps[0].relational.get(tap)
+    wanted = values.mean((0, 1, 2) if mediator == "relation" else (0, 2), keepdim=True)
+    close(found, wanted.expand(found.shape))
 
 
 def test_samples_of_the_batch_are_of_another_example():
