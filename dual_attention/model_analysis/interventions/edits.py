@@ -53,7 +53,7 @@ class Edit:
     @property
     def reads(self) -> tuple[str, ...]:
         """Names of other taps whose tensors are needed; they come earlier in a call."""
-        found = ["visible"] if self.intervention.needs_visible else []
+        found = ["visible"] if self.intervention.needs_visible and self.choice.site.tap("visible") else []
         if self.mediator == "symbol":
             found.append("weights")
         if self.of_pairs:
@@ -140,6 +140,9 @@ def edits_of(
                 raise ValueError(f"{named[0]}: expected None, as pairs share relative symbols in {choice.site.layer}")
             if call is not None and intervention.uses_source:
                 edit.source = _source(call, edit)
+            if intervention.needs_visible and edit.source is None and choice.site.tap("visible") is None:
+                why = f"{type(intervention).__name__} asks for real places, which {choice.site.layer} does not tell"
+                raise ValueError(f"source: {why}; expected maps of a capture, got None")
             found.append(edit)
     return found
 

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from dual_attention.baselines import ESBN, CoRelNet, PrediNet
+from dual_attention.mechanisms import BoundedAdditive, GeneralAttention, MultiHead
 from dual_attention.model_analysis.capture import capture
 from dual_attention.model_analysis.interventions import Ablate, Patch, Scale, Steer, Target, intervene
 from dual_attention.model_analysis.interventions.kinds import Situation
@@ -192,6 +193,20 @@ def test_means_of_other_inputs_that_kept_no_visible_pairs_are_of_all_places(medi
     values, found = source[0].relational.get(tap), maps[0].relational.get(tap)
     wanted = values.mean((0, 1, 2) if mediator == "relation" else (0, 2), keepdim=True)
     close(found, wanted.expand(found.shape))
+
+
+def test_heads_with_weights_of_features_take_means_of_a_source():
+    """They do not tell which places are real."""
+    model, x = MultiHead(GeneralAttention(BoundedAdditive(4, 4)), 8, 2).double(), torch.randn(3, 5, 8).double()
+    mean = Ablate(Target("head"), "mean")
+    with pytest.raises(ValueError, match=r"source: Ablate .* attention does not tell"), intervene(model, mean):
+        model(x)
+    assert not hooks(model)
+    with capture(model) as source:
+        model(x)
+    maps = captured(model, torch.randn(2, 4, 8).double(), mean, "head_output", source=source)
+    wanted = source["attention"].sensory.head_output.mean((0, 2), keepdim=True)
+    close(maps["attention"].sensory.head_output, wanted.expand(2, -1, 4, -1))
 
 
 def test_samples_of_the_batch_are_of_another_example():
