@@ -47,6 +47,7 @@ AXES_OF: dict[str, tuple[str, ...]] = {
     ),
 }
 _OF_LIBRARY = {"symbols": ("symbol", "feature"), "symbol_values": ("example", "head", "symbol", "feature")}
+_MAY_BE_SHARED = {"visible", "symbols", "symbol_values"}  # by all examples
 
 
 @dataclass(frozen=True)
@@ -145,7 +146,7 @@ class HeadMaps:
         """
         values, labels = self.get(quantity), self.labels(quantity)
         all_of = {"head": self.head_numbers, "example": range(self.examples)}
-        tells = self.examples > 1 or bool(self.kept.keys() - {"visible", "symbols", "symbol_values"})
+        tells = self.examples > 1 or bool(self.kept.keys() - _MAY_BE_SHARED)
         index: list[Any] = [slice(None)] * values.dim()
         for axis, label in where.items():
             if axis not in labels:
@@ -289,8 +290,10 @@ def _joined(parts: list[HeadMaps], axis: str) -> HeadMaps:
         axes = first.axes(name)
         along = "token" if axis == "receiver" and "token" in axes else axis
         values = [part.get(name) for part in parts]
-        if along == "example" and along in axes:  # what is the same for all examples, for each of them
-            values = [value.expand(part.examples, *value.shape[1:]) for value, part in zip(values, parts, strict=True)]
+        if along == "example" and along in axes:  # what is the same for all examples, once or for each of them
+            shared = name in _MAY_BE_SHARED and all(len(one) == 1 and torch.equal(one, values[0]) for one in values)
+            pairs = zip(values, parts, strict=True)
+            values = values[:1] if shared else [value.expand(part.examples, *value.shape[1:]) for value, part in pairs]
         if along in axes:
             joined[name] = _cat(values, axes.index(along), f"{name} of {first.layer}")
         elif "sender" in axes:  # each call has those that it holds, with a window not all earlier ones

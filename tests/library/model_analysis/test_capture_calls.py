@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from dual_attention.model_analysis.capture import capture
-from dual_attention.model_analysis.interventions import Ablate, Target, intervene
+from dual_attention.model_analysis.interventions import Ablate, Patch, Target, intervene
+from tests.library.model_analysis.interventions.support import logits
 from tests.library.model_analysis.models import WITH_PARTS
 from tests.support.language import close, lm, tokens
 from tests.support.refusals import refusals
@@ -23,6 +24,22 @@ def test_calls_are_kept_apart_and_joined():
     for one, other in zip(whole.heads(), joined.heads(), strict=True):
         for name, values in one.kept.items():
             close(other.get(name).double(), values.expand(other.get(name).shape).double(), 1e-12)
+
+
+@pytest.mark.parametrize("kind", ["symbolic_attention", "positional_symbols", "position_relative"])
+@pytest.mark.parametrize("sizes", [(3, 1), (1, 1, 1, 1)], ids=str)
+def test_batches_joined_are_a_source_as_the_whole_is(kind, sizes):
+    """What all examples share is kept once."""
+    model, (x, other) = lm(kind), tokens(8, 9).unflatten(0, (2, 4))
+    with torch.no_grad(), capture(model, ["symbol_values", "visible"]) as whole:
+        model(other)
+    with torch.no_grad(), capture(model, ["symbol_values", "visible"]) as maps:
+        for piece in other.split(sizes):
+            model(piece)
+    joined, patch = maps.joined("example"), Patch(Target("symbol"))
+    for one, found in zip(whole.heads("relational"), joined.heads("relational"), strict=True):
+        assert one.symbol_values.shape == found.symbol_values.shape and one.visible.shape == found.visible.shape
+    close(logits(model, x, patch, joined), logits(model, x, patch, whole), 1e-12)
 
 
 @pytest.mark.parametrize("kind", ["symbolic_attention", "rel_sym_attn", "positional_symbols", "transformer"])
