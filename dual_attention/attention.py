@@ -193,7 +193,7 @@ class Attention(Heads):
             past = continue_to_attend(cache, self._kept(), key, ordered=ordered)
         elif cache is not None:
             past = continue_from(cache, self._kept(), window=self.window, given=given)
-        return self._call(query, key.shape[1], given, past)
+        return self._call(query, key.shape[1], given, past, crosses=key is not query)
 
 
 def _holds_context(cache: Cache | None) -> bool:

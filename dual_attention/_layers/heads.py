@@ -95,11 +95,12 @@ class Heads(TypedModule):
         self.wo = nn.Linear(width, width if out_dim is None else out_dim, bias=add_bias_out)
         self.resid_dropout = nn.Dropout(rate)
 
-    def _call(self, x: Tensor, new: int, given: Given, past: Past) -> HeadsCall:
+    def _call(self, x: Tensor, new: int, given: Given, past: Past, *, crosses: bool) -> HeadsCall:
         """The state of a call, for receivers ``x`` ``(B, N, d)`` and so many ``new`` senders.
 
-        Masks and bias are for all senders, those which a window has let go of included. A pattern that was built for
-        all layers of a model is narrowed by what belongs to this one: its window, and the senders still in its cache.
+        It ``crosses`` if these are other objects. Masks and bias are for all senders, those which a window has let go
+        of included. A pattern that was built for all layers of a model is narrowed by what belongs to this one: its
+        window, and the senders still in its cache.
         """
         batch, n, _ = x.shape
         heads, window, bias = self.n_heads, self.window, given.attn_bias
@@ -113,7 +114,7 @@ class Heads(TypedModule):
         if past.held != past.senders:
             pattern, bias = pattern.last_senders(past.held + new), last_columns(bias, past.held + new)
         rate = self.dropout if self.training else 0.0
-        observe = observer_of(self, past.position, past.senders - past.held)
+        observe = observer_of(self, past.position, past.senders - past.held, crosses=crosses)
         steps = None if observe is None else observe.steps
         freqs = None if given.freqs_cos is None and given.freqs_sin is None else (given.freqs_cos, given.freqs_sin)
         return HeadsCall(batch, n, new, pattern, bias, past, freqs, rate, observe, steps)

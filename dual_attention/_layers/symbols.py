@@ -83,7 +83,7 @@ class SymbolHeads(Heads):
         past = NO_PAST
         if cache is not None:
             past = continue_from(cache, self._kept(), window=self.window, given=given)
-        return y, self._call(x, y.shape[1], given, past)
+        return y, self._call(x, y.shape[1], given, past, crosses=y is not x)
 
     def _project_symbols(self, symbols: Symbols, call: HeadsCall) -> Symbols:
         """Symbols of the new senders or of pairs, observed and projected, see :func:`project_symbols`."""

@@ -27,11 +27,13 @@ class Taps(nn.Module):
     Attributes:
         first_receiver, first_sender: places, in their sequences, of the first receiver and the first sender of the last
             call that was watched; later ones than 0 with a cache.
+        crosses: whether the receivers of that call were other objects than its senders.
     """
 
     def __init__(self, names: tuple[str, ...]) -> None:
         super().__init__()
         self.first_receiver = self.first_sender = 0
+        self.crosses = False
         for name in names:
             self.add_module(name, Tap())
 
@@ -44,7 +46,9 @@ class Taps(nn.Module):
         return f"{type(self).__name__}({', '.join(self._modules)})"
 
 
-def observer_of(layer: Any, first_receiver: int = 0, first_sender: int = 0) -> Observer | None:
+def observer_of(
+    layer: Any, first_receiver: int = 0, first_sender: int = 0, *, crosses: bool = False
+) -> Observer | None:
     """Receiver of the tensors of a call; None if nobody watches, or while compiling."""
     if torch.compiler.is_compiling():
         return None
@@ -57,7 +61,7 @@ def observer_of(layer: Any, first_receiver: int = 0, first_sender: int = 0) -> O
             watched.append(name)
     if not watched:
         return None
-    taps.first_receiver, taps.first_sender = first_receiver, first_sender
+    taps.first_receiver, taps.first_sender, taps.crosses = first_receiver, first_sender, crosses
     return Observer(taps, tuple(watched))
 
 

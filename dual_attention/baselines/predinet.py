@@ -110,7 +110,7 @@ class PrediNet(TypedBlock):
         missing = self.n_objects - x.shape[1]
         flat = F.pad(objects, (0, 0, 0, missing)).flatten(1)
         queries = torch.stack((self.wq1(flat), self.wq2(flat)), dim=1).unflatten(-1, (self.n_heads, -1))
-        observe = observer_of(self)
+        observe = observer_of(self, crosses=True)
         attended, weights = attention(
             queries.transpose(1, 2),
             self.wk(objects)[:, None],

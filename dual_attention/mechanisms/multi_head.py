@@ -170,7 +170,8 @@ class MultiHead(TypedModule):
         mask = mask_pattern(attn_mask, padding_mask, is_causal, **sizes)
         bias = check_bias(attn_bias, **sizes)
         of_heads = None if padding_mask is None else padding_mask[:, None].expand(-1, self.n_heads, -1)
-        observe = observer_of(self, mask.offset)
+        # A cache of parts joins earlier senders to those that are the query, and takes causal calls only.
+        observe = observer_of(self, mask.offset, crosses=q is None or (key is not query and not mask.ordered))
         if observe is not None and self._taps_symbols and value is not None:
             value = with_vectors(value, lambda x: observe("symbols", x))
         (k,), messages = zero_padding(mask, k), _without_padding(self.message(query, key, value), mask)

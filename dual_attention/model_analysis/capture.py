@@ -220,7 +220,7 @@ class _Recorder:
             self._is_new, self._open = False, {}
             self.maps.calls.append(CallMaps(()))
         taps = site.module.taps
-        places = {"first_receiver": taps.first_receiver, "first_sender": taps.first_sender}
+        places = {name: getattr(taps, name) for name in ("first_receiver", "first_sender", "crosses")}
         self._open.setdefault(key, places)[name] = values if self.device is None else values.to(self.device)
         self.maps.calls[-1].put(_record(choice, self._open[key]))
 

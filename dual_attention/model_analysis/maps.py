@@ -59,6 +59,7 @@ class HeadMaps:
         head_numbers, relation_numbers: the heads and relations kept.
         first_receiver, first_sender: places of the first receiver and the first sender in the sequence; with a cache,
             later ones than 0.
+        crosses: whether receivers and senders are different objects, as in cross-attention.
         relative_symbols: whether symbols belong to pairs, as rows of a library.
         visible: pairs that may be attended, boolean ``(B or 1, H or 1, N, M)``.
         weights: of attention, before dropout, ``(B, H, N, M)``.
@@ -83,6 +84,7 @@ class HeadMaps:
     relation_numbers: tuple[int, ...]
     first_receiver: int = 0
     first_sender: int = 0
+    crosses: bool = False
     relative_symbols: bool = False
     visible: Tensor | MaybeNone = None
     weights: Tensor | MaybeNone = None

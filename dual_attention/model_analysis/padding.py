@@ -14,16 +14,18 @@ def real_senders(visible: Tensor) -> Tensor:
     return visible.any(dim=1).any(dim=1)
 
 
-def real_receivers(visible: Tensor) -> Tensor:
-    """Receivers that are real senders, too, ``(B, N)``; of self-attention, where they are the last of the senders.
+def real_receivers(visible: Tensor, crosses: bool) -> Tensor:
+    """Receivers that are real, ``(B, N)``: in self-attention, the last of the senders, those that are real senders.
 
-    All are real where there are more receivers than senders, which are other objects then.
+    All are where attention ``crosses`` to other objects, whose padding is not theirs; and if none would be, as in a
+    cache of a fixed size, where receivers are not the last.
     """
-    n, m = visible.shape[2:]
-    senders = real_senders(visible)
-    return senders[:, m - n :] if n <= m else torch.ones_like(visible[:, 0, :, 0])
+    if crosses:
+        return torch.ones_like(visible[:, 0, :, 0])
+    real = real_senders(visible)[:, visible.shape[3] - visible.shape[2] :]
+    return real | ~real.any()
 
 
-def real_pairs(visible: Tensor) -> Tensor:
+def real_pairs(visible: Tensor, crosses: bool) -> Tensor:
     """Pairs that some head may attend and whose receiver is real, ``(B, N, M)``."""
-    return visible.any(dim=1) & real_receivers(visible)[..., None]
+    return visible.any(dim=1) & real_receivers(visible, crosses)[..., None]

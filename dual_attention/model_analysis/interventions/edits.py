@@ -46,6 +46,11 @@ class Edit:
         return self.mediator == "symbol" and self.intervention.target.pairs is not None
 
     @property
+    def of_library(self) -> bool:
+        """Whether symbols belong to pairs, as rows of a library."""
+        return self.mediator == "symbol" and self.choice.site.has_relative_symbols
+
+    @property
     def tap(self) -> str:
         """Name of the tap."""
         return "symbol_message" if self.of_pairs else TAPS[self.mediator]
@@ -53,7 +58,8 @@ class Edit:
     @property
     def reads(self) -> tuple[str, ...]:
         """Names of other taps whose tensors are needed; they come earlier in a call."""
-        found = ["visible"] if self.intervention.needs_visible and self.choice.site.tap("visible") else []
+        needs = self.intervention.needs_visible and not self.of_library
+        found = ["visible"] if needs and self.choice.site.tap("visible") else []
         if self.mediator == "symbol":
             found.append("weights")
         if self.of_pairs:
@@ -74,11 +80,9 @@ class Edit:
 
     def _new(self, x: Tensor) -> Tensor:
         """The tensor that takes the place of ``x`` everywhere."""
-        site = self.choice.site
         examples = self.seen["weights"].shape[0] if self.mediator == "symbol" else x.shape[0]
-        of_library = self.mediator == "symbol" and site.has_relative_symbols
-        alike = not (of_library or (self.mediator == "head" and site.layer.endswith(".cross")))
-        about = Situation(self.mediator, examples, self.seen.get("visible"), alike, *self._source_of(x))
+        crosses = (self.source or self.choice.site.module.taps).crosses
+        about = Situation(self.mediator, examples, self.seen.get("visible"), crosses, *self._source_of(x))
         new = self.intervention.replacement(x, about).to(x.dtype)
         strength = self.intervention.strength
         return (new if strength == 1 else x + strength * (new - x)).expand_as(x)
@@ -116,7 +120,7 @@ class Edit:
                 )
         whole = x.new_zeros([*values.shape[:axis], x.shape[axis], *values.shape[axis + 1 :]])
         whole = whole.index_copy(axis, torch.tensor(chosen, device=x.device), values)
-        visible = None if self.source.visible is None else self.source.visible.to(x.device)
+        visible = None if self.source.visible is None or self.of_library else self.source.visible.to(x.device)
         return whole, visible
 
 
@@ -136,7 +140,7 @@ def edits_of(
         for choice in intervention.target.locate(model):
             edit = Edit(intervention, Region(intervention.target, choice))
             named = [name for name in ("senders", "pairs") if getattr(intervention.target, name) is not None]
-            if named and edit.mediator == "symbol" and choice.site.has_relative_symbols:
+            if named and edit.of_library:
                 raise ValueError(f"{named[0]}: expected None, as pairs share relative symbols in {choice.site.layer}")
             if call is not None and intervention.uses_source:
                 edit.source = _source(call, edit)

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ..._layers.inputs import check_choice
 from ...functional.checks import check_finite
-from ..padding import real_pairs, real_senders
+from ..padding import real_pairs, real_receivers, real_senders
 from .targets import AXES, Target
 
 Replacement = Literal["zero", "mean", "resample"]
@@ -29,9 +29,9 @@ class Situation:
     Attributes:
         mediator: of the target.
         examples: B. The tensor has as many, or one that all share.
-        visible: pairs that may be attended, ``(B or 1, H or 1, N, M)``; None unless the intervention asks for them.
-        counts_senders: whether the places of heads or symbols are those of the senders in ``visible``, not of another
-            sequence or of rows of a library.
+        visible: pairs that may be attended, ``(B or 1, H or 1, N, M)``; None unless the intervention asks for them,
+            and for rows of a library, which are of no place.
+        crosses: whether receivers and senders are different objects, in the source if there is one.
         source: the same mediator in other inputs, if these were given; like the tensor, except for the number of
             examples.
         source_visible: visible pairs there, if they were kept.
@@ -40,7 +40,7 @@ class Situation:
     mediator: str
     examples: int
     visible: Tensor | None = None
-    counts_senders: bool = True
+    crosses: bool = False
     source: Tensor | None = None
     source_visible: Tensor | None = None
 
@@ -300,10 +300,8 @@ def _mean(x: Tensor, about: Situation) -> Tensor:
 def _real(about: Situation, values: Tensor, visible: Tensor) -> Tensor:
     """Entries of a mediator's tensor that belong to real places, or to visible pairs; broadcastable to it."""
     if about.mediator == "relation":
-        return real_pairs(visible)[..., None]
-    senders = real_senders(visible)
-    if not about.counts_senders or senders.shape[1] != values.shape[2]:  # in a step of decoding
-        return torch.ones_like(values, dtype=torch.bool)
-    if senders.shape[0] != values.shape[0] == 1:  # symbols that all examples share
-        senders = senders.any(0, keepdim=True)
-    return senders[:, None, :, None]
+        return real_pairs(visible, about.crosses)[..., None]
+    real = real_receivers(visible, about.crosses) if about.mediator == "head" else real_senders(visible)
+    if real.shape[0] != values.shape[0] == 1:  # symbols that all examples share
+        real = real.any(0, keepdim=True)
+    return real[:, None, :, None]

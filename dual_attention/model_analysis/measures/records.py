@@ -65,12 +65,12 @@ def measure_layers(maps: Maps | CallMaps) -> list[LayerMeasures]:
 
 def _measure(heads: HeadMaps) -> LayerMeasures:
     relations, visible = heads.get("relations"), heads.get("visible")
-    pairs, objects = real_pairs(visible), real_receivers(visible)
+    pairs, objects = real_pairs(visible, heads.crosses), real_receivers(visible, heads.crosses)
     share = message_share(heads.get("relational_message"), heads.get("symbol_message"))
     share = share.masked_fill(~objects[:, None], torch.nan)
     spread = relations[pairs.expand(relations.shape[:3])].std(0, correction=0)
     scaled = relations / torch.where(spread > 0, spread, 1.0)
-    square = relations.shape[1] == relations.shape[2]
+    square = not heads.crosses and relations.shape[1] == relations.shape[2]
     return LayerMeasures(
         layer=heads.layer,
         share=tuple(share.nanmean((0, 2)).tolist()),

@@ -5,12 +5,15 @@ from itertools import product
 import pytest
 import torch
 
+from dual_attention import RelationalAttention
 from dual_attention.baselines import ESBN, CoRelNet, PrediNet
 from dual_attention.mechanisms import BoundedAdditive, GeneralAttention, MultiHead
 from dual_attention.model_analysis.capture import capture
 from dual_attention.model_analysis.interventions import Ablate, Patch, Scale, Steer, Target, intervene
 from dual_attention.model_analysis.interventions.kinds import Situation
 from dual_attention.model_analysis.interventions.targets import TAPS
+from dual_attention.model_analysis.maps import CallMaps
+from dual_attention.model_analysis.measures import measure_layers, message_share, relation_rank
 from tests.library.model_analysis.interventions.support import MEDIATORS, captured, every, logits
 from tests.library.model_analysis.models import FAMILIES, call, hooks
 from tests.support.language import close, lm, tokens
@@ -147,24 +150,57 @@ def test_uniform_attention():
         close(heads.get("weights"), visible / visible.sum(-1, keepdim=True).clamp_min(1))
 
 
+@pytest.mark.parametrize("cached", [2, 0])
 @pytest.mark.parametrize("padded", [slice(0, 4), slice(5, 9)], ids=["left", "right"])
-def test_mean_ablation_leaves_the_mean_of_real_places(padded: slice):
-    """Of heads over tokens, of relations over visible pairs; what padding holds does not matter."""
+def test_mean_ablation_leaves_the_mean_of_real_places(padded: slice, cached: int):
+    """Of heads over tokens, of relations over visible pairs; what padding holds does not matter, in no chunk."""
     model, x = lm("symbolic_attention"), tokens(3, 9)
     mask = torch.ones(3, 9, dtype=torch.bool)
     mask[0, padded] = False
-    with capture(model, layers=0) as before:
-        model(x, padding_mask=mask)
+
+    @torch.no_grad()
+    def run(interventions=()):
+        cache = model.new_cache()
+        if cached:
+            model(x[:, :cached], padding_mask=mask[:, :cached], cache=cache)
+        with intervene(model, interventions), capture(model, layers=0) as maps:
+            model(x[:, cached:], padding_mask=mask, cache=cache)
+        return maps[0].relational
+
+    before = run()
     for mediator, tap in (("head", "head_output"), ("relation", "relations"), ("symbol", "symbol_values")):
-        with intervene(model, Ablate(Target(mediator, layers=0), "mean")), capture(model, tap, layers=0) as maps:
-            model(x, padding_mask=mask)
-        values, found = before[0].relational.get(tap), maps[0].relational.get(tap)
+        values, found = before.get(tap), run(Ablate(Target(mediator, layers=0), "mean")).get(tap)
         if mediator == "relation":
-            wanted = values[before[0].relational.visible[:, 0] & mask[..., None]].mean(0)
+            wanted = values[before.visible[:, 0] & mask[:, cached:, None]].mean(0)
             close(found, wanted.expand(found.shape))
         else:
-            wanted = values.transpose(1, 2)[mask].mean(0)
+            wanted = values.transpose(1, 2)[mask[:, -values.shape[2] :]].mean(0)
             close(found, wanted[None, :, None].expand(found.shape))
+
+
+@pytest.mark.parametrize("senders", [4, 3, 6])
+def test_receivers_of_other_objects_are_real(senders):
+    """All of them, in means and measures: padding is of the senders, fewer, as many or more."""
+    layer = RelationalAttention(8, 2, n_relations=3)
+    x, y, symbols = (torch.randn(2, n, 8) for n in (4, senders, senders))
+    padding = torch.ones(2, senders, dtype=torch.bool)
+    padding[0, 2:] = False
+
+    def run(interventions=()):
+        with intervene(layer, interventions), capture(layer) as maps, torch.no_grad():
+            layer(x, symbols, y=y, padding_mask=padding)
+        return maps.heads()[0]
+
+    before, pairs = run(), padding[:, None].expand(2, 4, senders)
+    wanted = {"head_output": before.head_output.mean((0, 2))[:, None], "relations": before.relations[pairs].mean(0)}
+    for mediator, tap in (("head", "head_output"), ("relation", "relations")):
+        found = run(Ablate(Target(mediator), "mean")).get(tap)
+        close(found, wanted[tap].expand(found.shape), 1e-6)
+    (measures,) = measure_layers(CallMaps([before]))
+    share = message_share(before.relational_message, before.symbol_message)
+    assert measures.share == pytest.approx(share.mean((0, 2)).tolist())
+    assert measures.rank == pytest.approx(float(relation_rank(before.relations, pairs)))
+    assert measures.asymmetry is None
 
 
 def test_means_and_samples_of_other_inputs():
