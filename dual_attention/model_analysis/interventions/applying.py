@@ -86,7 +86,7 @@ def hook_reads(edits: Sequence[Edit]) -> Iterator[RemovableHandle]:
 
     for edit in edits:
         for name in edit.reads:
-            tap = edit.choice.site.tap(name)
+            tap = (edit.places if name == "visible" else edit.choice.site).tap(name)
             assert tap is not None
             yield tap.register_forward_hook(reading(edit, name))
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor, nn
 
 from ..maps import CallMaps, HeadMaps, Maps
-from ..sites import ChosenSite
+from ..sites import ChosenSite, Site, find_sites
 from .kinds import Ablate, Intervention, Situation
 from .targets import TAPS, Region
 
@@ -21,12 +21,14 @@ class Edit:
     Attributes:
         intervention: what is done.
         region: where.
+        places: the site whose visible pairs tell which places are real.
         source: maps of the same heads in other inputs, if these were given.
         seen: tensors of other taps in the present call, by name, as they came out of interventions.
     """
 
     intervention: Intervention
     region: Region
+    places: Site
     source: HeadMaps | None = None
     seen: dict[str, Tensor] = field(default_factory=dict)
 
@@ -81,7 +83,7 @@ class Edit:
     def _new(self, x: Tensor) -> Tensor:
         """The tensor that takes the place of ``x`` everywhere."""
         examples = self.seen["weights"].shape[0] if self.mediator == "symbol" else x.shape[0]
-        crosses = (self.source or self.choice.site.module.taps).crosses
+        crosses = (self.source or self.places.module.taps).crosses
         about = Situation(self.mediator, examples, self.seen.get("visible"), crosses, *self._source_of(x))
         new = self.intervention.replacement(x, about).to(x.dtype)
         strength = self.intervention.strength
@@ -138,7 +140,8 @@ def edits_of(
         if intervention.needs_source and call is None:
             raise ValueError(f"source: {type(intervention).__name__} needs maps of other inputs, see capture; got None")
         for choice in intervention.target.locate(model):
-            edit = Edit(intervention, Region(intervention.target, choice))
+            places = _places(model, choice.site) if intervention.target.mediator == "head" else choice.site
+            edit = Edit(intervention, Region(intervention.target, choice), places)
             named = [name for name in ("senders", "pairs") if getattr(intervention.target, name) is not None]
             if named and edit.of_library:
                 raise ValueError(f"{named[0]}: expected None, as pairs share relative symbols in {choice.site.layer}")
@@ -149,6 +152,14 @@ def edits_of(
                 raise ValueError(f"source: {why}; expected maps of a capture, got None")
             found.append(edit)
     return found
+
+
+def _places(model: nn.Module, site: Site) -> Site:
+    """The self-attention of a decoder's block for its cross-attention, which has the same receivers; else the site."""
+    if not site.layer.endswith(".cross"):
+        return site
+    layer = site.layer.removesuffix(".cross")
+    return next((own for own in find_sites(model) if own.layer == layer and own.tap("visible") is not None), site)
 
 
 def _source(call: CallMaps, edit: Edit) -> HeadMaps:
@@ -164,4 +175,5 @@ def _source(call: CallMaps, edit: Edit) -> HeadMaps:
     if not set(chosen) <= set(have):
         what = "relations" if axis == 3 else "heads"
         raise ValueError(f"source: expected the {what} {chosen} of {site.layer}, got maps of {have}")
-    return heads
+    own = getattr(call.get(edit.places.layer), edit.places.kind, None)
+    return heads if own is None else replace(heads, visible=own.visible, crosses=own.crosses)

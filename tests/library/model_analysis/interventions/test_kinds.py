@@ -16,6 +16,7 @@ from dual_attention.model_analysis.maps import CallMaps
 from dual_attention.model_analysis.measures import measure_layers, message_share, relation_rank
 from tests.library.model_analysis.interventions.support import MEDIATORS, captured, every, logits
 from tests.library.model_analysis.models import FAMILIES, call, hooks
+from tests.support import seq2seq
 from tests.support.language import close, lm, tokens
 
 pytestmark = pytest.mark.sweep(4)
@@ -201,6 +202,25 @@ def test_receivers_of_other_objects_are_real(senders):
     assert measures.share == pytest.approx(share.mean((0, 2)).tolist())
     assert measures.rank == pytest.approx(float(relation_rank(before.relations, pairs)))
     assert measures.asymmetry is None
+
+
+@pytest.mark.parametrize("sourced", [False, True])
+@pytest.mark.parametrize("name", ["seq2seq", "seq2seq transformer"])
+def test_padding_of_targets_is_in_no_mean_of_cross_attention(name, sourced):
+    """Though that is told of the padding of sources only."""
+    model, layer, mask = FAMILIES[name](), "decoder.0.cross", torch.ones(3, 7, dtype=torch.bool)
+    mask[0, 3:] = False
+
+    def run(words, interventions=(), source=None):
+        with torch.no_grad(), intervene(model, interventions, source=source), capture(model) as maps:
+            model(*words, words[1], target_padding_mask=mask)
+        return maps
+
+    means, (words, others) = Ablate(Target("head", layers=layer), "mean"), (seq2seq.words(), seq2seq.words())
+    source = run(others if sourced else words)
+    found = run(words, means, source if sourced else None)[layer].sensory.head_output
+    wanted = source[layer].sensory.head_output.transpose(1, 2)[mask].mean(0)
+    close(found, wanted[None, :, None].expand(found.shape))
 
 
 def test_means_and_samples_of_other_inputs():
