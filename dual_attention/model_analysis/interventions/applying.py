@@ -33,7 +33,8 @@ def intervene(
 
     Raises:
         TypeError, ValueError: if a target is not in the model, or the source lacks it; from the call, if lengths
-            differ; at the end, if a place that a target names was in no call.
+            differ, or symbols of some pairs are changed while weights are dropped; at the end, if a place that a target
+            names was in no call.
 
     >>> lm = DualAttnTransformerLM(50, d_model=32, n_layers=1, n_heads_sa=1, n_heads_ra=1, max_block_size=16)
     >>> tokens = torch.randint(50, (2, 9))

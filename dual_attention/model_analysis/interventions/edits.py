@@ -95,6 +95,12 @@ class Edit:
         pairs = self.region.pairs(weights.shape[2], weights.shape[3], weights.device)
         if self.intervention.strength == 0:
             return message
+        heads = getattr(self.choice.site.module, "attention", self.choice.site.module)  # of the toolbox, or the layer
+        if heads.training and heads.dropout:
+            raise ValueError(
+                f"pairs: expected evaluation or no dropout for symbols of some pairs in {self.choice.site.layer}, "
+                f"since interventions do not see which weights are dropped; got a rate of {heads.dropout} in training"
+            )
         if "relations" in self.seen:
             weights = weights * self.seen["relations"].permute(0, 3, 1, 2)
         changes = self._new(values) - values

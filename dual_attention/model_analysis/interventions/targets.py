@@ -54,7 +54,7 @@ class Target:
         receivers, senders: places in the sequence, counted from 0; by default all. Of heads only receivers can be
             chosen, of symbols and values only senders.
         pairs: places (receiver, sender), instead of receivers and senders. Of symbols: those which these receivers read
-            of these senders; with shared symbols only.
+            of these senders; with shared symbols only, and without dropout of attention weights.
 
     >>> Target("relation", layers=0, relations=3, pairs=[(11, 4)])
     Target(mediator='relation', layers=0, heads=None, relations=3, receivers=None, senders=None, pairs=((11, 4),))

@@ -2,7 +2,9 @@
 
 import pytest
 
+from dual_attention import with_parts
 from dual_attention.baselines import ESBN, PrediNet
+from dual_attention.mechanisms import Euclidean
 from dual_attention.model_analysis.interventions import Ablate, Patch, Scale, Steer, Target, intervene
 from tests.library.model_analysis.interventions.support import MEDIATORS, captured
 from tests.library.model_analysis.models import hooks
@@ -72,6 +74,22 @@ def test_pairs_that_share_symbols(places):
     change = Ablate(Target("symbol", **places))
     with pytest.raises(ValueError, match=message), intervene(lm("position_relative"), change):
         pass
+
+
+@pytest.mark.parametrize("ra_type", ["relational_attention", "rca", "disrca", "own relation"])
+def test_symbols_of_pairs_while_weights_are_dropped(ra_type):
+    """Nobody sees which are; at strength 0 it does not matter."""
+    own = ra_type == "own relation"
+    model = lm("symbolic_attention", dropout_rate=0.5, **({} if own else {"ra_type": ra_type}))
+    model = with_parts(model, relation=Euclidean) if own else model
+    target = Target("symbol", pairs=[(1, 0)])
+    for training, strength in ((False, 1.0), (True, 0.0)):
+        with intervene(model.train(training), Ablate(target, strength=strength)):
+            model(X)
+    message = r"pairs: expected evaluation or no dropout .* in blocks\.0, .*; got a rate of 0\.5 in training"
+    with pytest.raises(ValueError, match=message), intervene(model, Ablate(target)):
+        model(X)
+    assert not hooks(model)
 
 
 def test_without_a_call_there_is_no_complaint():
