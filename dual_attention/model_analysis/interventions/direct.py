@@ -33,8 +33,9 @@ def intervene_directly(
     """As :func:`.applying.intervene`, but only the direct effects of interventions show in the output of the model.
 
     For language models, encoders, image classifiers and the decoders of sequence-to-sequence models, with normalisation
-    before each sublayer; others are refused. Layers that are intervened on compute twice, with the same dropout, and
-    captures keep what they compute without interventions.
+    before each sublayer; others are refused, and so is training with dropout of what blocks add to the stream. Layers
+    that are intervened on compute twice, with the same dropout, and captures keep what they compute without
+    interventions.
 
     >>> lm = DualAttnTransformerLM(50, d_model=32, n_layers=1, n_heads_sa=1, n_heads_ra=1, max_block_size=16)
     >>> with torch.no_grad(), intervene_directly(lm, Ablate(Target("relation", layers=0))):
@@ -118,9 +119,11 @@ def _layers_of(model: nn.Module, edits: Sequence[Edit]) -> list[nn.Module]:
         layer, parent = model.get_submodule(place), place.rpartition(".")[0]
         if isinstance(model.get_submodule(parent), DualAttention):
             layer, parent = model.get_submodule(parent), parent.rpartition(".")[0]
-        block = model.get_submodule(parent)
+        block: Any = model.get_submodule(parent)
         if getattr(block, "norm_first", None) is not True:
             raise ValueError(f"norm_first: expected True in the blocks of direct effects, got False in {site.layer}")
+        if block.dropout.training and block.dropout.p:
+            raise ValueError(f"model: direct effects need evaluation, or no residual dropout; got it in {site.layer}")
         if site.layer.startswith(("encoder.", "abstractor.")):
             raise ValueError(f"target: {site.layer} reaches the output through the decoder only, so not directly")
         found[layer] = None

@@ -225,7 +225,8 @@ def test_direct_effects_do_not_pass_later_layers():
 
 
 def test_the_second_computation_repeats_dropout():
-    model, x, found = lm("symbolic_attention", dropout_rate=0.5).train(), tokens(2, 9), []
+    heads = {kind: {"dropout": 0.5} for kind in ("sa_kwargs", "ra_kwargs")}
+    model, x, found = lm("symbolic_attention", **heads).train(), tokens(2, 9), []
     for intervening in (intervene, intervene_directly):
         torch.manual_seed(0)
         with torch.no_grad(), intervening(model, Ablate(HEAD.target, strength=0.0)):
@@ -249,6 +250,7 @@ def test_models_without_a_direct_path():
     for model, intervention, message in (
         (lm("symbolic_attention", norm_first=False), HEAD, "norm_first: expected True in the blocks of direct effects"),
         (seq2seq("symbolic_attention"), Ablate(Target("head", layers="encoder.0")), "target: encoder.0 reaches"),
+        (lm("symbolic_attention", dropout_rate=0.5).train(), HEAD, "model: .* no residual dropout; got it in bl"),
         (lm("symbolic_attention").layers.blocks[0].dual_attn, Ablate(Target("head")), "model: direct effects need"),
     ):
         with pytest.raises(ValueError, match=message), intervene_directly(model, intervention):
