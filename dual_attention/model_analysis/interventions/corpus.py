@@ -86,7 +86,8 @@ def effects_over(
         inputs: documents, or batches of them, as of :func:`~.effects.measure_effects`; they pass once.
         sites: layers, as of :func:`~dual_attention.model_analysis.capture.capture`; by default all.
         mediators: kinds of parts, of ``"head"``, ``"relation"`` and ``"symbol"``.
-        change: what is put in the place of a part: zero, or its mean over the document.
+        change: what is put in the place of a part: zero, or its mean over the batch, which is that of
+            the document where each comes by itself.
         draws: random directions of each part, see :class:`~.rotated.Rotated`.
         metrics, predict: as of :func:`~.effects.measure_effects`.
 
