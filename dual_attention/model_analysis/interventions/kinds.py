@@ -100,9 +100,10 @@ class Ablate(Intervention):
     Args:
         target: what is ablated.
         how: ``"zero"``; ``"mean"``: over examples and real places, or pairs, of the source if one is given (all of them
-            if it did not keep ``visible``), otherwise of the call, and for a selection over the senders that each
-            receiver may attend (uniform attention); or ``"resample"``: that of another example, of the source if one is
-            given, otherwise of the batch.
+            if it did not keep ``visible``), otherwise of the call; for relative symbols over all rows of their library,
+            read by visible pairs or not; and for a selection over the senders that each receiver may attend (uniform
+            attention); or ``"resample"``: that of another example, of the source if one is given, otherwise of the
+            batch.
         seed: chooses the other example, without any generator: example b gets example ``b + seed`` of the source, or
             ``b + 1 + seed`` of the batch, cyclically, but not itself.
         direction: only the component of this direction is ablated, which need not be a unit vector: of all R relations,

@@ -223,6 +223,14 @@ def test_padding_of_targets_is_in_no_mean_of_cross_attention(name, sourced):
     close(found, wanted[None, :, None].expand(found.shape))
 
 
+def test_the_mean_of_relative_symbols_is_that_of_their_library():
+    model, x = lm("position_relative"), tokens(2, 5)
+    maps = captured(model, x, [], "symbol_values", layers=0)
+    wanted = maps[0].relational.symbol_values.mean(2, keepdim=True)
+    maps = captured(model, x, Ablate(Target("symbol", layers=0), "mean"), "symbol_values", layers=0)
+    close(maps[0].relational.symbol_values, wanted.expand_as(maps[0].relational.symbol_values))
+
+
 def test_means_and_samples_of_other_inputs():
     """Means may come from inputs of any length; samples are those of the same places."""
     model, x = lm("symbolic_attention"), tokens(3, 9)
