@@ -72,6 +72,7 @@ def train_together(prog: str, arguments: Sequence[str], experiment: AnyExperimen
         workers.agree("code", installed_code(experiment, config))
     unfinished = None if auto else options.resume
     if unfinished is None:
+        auto = workers.from_first(auto or restarted())
         config, unfinished = workers.from_first(beginning(config, auto=auto) if workers.first else (config, None))
     path = Path(unfinished or Path(config.output.folder) / config.run_name)
     if auto:
@@ -140,22 +141,20 @@ def notices(config: RunConfig) -> list[str]:
 def beginning(config: Any, *, auto: bool = False) -> tuple[Any, Path | None]:
     """A configuration with the name of its run folder, and that folder if the run is to go on there.
 
-    It does if torchrun or a scheduler has started the same command again.
-
     Args:
-        auto: whether it does in any case.
+        auto: whether it does, if it has started: with ``--resume auto``, or in a command that torchrun or a scheduler
+            has started again.
 
     Raises:
         ValueError: with ``auto``, naming a key, if the run there has other settings.
     """
     config = with_free_name(config)
     folder = RunFolder(Path(config.output.folder) / config.run_name)
-    if auto and folder.config.is_file():
-        for key, before, now in settings_that_differ(folder, config):
-            check(False, key, f"{before!r}, as in {folder.config}, or another output.name", now)
-        return config, folder.path
-    again = restarted() and folder.config.is_file() and not folder.finished
-    return config, folder.path if again else None
+    if not auto or not folder.config.is_file():
+        return config, None
+    for key, before, now in settings_that_differ(folder, config):
+        check(False, key, f"{before!r}, as in {folder.config}, or another output.name", now)
+    return config, folder.path
 
 
 def state_of(folder: RunFolder) -> tuple[str, bool]:

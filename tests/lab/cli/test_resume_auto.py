@@ -1,4 +1,4 @@
-"""``dat train NAME --resume auto``: the same command begins a run, continues it, and finds that it is finished."""
+"""``dat train NAME --resume auto``, or a restart: begins a run, continues it, and finds that it is finished."""
 
 from pathlib import Path
 
@@ -40,6 +40,20 @@ def test_begun_continued_and_finished(inside, monkeypatch, capsys, name):
     assert (out, err) == ("", f"dat: {run}: the run is finished\n")
     assert dat(*words(output__name="whole", output__progress="false")) == 0
     assert losses(run) == losses(Path("runs/whole")) and len(list(Path("runs").glob("*/config.yaml"))) == 2
+
+
+@pytest.mark.parametrize("count", ["SLURM_RESTART_COUNT", "TORCHELASTIC_RESTART_COUNT"])
+def test_a_command_started_again_does_as_with_auto(inside, monkeypatch, capsys, count):
+    """It refuses other settings, continues the run, and then ends well, so that no scheduler starts it for ever."""
+    command = words(output__progress="false")
+    with monkeypatch.context() as patch:
+        stop_at(patch, 4)
+        assert dat(*command) == 2
+    monkeypatch.setenv(count, "1")
+    other = fails(capsys, *words(output__progress="false", loop__steps=9))
+    assert "loop.steps: expected 8, as in runs/run/config.yaml, or another output.name, got 9" in other
+    for said in ("the run goes on from report-00003-step-00000003", "the run is finished"):
+        assert dat(*command) == 0 and f"dat: runs/run: {said}\n" in capsys.readouterr().err
 
 
 @pytest.mark.slow
