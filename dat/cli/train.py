@@ -63,6 +63,7 @@ def train_together(prog: str, arguments: Sequence[str], experiment: AnyExperimen
     name = lambda config: named_by_keys(config, experiment.presets)  # noqa: E731
     config, options = parse_config(run_parser(prog, experiment), experiment.Config, arguments, name)
     auto = options.resume == AUTO
+    check(options.resume != "", "resume", f"a run folder or {AUTO}", "")
     check_only_resume(None if auto else options.resume, without_code(arguments))
     give(*given_in([*arguments]))
     expected = experiment.source or experiment.name

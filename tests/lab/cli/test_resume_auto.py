@@ -76,6 +76,13 @@ def test_a_folder_of_that_name(inside, capsys):
     assert "stands alone" in fails(capsys, "train", "language", "--resume", "./auto", "--seed=1")
 
 
+@pytest.mark.parametrize("option", [["--resume", ""], ["--resume="]], ids=["two words", "one word"])
+def test_no_name_begins_no_run(inside, capsys, option):
+    """As where a variable of a script is empty."""
+    assert "resume: expected a run folder or auto, got ''" in fails(capsys, "train", "language", *option)
+    assert not Path("runs").exists()
+
+
 @pytest.mark.slow
 def test_several_processes(folder):
     command = [*words(), *AUTO]
