@@ -312,9 +312,10 @@ class Trainer:
 
     @property
     def best(self) -> dict[str, float] | None:
-        """The evaluation with the lowest loss so far, if ``loop.stop_patience`` asks for it."""
+        """The evaluation with the lowest loss so far, a number if any is, if ``loop.stop_patience`` asks for it."""
         evaluations = self._evaluations()
-        return min(evaluations, key=lambda row: row[f"{self.problem.watched[0]}_loss"]) if evaluations else None
+        loss = lambda row: row[f"{self.problem.watched[0]}_loss"]  # noqa: E731
+        return min(evaluations, key=lambda row: (math.isnan(loss(row)), loss(row)), default=None)
 
     @property
     def ended_early(self) -> bool:

@@ -1,5 +1,6 @@
 """What is noted of a training, and when it ends early."""
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -122,6 +123,15 @@ def overfitting(folder: Path, **loop: Any) -> Any:
     rates = replace(config.optim, lr=0.5, schedule="constant", warmup_steps=0, average_decay=0.1)
     given = {"steps": 40, "eval_every": 2, "checkpoint_every": 0, "report_every": 0, "stop_patience": 3, **loop}
     return replace(config, optim=rates, loop=replace(config.loop, **given))
+
+
+@pytest.mark.parametrize("nans", [(0,), (1,), (0, 1), (0, 1, 2, 3, 4)], ids=str)
+def test_a_loss_that_is_no_number_is_never_the_lowest(nans):
+    """Wherever it stands among the evaluations; of nothing but such losses none improves."""
+    trainer = make_small_trainer(loop=replace(EPOCHS, stop_patience=3))
+    losses = [math.nan if place in nans else 9.0 - place for place in range(5)]
+    trainer.watched = [{"epoch": n + 1, "step": n + 1, "val_loss": loss} for n, loss in enumerate(losses)]
+    assert trainer.best == trainer.watched[0 if len(nans) == 5 else 4] and trainer.ended_early is (len(nans) == 5)
 
 
 @pytest.mark.slow
