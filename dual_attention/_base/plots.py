@@ -61,7 +61,12 @@ def plain_number(value: float, _: object = None) -> str:
 
 
 def scale_log(axis: Any) -> None:
-    """Give a panel whose curves are drawn a logarithmic vertical scale, with plain numbers as ticks."""
+    """Give a panel whose curves are drawn a logarithmic vertical scale, with plain numbers as ticks.
+
+    One that shows no positive number is left as it is.
+    """
+    if axis.dataLim.minposy == float("inf"):
+        return
     ticker = require("matplotlib.ticker", extra="train")
     axis.set_yscale("log")
     low, high = axis.get_ylim()

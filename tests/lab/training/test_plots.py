@@ -97,6 +97,16 @@ def test_a_run_is_drawn_with_whole_epochs_chance_and_a_fixed_range(epochs, tmp_p
     assert labels_of(figure.legends[0].get_texts()) == ["training (with dropout)", "validation", "chance"]
 
 
+@pytest.mark.parametrize("numbers", [(None, None), (None, 2.0), (2.0, None)], ids=str)
+def test_a_run_whose_perplexity_is_no_number_is_drawn(numbers, tmp_path, drawn):
+    """On a logarithmic scale wherever a number is shown."""
+    rows = [{"step": step, "train_loss": 800.0, "train_perplexity": number} for step, number in enumerate(numbers)]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    how = {"title": "a run", "over": "step", "names": ("loss", "perplexity")}
+    plot_run(tmp_path / "metrics.jsonl", tmp_path / "c.png", **how)
+    assert drawn[0][1][1].get_yscale() == ("log" if any(numbers) else "linear")
+
+
 def games_rows(seeds, tasks=("same",), lowest=60.0):
     names = ("test", "hexominoes", "stripes")
     return [
