@@ -72,9 +72,9 @@ def rebase(state: dict[str, Any], plan: Plan, optimizer: torch.optim.Optimizer) 
     """Make the state of a checkpoint of another run that of the beginning of this one, which is to be checked.
 
     An average of the weights is dropped unless this run has one. Running means of steps begin here; those of an epoch
-    go on.
+    go on. What was watched is kept: it is of the steps that this run has taken.
     """
-    state.update(metrics=None, measured=[], watched=[])
+    state.update(metrics=None, measured=[])
     if plan.unit != "epoch" and type(state.get("step")) is int:
         state.update(epoch=plan.spans_until(state["step"]), sums={}, count=0)
     if not any(DECAY in group for group in optimizer.param_groups):

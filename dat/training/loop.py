@@ -20,7 +20,7 @@ from .measuring import RunningMeans, mean_measures, never, stream_sizes
 from .metrics import MetricsLog, MetricsMark, Row
 from .optim import build_optimizer, clip_gradients, learning_rate
 from .placement import Placement
-from .plan import make_plan
+from .plan import make_plan, start_of
 from .problem import Batch, Problem
 from .progress import Progress
 from .saved_state import check_state, names_of, optimizer_state
@@ -68,7 +68,7 @@ class Trainer:
         epoch: spans of the plan that are done, epochs or stretches of steps, see :mod:`.plan`.
         step: optimiser steps that are done.
         measured: rows of the spans after which all sets were measured: ``epoch``, ``step`` and ``<set>_<metric>``.
-        watched: likewise, of those after which the watched sets were evaluated.
+        watched: likewise, of those after which the watched sets were evaluated, before a branch too.
         jump: sentence on the learning rate, if it does not go on as in the run whose checkpoint this one goes on from.
         metrics_mark: length and checksum of the log at the checkpoint that training continues from, None without one.
     """
@@ -327,7 +327,8 @@ class Trainer:
     def _evaluations(self) -> list[dict[str, float]]:
         if self.config.loop.stop_patience is None:
             return []
-        return sorted((*self.watched, *self.measured), key=lambda row: row["step"])
+        own = [row for row in (*self.watched, *self.measured) if row["step"] > start_of(self.config.loop.continue_from)]
+        return sorted(own, key=lambda row: row["step"])
 
     def _means(self) -> dict[str, float]:
         """This epoch's means so far; waiting for the device, which steps may not have done, is part of training."""

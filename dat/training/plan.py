@@ -104,7 +104,7 @@ class StepPlan(Plan):
                 check(unit in per_step, f"loop.{key}", f"none in an experiment without {unit}", values)
                 milestones |= loop.steps_of(key, per_step[unit])
         self.milestones = milestones
-        start = _start(loop.continue_from)
+        start = start_of(loop.continue_from)
         steps = sorted({end for end in ends | milestones if end > start} | {start, loop.steps} - {0})
         super().__init__(loop, steps, steps)
         self.micro_batch_size = loop.micro_batch_size
@@ -126,7 +126,7 @@ def make_plan(config: RunConfig, problem: Problem) -> Plan:
     plan = StepPlan(loop, problem.per_step) if steps else EpochPlan(loop, len(problem.train), config.seed)
     patient = loop.stop_patience is not None and not problem.watched
     check(not patient, "loop.stop_patience", "null without a validation set", loop.stop_patience)
-    start, total, warmup = _start(loop.continue_from), plan.total_steps, min(optim.warmup_steps, plan.total_steps)
+    start, total, warmup = start_of(loop.continue_from), plan.total_steps, min(optim.warmup_steps, plan.total_steps)
     key = "loop.steps" if plan.unit == "report" else "loop.epochs"
     expected = f"more than the {start:,} steps of the checkpoint in loop.continue_from"
     check(total > start, key, expected, f"{total:,} steps")
@@ -135,7 +135,7 @@ def make_plan(config: RunConfig, problem: Problem) -> Plan:
     return plan
 
 
-def _start(checkpoint: str | None) -> int:
+def start_of(checkpoint: str | None) -> int:
     """Steps that were done at the checkpoint where training goes on; 0 without one."""
     step = 0 if checkpoint is None else step_of(Path(checkpoint))
     check(step is not None, "loop.continue_from", "RUN/checkpoints/NAME", checkpoint)

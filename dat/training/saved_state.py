@@ -202,7 +202,7 @@ def _check_metrics(mark: Any) -> None:
 
 def _check_measured(name: str, rows: Any, plan: Plan) -> None:
     """Rows of the spans after which sets were measured: texts, and numbers under them."""
-    fits = isinstance(rows, list) and len(rows) <= plan.spans
+    fits = isinstance(rows, list) and len(rows) <= plan.total_steps
     fits = fits and all(isinstance(row, dict) for row in rows)
     fits = fits and all(_is_integer(row.get(key)) for row in rows for key in (plan.unit, "step"))
     fits = fits and all(type(key) is str and type(row[key]) in (int, float) for row in rows for key in row)

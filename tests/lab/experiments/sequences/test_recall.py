@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from dat.cli.main import main
-from dat.experiments.sequences import problem
+from dat.experiments.sequences import experiment, problem
 from dat.experiments.sequences.config import RecallConfig, RecallDataConfig, RecallGrid, RecallSets
 from dat.experiments.sequences.experiment import Recall
 from dat.experiments.sequences.presets import PRESETS
@@ -161,6 +161,27 @@ def test_a_model_is_trained_and_evaluated(tmp_path, monkeypatch, capsys):
         assert numbers["test"][metric] == pytest.approx(result[metric]["test"], rel=1e-5)
     row = RECALL.row(result)
     assert row["learned"] == 0 and row["learned_step"] == row["matching_step"] == 6 and "accuracy_at_4" in row
+
+
+@pytest.mark.parametrize("patience", ["null", "9"])
+def test_a_cool_down_has_the_course_of_the_shorter_run(tmp_path, monkeypatch, patience):
+    """What was learned before the branch counts; for the end of training only its own evaluations do."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(experiment.LEARNED, "accuracy", 0.0)  # so that it is learned at once
+    words = ["--data.size=4", "--loop.eval_every=2", "--loop.report_every=0", "--optim.schedule=wsd", *SMALL, *QUIET]
+
+    def result_of(name: str, steps: int, *more: str) -> dict[str, Any]:
+        length = [f"--loop.steps={steps}", "--optim.warmup_steps=0", "--optim.decay_steps=1"]
+        assert main(["train", "recall", f"--output.name={name}", *words, *length, *more]) == 0
+        return json.loads(Path(f"runs/{name}/result.json").read_text())
+
+    result_of("long", 8, "--loop.milestones=[6]")
+    (start,) = Path("runs/long/checkpoints").glob("*-00000006")
+    planned = result_of("planned", 7)
+    cooled = result_of("cooled", 7, f"--loop.continue_from={start}", f"--loop.stop_patience={patience}")
+    assert cooled["course"] == planned["course"] and list(cooled["course"]) == ["2", "4", "6", "7"]
+    assert cooled["accuracy_step"] == planned["accuracy_step"] == 2
+    assert ("best" in cooled) == (patience == "9") and cooled.get("best", {"step": 7})["step"] == 7
 
 
 def test_a_task_without_sources_has_no_such_columns(tmp_path, monkeypatch, capsys):
