@@ -41,7 +41,8 @@ def run_parser(prog: str, experiment: AnyExperiment) -> OptionParser:
     """The options of ``dat train NAME``."""
     parser = build_parser(experiment.Config, prog=prog, description=experiment.about.get("train", ""))
     if presets := experiment.presets:
-        about, names = f"Fill the keys of the model with a named one: {', '.join(presets)}.", Literal[tuple(presets)]
+        about = f"Fill all keys of the model, those given before it too, with a named one: {', '.join(presets)}."
+        names = Literal[tuple(presets)]
         model = lambda name: {"model": asdict(value_named("preset", presets, name))}  # noqa: E731
         parser.add_settings("--preset", model, hint=names, metavar="NAME", help=about)
     about = (

@@ -28,11 +28,13 @@ def test_every_model_of_the_comparison_trains(name):
     assert json.loads(Path("runs/run/result.json").read_text())["model"] == name
 
 
-def test_a_preset_overrides_what_precedes_it_and_yields_to_what_follows():
+def test_a_preset_overrides_what_precedes_it_and_yields_to_what_follows(capsys):
     words = ["--model.d_model=1", "--preset=transformer-144-h8", "--model.dff", "7", "--seed", "3"]
     config, options = parse_config(train.run_parser("dat", GAMES), RelationalGamesConfig, words)
     model = replace(PRESETS["transformer-144-h8"], dff=7)
     assert config == RelationalGamesConfig(seed=3, model=model) and options.preset == "transformer-144-h8"
+    help = " ".join(shown(capsys, "train", "relational-games", "--help").split())
+    assert "Fill all keys of the model, those given before it too, with a named one: " in help
 
 
 def test_a_preset_replaces_the_architecture_of_another():
