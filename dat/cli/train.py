@@ -73,6 +73,7 @@ def train_together(prog: str, arguments: Sequence[str], experiment: AnyExperimen
         workers.agree("settings", f"resume: {options.resume}\n{commented_yaml(config)}")
         workers.agree("code", installed_code(experiment, config))
     unfinished = None if auto else options.resume
+    another = " and another --output.name" * bool(config.output.name)
     if unfinished is None:
         auto = workers.from_first(auto or restarted())
         config, unfinished = workers.from_first(beginning(config, auto=auto) if workers.first else (config, None))
@@ -97,8 +98,8 @@ def train_together(prog: str, arguments: Sequence[str], experiment: AnyExperimen
         raise type(stop)(f"continue with: {resuming(prog, path, workers, named)}") from None
     except Diverged as error:
         raise Diverged(
-            f"{error}; its settings are in {path / 'config.yaml'}, and the same command with others trains "
-            "in a new folder"
+            f"{error}; its settings are in {path / 'config.yaml'}, and the same command with others{another} "
+            "trains in a new folder"
         ) from error
     if workers.first and (unfinished or config.output.progress):
         show_run(experiment, folder)

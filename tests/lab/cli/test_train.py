@@ -28,11 +28,14 @@ def test_a_second_attempt_has_a_folder_of_its_own(capsys):
     assert "lr: 0.01" in Path(f"runs/{name}-2/config.yaml").read_text()
 
 
-def test_after_a_diverged_run_the_advice_leads_somewhere(capsys):
+@pytest.mark.parametrize("name", [None, "one"])
+def test_after_a_diverged_run_the_advice_leads_somewhere(capsys, name):
     words = ["train", "relational-games", *TINY, "--output.progress=false"]
-    error = fails(capsys, *words, "--optim.lr=1e30")
-    assert "try a smaller optim.lr" in error and "the same command with others trains in a new folder" in error
-    assert dat(*words, "--optim.lr=0.001") == 0
+    named = lambda name: [] if name is None else [f"--output.name={name}"]  # noqa: E731
+    error = fails(capsys, *words, *named(name), "--optim.lr=1e30")
+    advice = "the same command with others and another --output.name" if name else "the same command with others"
+    assert "try a smaller optim.lr" in error and f"{advice} trains in a new folder" in error
+    assert dat(*words, *named(name and f"{name}-2"), "--optim.lr=0.001") == 0
 
 
 def test_a_warm_up_longer_than_training_is_said(capsys, tmp_path):
