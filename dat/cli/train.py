@@ -16,7 +16,7 @@ from ..experiments import experiment_named, name_in
 from ..experiments.files import goes_by
 from ..experiments.model_keys import named_by_keys
 from ..training.config_io import OptionParser, build_parser, check_only_resume, commented_yaml, parse_config
-from ..training.configs import RunConfig, StepLoopConfig, check, own_names, value_named
+from ..training.configs import RunConfig, check, own_names, value_named
 from ..training.distributed import Workers, launched, restarted
 from ..training.experiment import AnyExperiment
 from ..training.interrupt import Interrupted
@@ -90,8 +90,6 @@ def train_together(prog: str, arguments: Sequence[str], experiment: AnyExperimen
     named += [ONLINE] if options.online or (given and network_names(experiment, config, begun=True)) else []
     if unfinished is None and workers.first:
         RunFolder(path).refuse_existing()
-        for notice in notices(config):
-            tell(notice)
     try:
         folder = resume(experiment, path, workers, said) if unfinished else start_run(experiment, config, workers)
     except Interrupted as stop:
@@ -128,17 +126,6 @@ def resuming(prog: str, path: Path, workers: Workers, named: Sequence[str] = ())
     one_machine = os.environ.get("GROUP_WORLD_SIZE", "1") == "1"
     options = f"--standalone --nproc-per-node {workers.size}" if one_machine else "..."
     return f"torchrun {options} -m {command}"
-
-
-def notices(config: RunConfig) -> list[str]:
-    """Settings that a user may not have meant, in words; shown before training."""
-    warmup, loop = config.optim.warmup_steps, config.loop
-    if isinstance(loop, StepLoopConfig) and warmup >= loop.steps:
-        return [
-            f"the warm-up of {warmup:,} steps (optim.warmup_steps) is not shorter than the training of "
-            f"{loop.steps:,} (loop.steps): the learning rate rises to its very end"
-        ]
-    return []
 
 
 def beginning(config: Any, *, auto: bool = False) -> tuple[Any, Path | None]:

@@ -67,13 +67,18 @@ def start_run(experiment: AnyExperiment, config: RunConfig, workers: Workers = A
     check_trackers(config.output)
     callbacks_of(config.output)
     prepared = prepare_together(experiment, config, workers, cache=path.parent, run=kept)
-    make_plan(config, prepared.problem)
+    warmup, steps = config.optim.warmup_steps, make_plan(config, prepared.problem).total_steps
     if prepared.problem.draw is None:
         build_optimizer(prepared.problem.model, config.optim, prepared.problem.factors)
     try_objective(prepared.problem)
     if config.loop.weights_from is not None:
         with workers.first_first():
             rows_taken(prepared.problem.model, weights_named(config.loop.weights_from, meta=True))
+    if workers.first and warmup >= steps:
+        tell(
+            f"the warm-up of {warmup:,} steps (optim.warmup_steps) is not shorter than the training of {steps:,}: the "
+            "learning rate rises to its very end"
+        )
     if workers.first:
         folder = RunFolder.create(
             path, commented_yaml(config), lambda new: write_beginning(experiment, config, prepared, new)

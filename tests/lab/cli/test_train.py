@@ -38,12 +38,13 @@ def test_after_a_diverged_run_the_advice_leads_somewhere(capsys, name):
     assert dat(*words, *named(name and f"{name}-2"), "--optim.lr=0.001") == 0
 
 
-def test_a_warm_up_longer_than_training_is_said(capsys, tmp_path):
-    (tmp_path / "text.txt").write_text("one two three\n" * 40)
-    words = ["--data.path=text.txt", "--model.context=8", "--output.progress=false", "--output.tensorboard=false"]
-    assert dat("train", "language", *words, "--loop.steps=2", "--machine.threads=1") == 0
-    err = capsys.readouterr().err
-    assert "the warm-up of 50 steps (optim.warmup_steps) is not shorter than the training of 2 (loop.steps)" in err
+@pytest.mark.parametrize(("warmup", "told"), [(3, False), (4, True), (5, True)])
+def test_a_warm_up_longer_than_training_is_said(capsys, warmup, told):
+    """Of a training in epochs, too: there are four steps in these."""
+    words = [*TINY, "--output.progress=false", f"--optim.warmup_steps={warmup}"]
+    assert dat("train", "relational-games", *words) == 0
+    notice = f"the warm-up of {warmup} steps (optim.warmup_steps) is not shorter than the training of 4: the learning"
+    assert (notice in capsys.readouterr().err) is told
 
 
 def test_a_context_longer_than_the_text_is_refused_before_the_model_is_built(capsys, tmp_path, monkeypatch):
