@@ -15,7 +15,7 @@ from .._terminal import tell
 from ..experiments import experiment_named, name_in
 from ..experiments.files import goes_by
 from ..experiments.model_keys import named_by_keys
-from ..training.config_io import OptionParser, build_parser, check_only_resume, commented_yaml, parse_config
+from ..training.config_io import AUTO, OptionParser, build_parser, check_only_resume, commented_yaml, parse_config
 from ..training.configs import RunConfig, check, own_names, value_named
 from ..training.distributed import Workers, launched, restarted
 from ..training.experiment import AnyExperiment
@@ -26,9 +26,6 @@ from ..training.online import OPTION as ONLINE
 from ..training.run_folder import RunFolder, versions
 from ..training.run_names import settings_that_differ, with_free_name
 from ..training.runs import own_files, resume_run, show_run, start_run
-
-AUTO = "auto"
-"""Value of --resume that names no run."""
 
 
 def train(prog: str, arguments: Sequence[str], name: str) -> int:
@@ -65,7 +62,7 @@ def train_together(prog: str, arguments: Sequence[str], experiment: AnyExperimen
     config, options = parse_config(run_parser(prog, experiment), experiment.Config, arguments, name)
     auto = options.resume == AUTO
     check(options.resume != "", "resume", f"a run folder or {AUTO}", "")
-    check_only_resume(None if auto else options.resume, without_code(arguments))
+    check_only_resume(options.resume, without_code(arguments))
     give(*given_in([*arguments]))
     expected = experiment.source or experiment.name
     check(goes_by(experiment, config.experiment), "experiment", expected, config.experiment)

@@ -31,6 +31,8 @@ from .config_data import (
     unknown_key,
 )
 
+AUTO = "auto"
+"""Value of --resume that names no run."""
 Config = TypeVar("Config")
 
 
@@ -140,6 +142,7 @@ def parse_config(
     if finish is not None:
         config = finish(config)
     if options.print_config:
+        check_only_resume(getattr(options, "resume", None), arguments)
         print(commented_yaml(config), end="")
         parser.exit()
     return config, options
@@ -171,7 +174,7 @@ def _as_text(setting: Any) -> str:
 
 def check_only_resume(resume: str | None, arguments: Sequence[str]) -> None:
     """Raise ``ValueError`` if ``--resume RUN`` is given beside other options."""
-    if resume is not None and len(arguments) != (1 if "=" in arguments[0] else 2):
+    if resume not in (None, AUTO) and len(arguments) != (1 if f"--resume={resume}" in arguments else 2):
         raise ValueError(
             f"--resume RUN stands alone, its settings are in the folder; got {' '.join(arguments)}. To train longer, "
             "begin a new run with --loop.continue_from RUN"

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from dat.training.loop import Trainer
-from tests.lab.cli.commands import dat, fails
+from tests.lab.cli.commands import dat, fails, shown
 from tests.support.processes import dat_together
 
 from .text_runs import losses, words
@@ -81,6 +81,14 @@ def test_no_name_begins_no_run(inside, capsys, option):
     """As where a variable of a script is empty."""
     assert "resume: expected a run folder or auto, got ''" in fails(capsys, "train", "language", *option)
     assert not Path("runs").exists()
+
+
+@pytest.mark.parametrize("given", [("--resume", "nowhere"), ("--resume=runs/run",)], ids=" ".join)
+def test_a_run_is_not_printed_as_settings(inside, capsys, given):
+    """Those of a run are in its folder; with auto they are the command's own."""
+    assert "--resume RUN stands alone" in fails(capsys, "train", "language", *given, "--print_config")
+    assert "stands alone" in fails(capsys, "train", "language", "--print_config", *given)
+    assert "lr: 0.01" in shown(capsys, *words(), *AUTO, "--print_config")
 
 
 @pytest.mark.slow
