@@ -98,21 +98,22 @@ def mean_measures(
 
 
 def stream_sizes(model: nn.Module, batch: Batch, loss: LossFunction, placement: Placement) -> dict[str, float]:
-    """Root mean square of the residual stream after each block, in a forward pass in evaluation mode.
+    """Root mean square of the residual stream after each block, at its first call by the loss, in evaluation mode.
 
     Each process gives a batch of its own; what is returned is of all of them.
     """
-    squares: list[Tensor] = []
+    names = {block: f"rms_block_{number}" for number, block in enumerate(blocks_of(model))}
+    squares: dict[str, Tensor] = {}
 
     def note(block: nn.Module, inputs: Any, output: Any) -> None:
         stream = output[0] if isinstance(output, tuple) else output
-        squares.append(stream.detach().double().square().mean())
+        squares.setdefault(names[block], stream.detach().double().square().mean())
 
     with ExitStack() as hooks, evaluating(model), placement.measuring():
-        for block in blocks_of(model):
+        for block in names:
             hooks.enter_context(block.register_forward_hook(note))
         loss(model, batch)
     if not squares:
         return {}
-    means = placement.workers.sum(torch.stack(squares)) / placement.workers.size
-    return {f"rms_block_{number}": float(mean.sqrt()) for number, mean in enumerate(means)}
+    means = placement.workers.sum(torch.stack([*squares.values()])) / placement.workers.size
+    return {name: float(mean.sqrt()) for name, mean in zip(squares, means, strict=True)}

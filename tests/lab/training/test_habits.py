@@ -107,6 +107,22 @@ def test_sizes_of_the_residual_stream(tmp_path):
     assert not any(key.startswith("rms") for row in read_rows(tmp_path / "small.jsonl") for key in row)
 
 
+@pytest.mark.parametrize("calls", [2, 3])
+def test_sizes_are_of_the_first_call_of_each_block(calls):
+    """Losses that run the model again, as those that look at heads do, change neither their number nor their values."""
+    trainer = make_trainer(loop=LOOP)
+    model, problem, batch = trainer.problem.model, trainer.problem, trainer.problem.train.batch(torch.arange(3))
+    once = stream_sizes(model, batch, problem.loss, trainer.placement)
+
+    def again(model, batch):
+        value = problem.loss(model, batch)
+        for call in range(1, calls):
+            problem.loss(model, problem.train.batch(torch.arange(call, 3)))
+        return value
+
+    assert len(once) == len(blocks_of(model)) and stream_sizes(model, batch, again, trainer.placement) == once
+
+
 @pytest.mark.parametrize("machine", [COPIED, pytest.param(SHARDED, marks=pytest.mark.slow)], ids=["copies", "sharded"])
 def test_sizes_in_several_processes(tmp_path, machine):
     """Of what all of them took in the first pass."""
