@@ -43,10 +43,10 @@ def estimate(prog: str, arguments: Sequence[str]) -> int:
         raise ValueError(f"--mfu: expected a share in (0, 1], got {options.mfu}")
     check_sharding(options)
     run_given(options)
-    name, model = find_model(options.model)
+    name, model, told = find_model(options.model)
     own = options.batch if options.shard is None else options.batch // options.devices
     at_once = min(options.micro_batch or own, own)
-    found = costs_of(model, name, at_once, options)
+    found = costs_of(model, name, at_once, options, told)
     shared = None
     if options.shard is not None:
         how = {"shard": options.shard, "devices": options.devices, "shard_size": options.shard_size}
@@ -64,10 +64,12 @@ def estimate(prog: str, arguments: Sequence[str]) -> int:
     return 0
 
 
-def costs_of(model: nn.Module, name: str, batch: int, options: argparse.Namespace) -> Estimate:
-    """The estimate of a pass of so many sequences."""
+def costs_of(model: nn.Module, name: str, batch: int, options: argparse.Namespace, told: Mapping[str, Any]) -> Estimate:
+    """The estimate of a pass of so many sequences; what a configuration has ``told`` gives way to options."""
     same = ("length", "context_length", "dtype", "param_dtype", "device", "impl", "checkpointing")
-    given: dict[str, Any] = {key: getattr(options, key) for key in same}
+    asked = {key: value for key in same if (value := getattr(options, key)) is not None}
+    dtypes = {} if {"dtype", "param_dtype"}.isdisjoint(asked) else {"dtype": None, "param_dtype": None}
+    given: dict[str, Any] = {**told, **dtypes, **asked}
     given |= {"training": not options.inference, "fused_loss": False if options.all_logits else None}
     return estimate_costs(model, name=name, batch=batch, **given)
 
@@ -87,14 +89,17 @@ def check_sharding(options: argparse.Namespace) -> None:
         raise ValueError("--shard hsdp: needs --shard_size, the devices that share one model")
 
 
-def find_model(name: str) -> tuple[str, nn.Module]:
-    """The model that a preset, a file, or a folder with ``config.json`` or ``config.yaml`` names."""
+def find_model(name: str) -> tuple[str, nn.Module, dict[str, Any]]:
+    """The model that a preset, a file, or a folder with ``config.json`` or ``config.yaml`` names, with its name.
+
+    Last come arguments of its estimate that its configuration tells.
+    """
     if name in LANGUAGE_PRESETS:
-        return name, LANGUAGE_PRESETS[name].build(device="meta")
+        return name, LANGUAGE_PRESETS[name].build(device="meta"), {}
     experiments = [experiment_named(known) for known in ESTIMATED]
     for experiment in experiments:
         if name in experiment.presets:
-            return name, experiment.empty_model(experiment.preset_config(name))
+            return name, experiment.empty_model(experiment.preset_config(name)), {}
     path = Path(name)
     files = (RunFolder.at(path)[0].config, path / "config.json")
     path = next((file for file in files if file.is_file()), path)
@@ -111,8 +116,8 @@ def find_model(name: str) -> tuple[str, nn.Module]:
     )
 
 
-def read_model(path: Path) -> tuple[str, nn.Module]:
-    """The model that a configuration file describes."""
+def read_model(path: Path) -> tuple[str, nn.Module, dict[str, Any]]:
+    """The model that a configuration file describes, as :func:`find_model` returns it."""
     check_checksums(path.parent, [path.name])
     values = read_json(path) if path.suffix == ".json" else read_mapping(path)
     if not isinstance(values, Mapping):
@@ -124,22 +129,25 @@ def read_model(path: Path) -> tuple[str, nn.Module]:
         raise ValueError(message if message.startswith(f"{path}: ") else f"{path}: {message}") from error
 
 
-def model_of(path: Path, values: Mapping[str, Any]) -> tuple[str, nn.Module]:
+def model_of(path: Path, values: Mapping[str, Any]) -> tuple[str, nn.Module, dict[str, Any]]:
     """The model of a run's configuration, of one that transformers wrote, or of a class with its arguments."""
     if "model_type" in values:
         from dual_attention.hf.loading import model_from_config  # imports transformers
 
         model = model_from_config(values, source=str(path))[1]
-        return type(model).__name__, model
+        return type(model).__name__, model, {}
     if "experiment" not in values and not isinstance(values.get("model"), Mapping):
-        return from_mapping(values)
+        return *from_mapping(values), {}
     experiment = experiment_of(values, path)
     config = named_by_keys(read_config(experiment.Config, path), experiment.presets)
     run, name = RunFolder(path.parent), getattr(getattr(config, "model", None), "name", experiment.name)
+    told = {"checkpointing": getattr(config.machine, "gradient_checkpointing", None)}
+    if (precision := getattr(config.machine, "autocast", None)) is not None:
+        told |= {"dtype": precision, "param_dtype": "float32"}
     if path != run.config:
-        return name, experiment.empty_model(config)
+        return name, experiment.empty_model(config), told
     check_parts_given(config, run.path)
-    return name, empty_model_of_run(run, experiment, config, source=str(path))[1]
+    return name, empty_model_of_run(run, experiment, config, source=str(path))[1], told
 
 
 def seconds(found: Estimate, options: argparse.Namespace) -> dict[str, float]:

@@ -10,7 +10,7 @@ import yaml
 
 from dat.cli.estimate import find_model
 from dat.estimate import estimate, parallel_estimate
-from dat.experiments.language.config import LanguageConfig, LanguageDataConfig
+from dat.experiments.language.config import LanguageConfig, LanguageDataConfig, LanguageMachineConfig
 from dat.experiments.relational_games.config import RelationalGamesConfig
 from dat.experiments.relational_games.model import build_games_model
 from dat.experiments.relational_games.presets import PRESETS
@@ -92,7 +92,7 @@ def test_costs_on_several_devices(capsys):
 
 def test_the_planned_model():
     """The file that the page on costs plans for, with the number of parameters that stands there."""
-    name, model = find_model(str(ROOT / "examples" / "DAT-7B.yaml"))
+    name, model, _ = find_model(str(ROOT / "examples" / "DAT-7B.yaml"))
     assert sum(parameter.numel() for parameter in model.parameters()) == 6_435_778_560
     assert name == "DualAttnTransformerLM" and "6.44 B" in PAGES["docs/costs.md"]
 
@@ -143,6 +143,18 @@ def test_a_run_of_language(capsys, tmp_path: Path, tokenizer: str):
     vocabulary = {"bytes": 257, "gpt2": 50257}[tokenizer]
     expected = config.model.language_config(vocabulary).build(device="meta")
     assert found["parameters"] == sum(parameter.numel() for parameter in expected.parameters())
+
+
+TOLD = [((), ("bfloat16", "float32", True)), (("--dtype=bf16",), ("bfloat16", "bfloat16", True))]
+
+
+@pytest.mark.parametrize(("options", "expected"), [*TOLD, (("--param_dtype=float64",), ("float64", "float64", True))])
+def test_a_configuration_tells_precision_and_checkpointing(capsys, tmp_path: Path, options, expected):
+    """Unless an option about either dtype does."""
+    machine = LanguageMachineConfig(precision="bfloat16", gradient_checkpointing=True)
+    (tmp_path / "run.yaml").write_text(commented_yaml(LanguageConfig(machine=machine)))
+    found = figures(capsys, tmp_path / "run.yaml", "--length=8", "--device=cpu", *options)
+    assert (found["dtype"], found["param_dtype"], found["checkpointing"]) == expected
 
 
 def test_a_run_of_relational_games(capsys, tmp_path: Path):
