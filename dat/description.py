@@ -16,6 +16,7 @@ from .estimate.result import Part
 from .estimate.units import dtype_name, flops, nbytes
 from .experiments import experiment_of_run
 from .sweeps.experiment import SweptExperiment
+from .training.experiment import AnyExperiment
 
 _KEYS_OF_EVERY_RUN = ("experiment", "seed", "data", "optim", "loop", "machine", "output")
 
@@ -70,13 +71,17 @@ def describe(checkpoint: Checkpoint, dtype: torch.dtype) -> dict[str, Any]:
 
 
 def inputs_of(checkpoint: Checkpoint) -> dict[str, Any]:
-    """Inputs of the model, if its experiment has an ``example_call`` that says them."""
+    """Inputs of the model of a run, see :func:`told_inputs`."""
     if checkpoint.run is None or isinstance(checkpoint.model, LanguageModel):
         return {}
-    experiment = experiment_of_run(checkpoint.run)
+    return told_inputs(experiment_of_run(checkpoint.run), checkpoint.config)
+
+
+def told_inputs(experiment: AnyExperiment, config: Any) -> dict[str, Any]:
+    """Inputs of the model of a configuration, if its experiment tells them."""
     inputs: tuple[Any, ...] = ()
     with suppress(FileNotFoundError):  # of data that are gone
-        inputs = experiment.cost(checkpoint.config).inputs if isinstance(experiment, SweptExperiment) else ()
+        inputs = experiment.cost(config).inputs if isinstance(experiment, SweptExperiment) else ()
     return {"inputs": inputs} if inputs else {}
 
 

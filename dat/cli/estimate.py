@@ -13,6 +13,7 @@ from dual_attention._base.words import listed, printable, suggestion
 from dual_attention.language_presets import LANGUAGE_PRESETS
 
 from ..checkpoints import empty_model_of_run
+from ..description import told_inputs
 from ..estimate.estimation import estimate as estimate_costs
 from ..estimate.models import from_mapping
 from ..estimate.parallel import Sharding, parallel_estimate
@@ -70,6 +71,8 @@ def costs_of(model: nn.Module, name: str, batch: int, options: argparse.Namespac
     asked = {key: value for key in same if (value := getattr(options, key)) is not None}
     dtypes = {} if {"dtype", "param_dtype"}.isdisjoint(asked) else {"dtype": None, "param_dtype": None}
     given: dict[str, Any] = {**told, **dtypes, **asked}
+    if "inputs" in told:
+        given["inputs"] = tuple(x.new_empty(batch, *x.shape[1:], device="meta") for x in told["inputs"])
     given |= {"training": not options.inference, "fused_loss": False if options.all_logits else None}
     return estimate_costs(model, name=name, batch=batch, **given)
 
@@ -141,7 +144,7 @@ def model_of(path: Path, values: Mapping[str, Any]) -> tuple[str, nn.Module, dic
     experiment = experiment_of(values, path)
     config = named_by_keys(read_config(experiment.Config, path), experiment.presets)
     run, name = RunFolder(path.parent), getattr(getattr(config, "model", None), "name", experiment.name)
-    told = {"checkpointing": getattr(config.machine, "gradient_checkpointing", None)}
+    told = told_inputs(experiment, config) | {"checkpointing": getattr(config.machine, "gradient_checkpointing", None)}
     if (precision := getattr(config.machine, "autocast", None)) is not None:
         told |= {"dtype": precision, "param_dtype": "float32"}
     if path != run.config:

@@ -35,6 +35,9 @@ MODEL = {
 }
 
 
+MATRICES = "studies/matrices/experiment.py"
+
+
 def figures(capsys, *arguments: object) -> dict:
     return json.loads(printed(capsys, "estimate", *arguments, "--json"))
 
@@ -155,6 +158,16 @@ def test_a_configuration_tells_precision_and_checkpointing(capsys, tmp_path: Pat
     (tmp_path / "run.yaml").write_text(commented_yaml(LanguageConfig(machine=machine)))
     found = figures(capsys, tmp_path / "run.yaml", "--length=8", "--device=cpu", *options)
     assert (found["dtype"], found["param_dtype"], found["checkpointing"]) == expected
+
+
+@pytest.mark.parametrize(("file", "name"), [("examples/my_experiment.py", "sums"), (MATRICES, "matrices")])
+def test_an_experiment_tells_the_inputs_of_its_model(capsys, tmp_path: Path, file: str, name: str):
+    """As many of them as ``--batch`` says."""
+    (tmp_path / "run.yaml").write_text(f"experiment: {name}")
+    words = (tmp_path / "run.yaml", "--experiment", ROOT / file, "--device=cpu")
+    one, three = (figures(capsys, *words, f"--batch={n}") for n in (1, 3))
+    assert (one["batch"], three["batch"]) == (1, 3)
+    assert three["forward_flops"] == pytest.approx(3 * one["forward_flops"], rel=0.01)
 
 
 def test_a_run_of_relational_games(capsys, tmp_path: Path):
