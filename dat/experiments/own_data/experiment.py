@@ -108,7 +108,7 @@ class Comparison(SweptExperiment[ComparisonConfig, Prepared]):
 
 def built_model(data: OwnData, config: ComparisonConfig) -> nn.Module:
     """The model of a run, drawn from the global generator."""
-    return Rule(data.answer) if config.model.arm == RULE else build_arm(data.build, config.model)
+    return Rule(data.answer(config.data.n_train)) if config.model.arm == RULE else build_arm(data.build, config.model)
 
 
 def told_of(data: OwnData, grid: ComparisonGrid) -> Comparison:
@@ -116,7 +116,7 @@ def told_of(data: OwnData, grid: ComparisonGrid) -> Comparison:
     choice, title = isinstance(grid, RatesGrid), TITLES[data.measure]
     part, of_part = ("val", "validation") if choice else ("test", "test")
     unit, better = (" %", "") if data.measure == ACCURACY else ("", " (lower is better)")
-    (axis, points), labels = Comparison.table.axes, {RULE: f"{RULE} ({data.answer_in_words})"}
+    (axis, points), labels = Comparison.table.axes, {RULE: f"{RULE} ({data.in_words(data.answer(grid.n_train))})"}
     table = replace(
         Comparison.table,
         axes=(replace(axis, order=tuple(grid.arms()), labels=labels), points),

@@ -49,7 +49,8 @@ class OwnData:
     Attributes:
         sets: the examples to train, to validate and to test on, on the device that was asked for.
         build: makes the models.
-        answer: logits that the rule answers with, always; and the same in words.
+        answer: makes the logits that the rule answers with, always, once it has seen so many of the examples to train
+            on, or all; ``in_words`` puts them in words.
         measure: the metric that models are compared by.
         score: that metric of ``"val"`` or ``"test"`` from a mean loss; None if the loss tells it itself.
         noun: of the examples.
@@ -61,8 +62,8 @@ class OwnData:
 
     sets: Mapping[str, Examples]
     build: Build
-    answer: Tensor
-    answer_in_words: str
+    answer: Callable[[int | None], Tensor]
+    in_words: Callable[[Tensor], str]
     loss: LossFunction
     measure: str
     score: Callable[[str, float], float | None] | None = None
@@ -142,8 +143,12 @@ def _classes(labels: Tensor, names: Sequence[str]) -> dict[str, Any]:
             f"target: expected each class among what is trained on, got none of {listed(empty)}; collect more of it, "
             "leave it out, or try another --split_seed"
         )
-    words = f"always {shortened(names[int(counts.argmax())])}"
-    return {"answer": counts.log(), "answer_in_words": words, "loss": classification_loss, "measure": ACCURACY}
+    return {
+        "answer": lambda n: torch.bincount(labels[:n], minlength=len(names)).clamp(min=0.5).log(),
+        "in_words": lambda answer: f"always {shortened(names[int(answer.argmax())])}",
+        "loss": classification_loss,
+        "measure": ACCURACY,
+    }
 
 
 # Tables --------------------------------------------------------------------------------------------------------------
@@ -195,7 +200,7 @@ def _load_table(source: OwnSource, path: Path, device: str) -> OwnData:
     contents = [(column.name, column.kind) for column in columns], keys, [*map(tables.category_text, answers)], parts
     return OwnData(
         sets={part: TensorExamples(rows[where], targets[where], device=device) for part, where in places.items()},
-        build=partial(RowModel, slots, n_tokens, len(told["answer"]), ragged=bool((rows[..., 0] == PADDING).any())),
+        build=partial(RowModel, slots, n_tokens, len(told["answer"](1)), ragged=bool((rows[..., 0] == PADDING).any())),
         noun="row",
         read=f"{counted(len(keys), 'row')} of {kinds}{equal}{dropped}{bare}{cut}; {target} is predicted as {what}",
         way=f"by a hash of each row and --split_seed {source.split_seed}, equal rows on one side",
@@ -234,9 +239,10 @@ def _predicted(answers: Sequence[Any], task: str, train: Tensor) -> tuple[Tensor
         return targets, f"{len(names)} classes ({listed(names, most=5)})", _classes(targets[train], names)
     exact = torch.tensor(answers, dtype=torch.float64)
     mean, spread = _mean_and_spread(exact[train])
-    told = {"loss": number_loss, "measure": RMSE, "score": lambda _, loss: spread * math.sqrt(loss)}
-    rule = {"answer": torch.zeros(1), "answer_in_words": f"always {mean:.4g}, the mean"}
-    return ((exact - mean) / spread).float(), "a number (regression)", {**told, **rule}
+    told: dict[str, Any] = {"loss": number_loss, "measure": RMSE, "score": lambda _, loss: spread * math.sqrt(loss)}
+    told["answer"] = lambda n: (exact[train[:n]].mean(0, keepdim=True) - mean) / spread
+    told["in_words"] = lambda answer: f"always {mean + spread * float(answer):.4g}, the mean"
+    return ((exact - mean) / spread).float(), "a number (regression)", told
 
 
 def _mean_and_spread(values: Tensor) -> tuple[float, float]:
@@ -332,14 +338,14 @@ def _load_texts(source: OwnSource, device: str) -> OwnData:
     of: dict[str, Any] = {"vocab_size": tokenizer.vocab_size, "device": device}
     sets = {part: TextSequences(own, context, name=part, **of) for part, own in arrays.items()}
     n_bytes = {part: count_bytes(sets[part], tokenizer) for part in ("val", "test")}
-    counts = np.bincount(np.concatenate(arrays["train"]), minlength=tokenizer.vocab_size) + 1
+    seen = partial(np.bincount, minlength=tokenizer.vocab_size)
     files, left_out = counted(len(whole.origin["files"]), "file"), {*whole.left_out, *test.left_out}
     other = f"; left out: {counted(len(left_out), 'other file')}" if left_out else ""
     return OwnData(
         sets=sets,
         build=partial(DualAttnTransformerLM, tokenizer.vocab_size, max_block_size=context, pos_enc_type="RoPE"),
-        answer=torch.from_numpy(counts / counts.sum()).log(),
-        answer_in_words="frequencies of bytes",
+        answer=lambda n: torch.from_numpy(seen(np.concatenate(arrays["train"])[: n and n * context + 1]) + 1).log(),
+        in_words=lambda _: "frequencies of bytes",
         loss=language_loss(),
         measure=BITS,
         score=lambda part, loss: numbers_of_text(loss, len(sets[part]) * context, n_bytes[part])[BITS],

@@ -190,7 +190,7 @@ def test_a_number_is_predicted_and_a_mean_is_the_rule(capsys):
 def test_whole_numbers_of_many_digits_are_apart_and_a_changed_one_is_seen():
     for name, more in (("a.csv", 0), ("b.csv", 2)):
         write(name, [{"x": i, "few": 1234561 + i % 3, "many": 1234511 + 10 * i + more} for i in range(60)])
-    assert len(load_table("a.csv", "few").answer) == 3
+    assert len(load_table("a.csv", "few").answer(None)) == 3
     digests = {load_own(OwnSource(path=name, target="many", leave_out=("few",))).digest for name in ("a.csv", "b.csv")}
     assert len(digests) == 2
 
@@ -207,6 +207,29 @@ def test_none_is_a_class_and_rows_without_a_target_are_counted():
     write("t.csv", [{"x": i, "label": label} for i, label in enumerate(labels)])
     said = load_table("t.csv", "label").about
     assert "24 rows of 1 number; 36 rows without label left out; label is predicted as 2 classes (None, mild)" in said
+
+
+@pytest.mark.parametrize("n", [None, 10, 2])
+@pytest.mark.parametrize("kind", ["classes", "number", "texts"])
+def test_the_rule_sees_no_more_examples_than_models(kind, n):
+    """It answers with the labels of the first ``n``, so other ones after them change nothing of it."""
+    forget_data()
+    path, target = ("t.txt", None) if kind == "texts" else ("t.csv", "y")
+    write(
+        "t.csv",
+        [{"x": (x := random.Random(i).random()), "y": x if kind == "number" else "abba"[i % 4]} for i in range(60)],
+    )
+    Path("t.txt").write_text("".join(map(str, range(999))))
+    data = load_own(OwnSource(path=path, target=target, task=None if target is None else kind, context=16))
+    n = n or data.sizes["train"]
+    labels = data.sets["train"].batch(torch.arange(n))[1]
+    answer = data.answer(n).double()
+    if kind == "number":
+        assert answer.item() == pytest.approx(labels.mean().item(), abs=1e-6)
+        return
+    seen = torch.bincount(labels.flatten(), minlength=len(answer)) + (kind == "texts")
+    near = {"atol": 1 / seen.sum().item() if kind == "texts" else 1e-6, "rtol": 0}  # its first byte is no label
+    torch.testing.assert_close(answer.softmax(0), (seen.clamp(min=0.5) / seen.clamp(min=0.5).sum()).double(), **near)
 
 
 @pytest.mark.slow
