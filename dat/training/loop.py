@@ -29,7 +29,7 @@ from .sharding import local
 from .warm_start import take_weights, weights_named
 
 NORM = "grad_norm"
-"""Key of the gradient's norm before clipping, in rows: the mean over the steps of a span."""
+"""Key of the gradient's norm before clipping, in rows: the mean over the steps of a span, by their examples."""
 CHECK_LOSS_EVERY = 16
 """Steps between looks at the running loss; each look waits for the device."""
 
