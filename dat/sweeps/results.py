@@ -112,7 +112,7 @@ IDLE = (
     *("eval_batch_size", "micro_batch_size", "report_every", "eval_every", "checkpoint_every", "measure_at"),
     *("milestones", "milestone_tokens", "milestone_words", "activation_stats"),
 )
-"""Keys of the loop that change no result, or only by rounding."""
+"""Keys of the loop that change no result, or only by rounding and which units drop out."""
 
 
 def settings_of(config: Any) -> dict[str, Any]:

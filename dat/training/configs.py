@@ -238,7 +238,7 @@ class StepLoopConfig(TrainingConfig):
     """Examples in one optimiser step."""
     micro_batch_size: int | None = None
     """Examples in one forward and backward pass; gradients of a step are added up. Changes memory and speed, and
-    results by rounding only. null takes the whole batch at once."""
+    without dropout results by rounding only. null takes the whole batch at once."""
     eval_batch_size: int = 32
     """Examples in one forward pass of an evaluation; changes memory and speed only."""
     report_every: int = 10
