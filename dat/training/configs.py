@@ -271,7 +271,7 @@ class StepLoopConfig(TrainingConfig):
         expected = f"different integers from 1 to {most:,}, what loop.steps={self.steps:,} has"
         inside = all(1 <= value <= most for value in values)
         check(inside and len({*values}) == len(values), f"loop.{name}", expected, values)
-        return {ceil(value / per_step) for value in values}
+        return {min(ceil(value / per_step), self.steps) for value in values}  # rounding may add one
 
 
 @dataclass(frozen=True)

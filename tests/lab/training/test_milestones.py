@@ -204,6 +204,15 @@ test_milestones_past_the_end = refused(
 )
 
 
+@pytest.mark.parametrize("steps", [1, 7, 897])
+def test_the_most_words_are_reached_with_the_last_step(steps):
+    """However many words a step has, a share of one among them."""
+    loop = StepLoopConfig(steps=steps)
+    for words in (*range(steps, 40 * steps, 3), 35_840):
+        most, per_step = int(steps * (words / steps)), words / steps
+        assert replace(loop, milestone_words=(most,)).steps_of("milestone_words", per_step) == {steps}
+
+
 def test_an_experiment_without_words():
     config: Any = RecallConfig()
     with pytest.raises(ValueError, match=r"loop\.milestone_words: expected none in an experiment without words"):
