@@ -427,8 +427,9 @@ def _shown(value: Any) -> str:
         return f"keys with values ({', '.join(printable(str(key))[:30] for key in list(value)[:4])})"
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
-    blank = (isinstance(value, str) and value != value.strip()) or value == ""
+    other = ("null|", *(spelling for spelling, _ in _SPELLINGS.values()))
+    quoted = isinstance(value, str) and (value != value.strip() or any(re.fullmatch(x, value) for x in other))
     try:
-        return shortened(repr(value) if blank else str(value))
+        return shortened(repr(value) if quoted else str(value))
     except ValueError:
         return "an integer of thousands of digits"

@@ -55,6 +55,10 @@ def test_what_a_file_may_hold(tmp_path):
     ("inner: other.yaml", r"inner: expected a group of keys .*, got other\.yaml"),
     ("spare: 3", r"spare: expected a group of keys \(size, rate\) or null, got 3"),
     ("inner: {size: many}", r"inner\.size: expected an integer, got many"),
+    *(
+        (f"inner: {{size: '{text}'}}", rf"inner\.size: expected an integer, got '{text}'$")
+        for text in ("1", "1e3", "true", "null", " 1", "")
+    ),
     ("inner: {size: 1.5}", r"inner\.size: expected an integer, got 1\.5"),
     ("inner: {size: true}", r"inner\.size: expected an integer, got true"),
     ("inner: {rate: null}", r"inner\.rate: expected a number, got null"),
