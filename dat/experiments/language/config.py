@@ -49,7 +49,8 @@ class LanguageDataConfig:
     of their text, the same for every seed; a document that is there twice is used once. A text of too few
     documents is cut into parts, and some of them are kept apart."""
     val_tokens: int = 32768
-    """Tokens that each validation scores, the first of the validation text; fewer if it has fewer."""
+    """Tokens that each validation scores, the first of the validation text; fewer if it has fewer, whole sequences,
+    at least one."""
     tokenizer: Literal["bytes", "gpt2", "bpe"] = "bytes"
     """Tokenizer: the bytes of UTF-8, GPT-2's byte pairs, or byte pairs learned from the text (both need the extra
     "language"). For files of tokens, the one that made them."""
