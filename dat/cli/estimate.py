@@ -15,7 +15,7 @@ from dual_attention.language_presets import LANGUAGE_PRESETS
 from ..checkpoints import empty_model_of_run
 from ..description import told_inputs
 from ..estimate.estimation import estimate as estimate_costs
-from ..estimate.models import from_mapping
+from ..estimate.models import PLAIN, from_mapping
 from ..estimate.parallel import Sharding, parallel_estimate
 from ..estimate.result import Device, Estimate
 from ..estimate.tracing import Implementation
@@ -32,17 +32,19 @@ LARGEST = 1_000_000_000
 """Examples, tokens of one, and devices."""
 ESTIMATED = ("relational-games", "images", "mathematics", "language")
 """Experiments whose presets are known by name, beside those of language models."""
+NEEDED = {"shard_size": ["shard"], "micro_batch": ["shard"], "devices": ["rate", "shard"], "tokens": ["rate"]}
+NEEDED["mfu"] = ["rate"]
+"""Options that do nothing unless one of others is given."""
 MODEL = "a preset; a YAML or JSON file with `model: CLASS` and its arguments; or the folder of a run or a checkpoint"
 
 
 def estimate(prog: str, arguments: Sequence[str]) -> int:
     """``dat estimate``."""
-    options = parse_options(parser(prog), arguments)
-    if options.rate is None and options.tokens is not None:
-        raise ValueError("--tokens: needs --rate, the operations a second of a device")
+    made = parser(prog)
+    options = parse_options(made, arguments)
     if options.mfu > 1:
         raise ValueError(f"--mfu: expected a share in (0, 1], got {options.mfu}")
-    check_sharding(options)
+    check_together(options, made)
     run_given(options)
     name, model, told = find_model(options.model)
     own = options.batch if options.shard is None else options.batch // options.devices
@@ -74,18 +76,24 @@ def costs_of(model: nn.Module, name: str, batch: int, options: argparse.Namespac
     if "inputs" in told:
         given["inputs"] = tuple(x.new_empty(batch, *x.shape[1:], device="meta") for x in told["inputs"])
     given |= {"training": not options.inference, "fused_loss": False if options.all_logits else None}
-    return estimate_costs(model, name=name, batch=batch, **given)
+    found = estimate_costs(model, name=name, batch=batch, **given)
+    idle = {"context_length": not found.context_length, "length": "inputs" in told, "impl": type(model) in PLAIN}
+    for key, value in asked.items():
+        if idle.get(key) and value != "auto":
+            raise ValueError(f"--{key}: expected none, as {name} makes no use of it, got {value}")
+    return found
 
 
-def check_sharding(options: argparse.Namespace) -> None:
-    """Check the options about several devices together; ``ValueError`` naming one of them."""
+def check_together(options: argparse.Namespace, made: OptionParser) -> None:
+    """Check the options together; ``ValueError`` naming one that another makes wrong or useless."""
+    for name, others in NEEDED.items():
+        if getattr(options, name) != made.get_default(name) and all(getattr(options, x) is None for x in others):
+            raise ValueError(f"--{name}: needs --{' or --'.join(others)}")
+    for name in ("shard", "checkpointing", "all_logits"):
+        if options.inference and getattr(options, name):
+            raise ValueError(f"--{name}: expected training, got --inference")
     if options.shard is None:
-        for name in ("shard_size", "micro_batch"):
-            if getattr(options, name) is not None:
-                raise ValueError(f"--{name}: needs --shard")
         return
-    if options.inference:
-        raise ValueError("--shard: expected training, got --inference")
     if options.batch % options.devices:
         raise ValueError(f"--batch: expected a multiple of the {options.devices} devices, got {options.batch}")
     if options.shard == "hsdp" and options.shard_size is None:

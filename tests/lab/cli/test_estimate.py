@@ -200,6 +200,7 @@ def test_a_wrong_name_gets_the_next_one_and_a_few_others(capsys):
     assert "'DAT-34M'; did you mean DAT-734M? (presets known by name: T-tiny, T-353M," in err and len(err) < 500
 
 
+SUMS = ("sums.yaml", "--experiment", str(ROOT / "examples" / "my_experiment.py"))
 HYBRID = ("--shard=hsdp", "--devices=4", "--batch=4")
 
 
@@ -217,6 +218,14 @@ HYBRID = ("--shard=hsdp", "--devices=4", "--batch=4")
         (["T-tiny", "--rate=inf"], "argument --rate: expected a positive number"),
         (["T-tiny", "--rate=1e12", "--mfu=40"], r"--mfu: expected a share in \(0, 1\], got 40"),
         (["T-tiny", "--tokens=1e9"], "--tokens: needs --rate"),
+        # Options that would change nothing
+        (["T-tiny", "--mfu=0.9"], "--mfu: needs --rate$"),
+        (["T-tiny", "--devices=7"], "--devices: needs --rate or --shard"),
+        (["T-tiny", "--impl=linear"], "--impl: expected none, as T-tiny makes no use of it, got linear"),
+        (["T-tiny", "--checkpointing", "--inference"], "--checkpointing: expected training, got --inference"),
+        (["T-tiny", "--all_logits", "--inference"], "--all_logits: expected training, got --inference"),
+        (["T-tiny", "--context_length=99", "--length=8"], "--context_length: expected none, as T-tiny .*, got 99"),
+        ([*SUMS, "--length=9"], "--length: expected none, as sums makes no use of it, got 9"),
         (["T-tiny", "--bogus"], "--bogus: there is no such option; expected one of .*--batch"),
         (["bad.json"], r"bad\.json: .*line 1"),
         (["list.yaml"], r"list\.yaml: expected a mapping, got list"),
@@ -236,5 +245,6 @@ def test_errors_are_one_line(arguments, message, capsys, tmp_path: Path, monkeyp
     Path("bad.json").write_text("{", encoding="utf-8")
     Path("list.yaml").write_text("- 1", encoding="utf-8")
     Path("other.yaml").write_text("model: ResNet", encoding="utf-8")
+    Path("sums.yaml").write_text("experiment: sums", encoding="utf-8")
     Path("run.yaml").write_text("task: chess\nmodel: {}", encoding="utf-8")
     assert re.search(message, fails(capsys, "estimate", *arguments))
