@@ -242,7 +242,8 @@ class StepLoopConfig(TrainingConfig):
     eval_batch_size: int = 32
     """Examples in one forward pass of an evaluation; changes memory and speed only."""
     report_every: int = 10
-    """Steps between rows of metrics; 0 leaves those of evaluations and checkpoints."""
+    """Steps between rows of metrics; 0 leaves those of evaluations and checkpoints. Memory holds the indices of all
+    examples between two rows, 8 bytes each."""
     eval_every: int = 250
     """Steps between evaluations on the validation set; 0 evaluates only after the last step."""
     checkpoint_every: int = 500
