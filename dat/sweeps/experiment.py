@@ -25,7 +25,7 @@ class Cost:
     example_work: float = 1.0
     """Work of training on one example of that problem."""
     inputs: tuple[Tensor, ...] = ()
-    """Inputs of its model, where only the experiment knows them: for ``dat info``."""
+    """Inputs of its model, where only the experiment knows them: for ``dat info`` and ``dat estimate``."""
 
 
 class SweptExperiment(Experiment[Config, Ready]):
