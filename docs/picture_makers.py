@@ -19,8 +19,6 @@ SINGLE = {
     "studies/digit_games/images/examples.png": "dat data studies/digit_games/experiment.py",
     "studies/kinship/images/kinship.png": "dat data studies/kinship/experiment.py",
     "studies/matrices/images/matrices.png": "dat data studies/matrices/experiment.py",
-    f"{GAMES}/results/xoccurs-near-misses/near_misses.png": f"python {GAMES}/near_misses.py",
-    f"{GAMES}/results/same-negatives/same_negatives.png": f"python {GAMES}/same_negatives.py",
     f"{GAMES}/results/rank/rank.png": f"python {GAMES}/rank_of_relations.py",
     f"{GAMES}/results/protocol/protocol.png": f"python {GAMES}/protocol.py",
     "studies/looking_inside/results/games/games.png": "python studies/looking_inside/figures.py",
