@@ -77,7 +77,7 @@ class Problem:
         causal=False,
         window=None,
         padded=False,
-        packed=False,
+        packed: bool | str = False,
         offset=0,
         symbol_offset=None,
     ):
