@@ -32,8 +32,11 @@ LARGEST = 1_000_000_000
 """Examples, tokens of one, and devices."""
 ESTIMATED = ("relational-games", "images", "mathematics", "language")
 """Experiments whose presets are known by name, beside those of language models."""
-NEEDED = {"shard_size": ["shard"], "micro_batch": ["shard"], "devices": ["rate", "shard"], "tokens": ["rate"]}
-NEEDED["mfu"] = ["rate"]
+NEEDED = {
+    **dict.fromkeys(("shard_size", "micro_batch"), ("shard",)),
+    **dict.fromkeys(("tokens", "mfu"), ("rate",)),
+    "devices": ("rate", "shard"),
+}
 """Options that do nothing unless one of others is given."""
 MODEL = "a preset; a YAML or JSON file with `model: CLASS` and its arguments; or the folder of a run or a checkpoint"
 

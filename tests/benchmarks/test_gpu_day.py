@@ -303,7 +303,7 @@ def test_a_dry_run_and_the_same_command_again(
 @pytest.mark.slow
 @needs_triton
 def test_the_whole_day_by_its_one_command(tmp_path: Path):
-    """Six minutes of an idle core. A kernel or a tool that is not here is left out; nothing fails or is wrong."""
+    """Two minutes of an idle core. A kernel or a tool that is not here is left out; nothing fails or is wrong."""
     program = [sys.executable, ROOT / "benchmarks" / "gpu_day.py", *DRY_RUN, "--minutes", "60", "--out", tmp_path]
     done = subprocess.run(program, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]

@@ -78,7 +78,7 @@ def test_a_folder_of_that_name(inside, capsys):
 
 @pytest.mark.parametrize("option", [["--resume", ""], ["--resume="]], ids=["two words", "one word"])
 def test_no_name_begins_no_run(inside, capsys, option):
-    """As where a variable of a script is empty."""
+    """A script whose variable is empty passes it."""
     assert "resume: expected a run folder or auto, got ''" in fails(capsys, "train", "language", *option)
     assert not Path("runs").exists()
 

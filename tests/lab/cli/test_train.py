@@ -40,7 +40,7 @@ def test_after_a_diverged_run_the_advice_leads_somewhere(capsys, name):
 
 @pytest.mark.parametrize(("warmup", "told"), [(3, False), (4, True), (5, True)])
 def test_a_warm_up_longer_than_training_is_said(capsys, warmup, told):
-    """Of a training in epochs, too: there are four steps in these."""
+    """In a training counted in epochs, too; this one has four steps."""
     words = [*TINY, "--output.progress=false", f"--optim.warmup_steps={warmup}"]
     assert dat("train", "relational-games", *words) == 0
     notice = f"the warm-up of {warmup} steps (optim.warmup_steps) is not shorter than the training of 4: the learning"

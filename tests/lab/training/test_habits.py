@@ -143,7 +143,7 @@ def overfitting(folder: Path, **loop: Any) -> Any:
 
 @pytest.mark.parametrize("nans", [(0,), (1,), (0, 1), (0, 1, 2, 3, 4)], ids=str)
 def test_a_loss_that_is_no_number_is_never_the_lowest(nans):
-    """Wherever it stands among the evaluations; of nothing but such losses none improves."""
+    """At any place among the evaluations; if all losses are NaN, none improves."""
     trainer = make_small_trainer(loop=replace(EPOCHS, stop_patience=3))
     losses = [math.nan if place in nans else 9.0 - place for place in range(5)]
     trainer.watched = [{"epoch": n + 1, "step": n + 1, "val_loss": loss} for n, loss in enumerate(losses)]

@@ -206,7 +206,7 @@ test_milestones_past_the_end = refused(
 
 @pytest.mark.parametrize("steps", [1, 7, 897])
 def test_the_most_words_are_reached_with_the_last_step(steps):
-    """However many words a step has, a share of one among them."""
+    """For any number of words a step, less than one too."""
     loop = StepLoopConfig(steps=steps)
     for words in (*range(steps, 40 * steps, 3), 35_840):
         most, per_step = int(steps * (words / steps)), words / steps

@@ -165,7 +165,7 @@ def test_a_model_is_trained_and_evaluated(tmp_path, monkeypatch, capsys):
 
 @pytest.mark.parametrize("patience", ["null", "9"])
 def test_a_cool_down_has_the_course_of_the_shorter_run(tmp_path, monkeypatch, patience):
-    """What was learned before the branch counts; for the end of training only its own evaluations do."""
+    """The result keeps what was learned before the branch; early stopping sees later evaluations only."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(experiment.LEARNED, "accuracy", 0.0)  # so that it is learned at once
     words = ["--data.size=4", "--loop.eval_every=2", "--loop.report_every=0", "--optim.schedule=wsd", *SMALL, *QUIET]

@@ -78,7 +78,7 @@ def test_pairs_that_share_symbols(places):
 
 @pytest.mark.parametrize("ra_type", ["relational_attention", "rca", "disrca", "own relation"])
 def test_symbols_of_pairs_while_weights_are_dropped(ra_type):
-    """Nobody sees which are; at strength 0 it does not matter."""
+    """An intervention cannot see which are; at strength 0 it does not matter."""
     own = ra_type == "own relation"
     model = lm("symbolic_attention", dropout_rate=0.5, **({} if own else {"ra_type": ra_type}))
     model = with_parts(model, relation=Euclidean) if own else model

@@ -154,7 +154,7 @@ def test_uniform_attention():
 @pytest.mark.parametrize("cached", [2, 0])
 @pytest.mark.parametrize("padded", [slice(0, 4), slice(5, 9)], ids=["left", "right"])
 def test_mean_ablation_leaves_the_mean_of_real_places(padded: slice, cached: int):
-    """Of heads over tokens, of relations over visible pairs; what padding holds does not matter, in no chunk."""
+    """Heads are averaged over tokens, relations over visible pairs; no chunk counts what padding holds."""
     model, x = lm("symbolic_attention"), tokens(3, 9)
     mask = torch.ones(3, 9, dtype=torch.bool)
     mask[0, padded] = False
@@ -181,7 +181,7 @@ def test_mean_ablation_leaves_the_mean_of_real_places(padded: slice, cached: int
 
 @pytest.mark.parametrize("senders", [4, 3, 6])
 def test_receivers_of_other_objects_are_real(senders):
-    """All of them, in means and measures: padding is of the senders, fewer, as many or more."""
+    """All count in means and measures: padding belongs to the senders, be they fewer, as many or more."""
     layer = RelationalAttention(8, 2, n_relations=3)
     x, y, symbols = (torch.randn(2, n, 8) for n in (4, senders, senders))
     padding = torch.ones(2, senders, dtype=torch.bool)
