@@ -26,8 +26,9 @@ NAMES = {
     "transformer": "Transformer",
     "gate": "Transformer, linear gate",
     "corelnet": "CoRelNet",
+    "softmax": "CoRelNet, softmax",
 }
-"""Arms, in the order of tables."""
+"""Arms, in the order of tables; the last is one of games only."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +80,7 @@ OF_GAMES: dict[str, Any] = {
     "transformer": GAMES["transformer-128-h2-matched"],
     "gate": toolbox("gated-objects", carries="objects", gate="identity"),
     "corelnet": GAMES["corelnet"],
+    "softmax": GAMES["corelnet-softmax"],
 }
 PLACES = {"pos_enc_type": "none"}
 OF_MATRICES: dict[str, Any] = {

@@ -16,6 +16,8 @@ RESULTS = Path(__file__).parent / "results"
 BOUND = 2.0
 """Points below which a difference is small."""
 BASELINES = ("transformer", "gate", "corelnet")
+BESIDE = "softmax"
+"""An arm of games that was added later, and is never the best baseline."""
 
 
 def best_baseline(family: Family) -> str:
@@ -52,7 +54,7 @@ def reading(family: Family, change: str) -> str:
 
 GENERALISED = {"values": "new values", "pairs": "new rules", "noise": "more noise"}
 OF_RULE = [f"{name}_rule" for name in GENERALISED]
-MATRICES = Family("matrices", [RESULTS], GENERALISED, "test", (*NAMES,), rule="test_rule", rules=OF_RULE)
+MATRICES = Family("matrices", [RESULTS], GENERALISED, "test", (*NAMES,)[:-1], rule="test_rule", rules=OF_RULE)
 KINSHIP = Family(
     "kinship",
     [RESULTS],
@@ -64,7 +66,7 @@ KINSHIP = Family(
     rules=("rule_beyond",),
 )
 SHAPES = {"hexominoes": "hexominoes", "stripes": "stripes"}
-GAMES = Family("games", [RESULTS], SHAPES, "test", (*NAMES,), tasks="task")
+GAMES = Family("games", [RESULTS, RESULTS / BESIDE], SHAPES, "test", (*NAMES,), tasks="task")
 FAMILIES = [family for family in (MATRICES, KINSHIP, GAMES) if family.done()]
 
 
@@ -112,7 +114,7 @@ def table_of_baselines() -> str:
     for family in FAMILIES:
         table = family.measured()
         for arm in (arm for arm in ("dat", "squared") if arm in family.arms):
-            for other in (other for other in (*BASELINES, "dat") if other in family.arms and other != arm):
+            for other in (other for other in (*BASELINES, BESIDE, "dat") if other in family.arms and other != arm):
                 values = (table[arm] - table[other]).tolist()
                 line = {"family": family.name, "arm": NAMES[arm], "less": NAMES[other], "ahead by": interval(values)}
                 lines.append(line | {"p": p_text(sign_flip_p(values))})
