@@ -230,6 +230,11 @@ def of_others() -> Iterator[Hypothesis]:
         pairs = better_dat.comparisons(family)
         found = {f"{change} less {other}": one.values for (change, other), one in pairs.items()}
         yield from valued("better_dat", family.name, found, "flips")
+    runs, table = better_dat.failures(better_dat.GAMES).astype(int), better_dat.GAMES.measured()
+    more = {"failed runs, bounded less squared": (runs["bounded"] - runs["squared"]).tolist()}
+    yield from valued("better_dat", "games, failed runs", more, "McNemar")
+    pairs = [("squared", other) for other in ("dat", *better_dat.BASELINES, better_dat.BESIDE)]
+    yield from differing("better_dat", "games, squared distances" + LATER, table, pairs, "flips")
     for name, study in (("matrices", matrices), ("kinship", kinship)):
         if study.FAMILY.done():
             found = {f"DAT less {arm}": one.values for arm, one in study.comparisons().items()}

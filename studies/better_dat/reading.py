@@ -7,7 +7,7 @@ import pandas as pd
 
 from studies._lib.inference import mcnemar_p, sign_flip_p
 from studies._lib.readings import Compared, compared, interval, p_text
-from studies._lib.tables import markdown
+from studies._lib.tables import Frame, markdown
 from studies.better_dat.families import Family
 from studies.better_dat.models import CHANGES, NAMES
 
@@ -121,13 +121,30 @@ def table_of_baselines() -> str:
     return markdown(pd.DataFrame(lines))
 
 
+def table_of_tasks() -> str:
+    """Squared distances less other arms by game, on shapes never trained on."""
+    rows, lines = GAMES.chosen(), []
+    for other in ("dat", *BASELINES, BESIDE):
+        line = {"squared distances less": NAMES[other]}
+        for task, own in rows.groupby("task", sort=False):
+            table = own.pivot_table("measure", "seed", "arm")
+            line[f"`{task}`"] = interval((table["squared"] - table[other]).tolist())
+        lines.append(line)
+    return markdown(pd.DataFrame(lines))
+
+
+def failures(family: Family) -> Frame:
+    """Whether runs of bounded and of squared distances failed, in pairs of a seed and a task."""
+    pairs = ["seed", *([family.tasks] if family.tasks else [])]
+    return family.chosen().pivot_table("failed", pairs, "arm")[["bounded", "squared"]].dropna() > 0
+
+
 def table_of_failures() -> str:
-    """Runs of bounded and of squared distances that failed, paired by seed and task."""
+    """Runs of bounded and of squared distances that failed."""
     lines = []
     for family in FAMILIES:
         if "bounded" in family.arms:
-            runs = family.chosen().pivot_table("failed", ["seed", *([family.tasks] if family.tasks else [])], "arm")
-            runs = runs[["bounded", "squared"]].dropna() > 0
+            runs = failures(family)
             line = {"family": family.name} | {NAMES[arm]: f"{runs[arm].sum()} of {len(runs)}" for arm in runs}
             lines.append(line | {"p (McNemar)": p_text(mcnemar_p(*(runs[arm].tolist() for arm in runs)))})
     return markdown(pd.DataFrame(lines))
@@ -138,4 +155,5 @@ TABLES = {
     "changes": table_of_changes,
     "failures": table_of_failures,
     "baselines": table_of_baselines,
+    "by task": table_of_tasks,
 }
