@@ -52,6 +52,13 @@ def reading(family: Family, change: str) -> str:
     return {"behind": "behind", "within": "undecided, within ±2"}.get(dat, "undecided")
 
 
+CONFIRMED = {
+    "squared": "squared",
+    "transformer": "transformer-lr0.003",
+    "gate": "gate",
+    "softmax": "softmax-lr0.0003",
+}
+"""Arms of the confirmation, each at the rate that was chosen."""
 GENERALISED = {"values": "new values", "pairs": "new rules", "noise": "more noise"}
 OF_RULE = [f"{name}_rule" for name in GENERALISED]
 MATRICES = Family("matrices", [RESULTS], GENERALISED, "test", (*NAMES,)[:-1], rule="test_rule", rules=OF_RULE)

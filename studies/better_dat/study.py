@@ -53,6 +53,12 @@ GRIDS: dict[str, Any] = in_two(
     ),
     rates=2,
 )
+GRIDS["confirm"] = replace(
+    GRIDS["chosen"],
+    first_seed=FIRST_SEED + SEEDS,
+    models=(*reading.CONFIRMED.values(),),
+    out="runs/better-dat-games-confirm",
+)
 ROWS = {
     "untrained rule": "one threshold on the distance of pixels, rule.py",
     "linear gate": "gate",
