@@ -233,6 +233,8 @@ def of_others() -> Iterator[Hypothesis]:
     runs, table = better_dat.failures(better_dat.GAMES).astype(int), better_dat.GAMES.measured()
     more = {"failed runs, bounded less squared": (runs["bounded"] - runs["squared"]).tolist()}
     yield from valued("better_dat", "games, failed runs", more, "McNemar")
+    found = {f"squared less {arm}": one.values for arm, one in better_dat.confirmed().items()}
+    yield from valued("better_dat", "games, confirmation", found, "flips")
     pairs = [("squared", other) for other in ("dat", *better_dat.BASELINES, better_dat.BESIDE)]
     yield from differing("better_dat", "games, squared distances" + LATER, table, pairs, "flips")
     for name, study in (("matrices", matrices), ("kinship", kinship)):

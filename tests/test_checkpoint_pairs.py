@@ -30,3 +30,9 @@ def test_a_pair_answers_and_gives_its_reasons(tmp_path: Path, capsys: pytest.Cap
         assert "answer: " in said and f"  {reason} " in said
     with pytest.raises(SystemExit, match="exists"):
         make_checkpoints.main(["--out", str(out)])
+
+
+def test_cards_give_the_leads_of_the_study():
+    page = (ROOT / "studies" / "better_dat" / "README.md").read_text(encoding="utf-8")
+    row = next(line for line in page.splitlines() if line.startswith("| Transformer | 10 |"))
+    assert all(f"| +{lead} |" in row for lead in make_checkpoints.GAMES.values())

@@ -7,7 +7,7 @@ import pandas as pd
 
 from studies._lib.inference import mcnemar_p, sign_flip_p
 from studies._lib.readings import Compared, compared, interval, p_text
-from studies._lib.tables import Frame, markdown
+from studies._lib.tables import Frame, by_seed, markdown
 from studies.better_dat.families import Family
 from studies.better_dat.models import CHANGES, NAMES
 
@@ -72,6 +72,7 @@ KINSHIP = Family(
     rule="rule_within",
     rules=("rule_beyond",),
 )
+RIVALS = [arm for arm in CONFIRMED if arm != "squared"]
 SHAPES = {"hexominoes": "hexominoes", "stripes": "stripes"}
 GAMES = Family("games", [RESULTS, RESULTS / BESIDE], SHAPES, "test", (*NAMES,), tasks="task")
 FAMILIES = [family for family in (MATRICES, KINSHIP, GAMES) if family.done()]
@@ -128,15 +129,30 @@ def table_of_baselines() -> str:
     return markdown(pd.DataFrame(lines))
 
 
-def table_of_tasks() -> str:
-    """Squared distances less other arms by game, on shapes never trained on."""
-    rows, lines = GAMES.chosen(), []
-    for other in ("dat", *BASELINES, BESIDE):
-        line = {"squared distances less": NAMES[other]}
+def confirmation() -> Frame:
+    """Runs of the confirmation, each with its ``arm`` and the measure of games, and whether it has ``failed``."""
+    names = {model: arm for arm, model in CONFIRMED.items()}
+    rows = GAMES.rows("confirm")
+    return rows.assign(arm=rows["model"].map(names))
+
+
+def confirmed() -> dict[str, Compared]:
+    """Squared distances less each rival on new seeds."""
+    table = by_seed(confirmation(), "arm", "measure", points=["task"])
+    return compared({arm: (table["squared"] - table[arm]).tolist() for arm in RIVALS}, BOUND)
+
+
+def table_of_confirmation() -> str:
+    """Squared distances less each rival on new seeds, over the four games and by game, and the runs that failed."""
+    rows, found, lines = confirmation(), confirmed(), []
+    failed = rows.groupby("arm")["failed"].sum()
+    for arm, one in found.items():
+        line: dict[str, Any] = {"squared distances less": NAMES[arm], "seeds": len(one.values)}
+        line |= {"ahead by": interval(one.values), "p (Holm)": p_text(one.p), "said": one.verdict()}
         for task, own in rows.groupby("task", sort=False):
             table = own.pivot_table("measure", "seed", "arm")
-            line[f"`{task}`"] = interval((table["squared"] - table[other]).tolist())
-        lines.append(line)
+            line[f"`{task}`"] = interval((table["squared"] - table[arm]).tolist())
+        lines.append(line | {"failed": f"{failed['squared']} and {failed[arm]} of {(rows['arm'] == arm).sum()}"})
     return markdown(pd.DataFrame(lines))
 
 
@@ -162,5 +178,5 @@ TABLES = {
     "changes": table_of_changes,
     "failures": table_of_failures,
     "baselines": table_of_baselines,
-    "by task": table_of_tasks,
+    "confirmation": table_of_confirmation,
 }

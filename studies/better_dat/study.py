@@ -57,6 +57,7 @@ GRIDS["confirm"] = replace(
     GRIDS["chosen"],
     first_seed=FIRST_SEED + SEEDS,
     models=(*reading.CONFIRMED.values(),),
+    lr_of={name: LR_OF[name] for name in reading.CONFIRMED.values() if name in LR_OF},
     out="runs/better-dat-games-confirm",
 )
 ROWS = {

@@ -1,9 +1,8 @@
 """What the scripts on runs of Relational Games share: tables, and cells beside the published ones.
 
-Imported by agreement.py and stairs.py. Cells are of an object set, model and size.
+Imported by agreement.py. Cells are of an object set, model and size.
 """
 
-import argparse
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from math import sqrt
@@ -54,11 +53,6 @@ class Run(NamedTuple):
 
 Runs = Mapping[Cell, Mapping[int, Run]]
 """Runs by cell and seed."""
-
-
-def parse_no_arguments(about: str | None) -> None:
-    """Answer ``--help`` with the text of a script, and refuse all other arguments."""
-    argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
 
 
 def cells_of(object_sets: Sequence[str], models: Sequence[str], sizes: Sequence[int]) -> list[Cell]:
