@@ -29,9 +29,9 @@ RULE = "untrained"
 """Name of the rule that answers every example alike."""
 OWN = "own"
 """Name of the model with heads of the user's own."""
-ARMS = ("dat", "transformer", "gated", "relational", OWN)
-"""Models: half of the heads relational; none; none, and a linear gate on what heads bring; all heads relational; heads
-of the user's own."""
+ARMS = ("dat", "transformer", "gated", "relational", "distances", OWN)
+"""Models: half of the heads relational; none; none, and a linear gate on what heads bring; all heads relational; half,
+by squared distances; heads of the user's own."""
 NO_HEADS = {"heads": None, "heads_digest": None}
 """Keys of the other models."""
 RATES = (3e-3, 1e-3, 1e-2, 3e-4, 3e-2, 1e-4)
@@ -129,8 +129,8 @@ class ComparisonGrid(OwnSource, ArmSize, GridConfig):
     """Trials of each model; their seeds are first_seed, first_seed + 1 and so on."""
     models: tuple[str, ...] = ARMS[:3]
     """Models, the first of which the others are compared with: dat (half of the heads relational), transformer, gated
-    (a Transformer with a linear gate), relational (all heads), own (see heads). As large as a dat, within a hundredth
-    or so, except for own."""
+    (a Transformer with a linear gate), relational (all heads), distances (a dat whose relations are squared distances),
+    own (see heads). As large as a dat, within a hundredth or so, except for own."""
     budget: int = 3
     """Learning rates that are tried for each model, one run each, of which the best on the validation set is taken; 1
     tries none, and takes 3e-3 for all."""

@@ -35,6 +35,7 @@ COLOURS = {
     "transformer": "#8c8c8c",
     "gated": "#2e8b57",
     "relational": "#63b0e8",
+    "distances": "#08306b",
     OWN: "#e08214",
     RULE: "#c44e52",
 }

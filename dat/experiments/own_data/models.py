@@ -102,14 +102,15 @@ def build_arm(build: Build, config: ArmConfig) -> nn.Module:
 
     def made(arm: str, dff: int) -> nn.Module:
         heads, half = config.n_heads, config.n_heads // 2
-        relational = {"dat": half, "relational": heads}.get(arm, 0)
+        relational = {"dat": half, "distances": half, "relational": heads}.get(arm, 0)
+        score = "squared_distance" if arm == "distances" else "dot"
         return build(
             d_model=config.d_model,
             n_layers=config.n_layers,
             n_heads_sa=heads - relational,
             n_heads_ra=relational,
             sa_kwargs={"output_gate": "identity"} if arm == "gated" else None,
-            ra_kwargs={"n_relations": heads, "symmetric_rels": True},
+            ra_kwargs={"n_relations": heads, "symmetric_rels": True, "rel_score": score},
             dff=dff,
             dropout_rate=config.dropout_rate,
         )

@@ -303,8 +303,11 @@ def test_all_models_try_the_same_rates_and_the_best_on_validation_is_taken():
     ids=["ragged rows", "rows", "pictures", "texts"],
 )
 def test_models_are_of_one_size_and_one_has_heads_of_the_users(build):
-    sizes = [count_parameters(build_arm(build, ArmConfig(name=arm, arm=arm))) for arm in ARMS[:-1]]
+    models = {arm: build_arm(build, ArmConfig(name=arm, arm=arm)) for arm in ARMS[:-1]}
+    sizes = [count_parameters(model) for model in models.values()]
     assert max(sizes) < 1.01 * min(sizes)
+    scores = {arm: {x.rel_score for x in models[arm].modules() if hasattr(x, "rel_score")} for arm in models}
+    assert scores["distances"] == {"squared_distance"} and scores["dat"] == {"dot"} and not scores["gated"]
     give(MINE)
     own = build_arm(build, ArmConfig(name=OWN, arm=OWN, heads=MINE))
     assert [type(part.part).__name__ for part in own.modules() if isinstance(part, OwnHeads)] == ["Averaging"] * 2
