@@ -23,7 +23,7 @@ from dual_attention._base.checksums import checksums_of, write_checksums
 GAMES = {"occurs": "20.9 ± 5.2", "xoccurs": "25.1 ± 4.1", "between": "14.9 ± 2.2"}
 """Mean leads in points by game, on shapes never trained on, from 1,000 images and ten seeds: studies/better_dat."""
 MODELS = {"dat": ("dat-0+2-sym-squared-distance", 0.001), "transformer": ("transformer-128-h2-matched", 0.003)}
-"""Preset and learning rate of each model, as chosen in that study."""
+"""Preset and learning rate of each model, as chosen in that study, whose batches are smaller."""
 N_TRAIN, SEEDS = 2000, 3
 OBJECTS = {"val": "pentominoes, by which the seed was chosen", "test": "pentominoes"}
 """Words of a card for sets of images."""
