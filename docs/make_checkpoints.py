@@ -76,7 +76,7 @@ def keep(run: Path, folder: Path, card: str) -> None:
 def make_pair(game: str, out: Path, seeds: int, options: list[str]) -> None:
     """Train both models of a game, and keep the better seed of each."""
     for kind, (preset, rate) in MODELS.items():
-        own = [*options, "--optim.lr", str(rate)]
+        own = ["--optim.lr", str(rate), *options]  # of two the last holds
         with tempfile.TemporaryDirectory() as runs:
             results = {s: trained(game, preset, s, Path(runs) / f"{s}", own) for s in range(seeds)}
             seed = max(results, key=lambda s: results[s]["accuracy"]["val"])

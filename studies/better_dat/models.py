@@ -28,7 +28,7 @@ NAMES = {
     "corelnet": "CoRelNet",
     "softmax": "CoRelNet, softmax",
 }
-"""Arms, in the order of tables; the last is one of games only."""
+"""Arms, in the order of tables."""
 
 
 @dataclass(frozen=True, kw_only=True)

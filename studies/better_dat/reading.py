@@ -60,8 +60,9 @@ CONFIRMED = {
 }
 """Arms of the confirmation, each at the rate that was chosen."""
 GENERALISED = {"values": "new values", "pairs": "new rules", "noise": "more noise"}
+OF_ALL = [arm for arm in NAMES if arm != BESIDE]
 OF_RULE = [f"{name}_rule" for name in GENERALISED]
-MATRICES = Family("matrices", [RESULTS], GENERALISED, "test", (*NAMES,)[:-1], rule="test_rule", rules=OF_RULE)
+MATRICES = Family("matrices", [RESULTS], GENERALISED, "test", OF_ALL, rule="test_rule", rules=OF_RULE)
 KINSHIP = Family(
     "kinship",
     [RESULTS],
@@ -132,7 +133,7 @@ def table_of_baselines() -> str:
 
 
 def confirmation() -> Frame:
-    """Runs of the confirmation, each with its ``arm`` and the measure of games, and whether it has ``failed``."""
+    """Runs of the confirmation, each with its ``arm``, its ``measure`` of games, and whether it has ``failed``."""
     names = {model: arm for arm, model in CONFIRMED.items()}
     rows = GAMES.rows("confirm")
     return rows.assign(arm=rows["model"].map(names))
